@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FILE = "held_out.jsonl"
@@ -17,21 +17,24 @@ FILE = "held_out.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class HeldOutUse:
-    """One evaluation of a held-out split.
-
-    Attributes:
-        task_set, fingerprint, manifest: what was played. `policy`, `label`, `seed`: by whom. `tasks`: how many.
-        time: Unix seconds.
-    """
+    """One evaluation of a held-out split."""
 
     task_set: str
+    """The name of the task set that was played."""
     fingerprint: str
+    """The fingerprint of the whole task set."""
     manifest: str
+    """A hash of exactly the tasks that were played."""
     policy: str
+    """The name of the agent."""
     label: str
+    """The label of the evaluation."""
     seed: int
+    """The seed of the evaluation."""
     tasks: int
-    time: float
+    """How many tasks were played."""
+    time: float = field(default_factory=time.time)
+    """When it was noted, in Unix seconds."""
 
 
 def state_file() -> Path | None:
@@ -61,17 +64,7 @@ def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
     return uses
 
 
-def note_use(
-    task_set: str,
-    fingerprint: str,
-    manifest: str,
-    *,
-    policy: str,
-    label: str,
-    seed: int,
-    tasks: int,
-    clock: float | None = None,
-) -> int | None:
+def note_use(use: HeldOutUse) -> int | None:
     """Note an evaluation, unless it was noted before and is now resumed.
 
     Returns: how many others were noted before; None where nothing can be noted.
@@ -79,16 +72,13 @@ def note_use(
     path = state_file()
     if path is None:
         return None
-    this_use = HeldOutUse(
-        task_set, fingerprint, manifest, policy, label, seed, tasks, time.time() if clock is None else clock
-    )
     try:
-        before = held_out_uses(task_set, fingerprint)
-        same = [use for use in before if _identity(use) == _identity(this_use)]
+        before = held_out_uses(use.task_set, use.fingerprint)
+        same = [earlier for earlier in before if _identity(earlier) == _identity(use)]
         if not same:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(this_use)) + "\n")
+                file.write(json.dumps(asdict(use)) + "\n")
     except OSError:
         return None  # a home that cannot be written to must not stop an evaluation
     return len(before) - len(same)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.held_out_uses import note_use
+from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy import Policy
@@ -195,15 +195,8 @@ def note_held_out_use(
     """
     if split != "held_out":
         return None
-    return note_use(
-        task_set.name,
-        task_set.fingerprint(),
-        manifest_of(tasks),
-        policy=policy,
-        label=label,
-        seed=seed,
-        tasks=len(tasks),
-    )
+    fingerprint, manifest = task_set.fingerprint(), manifest_of(tasks)
+    return note_use(HeldOutUse(task_set.name, fingerprint, manifest, policy, label, seed, len(tasks)))
 
 
 def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: str | None = None) -> list[Task]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -31,114 +32,124 @@ from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
 from agentgym.trajectory import Trajectory
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A trajectory that is imitated."""
+
+    trajectory: Trajectory
+    """The tokenised trajectory (see agentgym.training.demonstrate.tokenise)."""
+    weight: float = 1.0
+    """By how much its loss is multiplied."""
+    turn: int | None = None
+    """The only turn that is imitated. By default all turns of the agent are."""
+
+    def rows(self) -> list[Example]:
+        """Return an example for each row of the trajectory that has something to imitate."""
+        return [
+            replace(self, trajectory=row)
+            for row in self.trajectory.rows()
+            if any(self.turn in (None, own.index) for own in row.turns)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImitationOptions:
+    """How a model imitates."""
+
+    folder: Path
+    """Where checkpoints are written; the last one is kept. A checkpoint that is there is gone on from."""
+    steps: int
+    """How many optimiser steps are taken. The learning rate decays to a tenth after a short warm-up."""
+    batch_size: int
+    """How many examples a step learns from, over all processes."""
+    learning_rate: float
+    """The peak learning rate."""
+    seed: int
+    """The seed of the order of the examples."""
+    microbatch_tokens: int = MICROBATCH_TOKENS
+    """A step is computed in parts of at most this many tokens, padding included."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """See agentgym.training.model.muon."""
+    save_every: int | None = None
+    """How many steps lie between two checkpoints. By default none is saved."""
+    gradient_checkpointing: bool = False
+    """Compute activations a second time instead of keeping them."""
+    use_cpu: bool = True
+    """Whether the model is on a CPU."""
+    sharding: str | None = None
+    """As the recipe's `machine.sharding`."""
+
+
 def imitate(
     model: Any,
     tokenizer: Any,
-    examples: Sequence[Trajectory],
+    examples: Sequence[Example],
+    options: ImitationOptions,
     *,
-    folder: Path,
-    steps: int,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
-    weights: Sequence[float] | None = None,
-    turns: Sequence[int | None] | None = None,
-    microbatch_tokens: int = MICROBATCH_TOKENS,
-    optimizer: Literal["adamw", "muon"] = "adamw",
-    save_every: int | None = None,
-    gradient_checkpointing: bool = False,
     callbacks: Sequence[Any] = (),
-    use_cpu: bool = True,
     vision_inputs: VisionInputs | None = None,
     processes: Processes = ALONE,
-    sharding: str | None = None,
 ) -> None:
-    """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
+    """Train `model` in place, from the last complete checkpoint in the folder if there is one.
 
     Args:
-        examples: tokenised trajectories (see agentgym.training.stages.warm_start.tokenise). Each of their rows is an
-            example by itself.
-        folder: for checkpoints; the last one is kept.
-        steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
-        batch_size: examples of a step.
-        weights: by which the loss of each example is multiplied; 1 where there are none.
-        turns: the only turn of each example that is imitated; None for all of its turns.
-        microbatch_tokens: a step is computed in parts of at most so many tokens, padding included.
-        optimizer: see agentgym.training.model.muon.
-        save_every: steps between two checkpoints; None saves none.
-        gradient_checkpointing: compute activations a second time instead of keeping them.
         callbacks: transformers TrainerCallbacks; one may stop the training.
-        vision_inputs: of a model that reads images; it is given those of the examples.
-        processes: that imitate together; each takes its part of every batch.
-        sharding: as the recipe's machine.sharding.
+        vision_inputs: given by a model that reads images; it is shown the images of the examples.
+        processes: the processes that imitate together. Each takes its part of every batch.
     Raises: PolicyError where the memory runs out.
     """
-    examples, weights, turns = _by_row(examples, weights or [1.0] * len(examples), turns or [None] * len(examples))
-    is_weighted = any(weight != 1.0 for weight in weights)
+    rows = [row for example in examples for row in example.rows()]
+    is_weighted = any(row.weight != 1.0 for row in rows)
     is_plain = vision_inputs is None and not is_weighted and role_adapters_of(model) is None
     shared_arguments = training_arguments(
-        folder,
-        steps=steps,
-        batch_size=processes.part_of(batch_size, "warm_start.batch_size"),
-        learning_rate=learning_rate,
+        options.folder,
+        steps=options.steps,
+        batch_size=processes.part_of(options.batch_size, "warm_start.batch_size"),
+        learning_rate=options.learning_rate,
         max_grad_norm=1.0,
-        save_every=save_every,
+        save_every=options.save_every,
         keep_checkpoints=1,
-        gradient_checkpointing=gradient_checkpointing,
-        seed=seed,
-        use_cpu=use_cpu,
+        gradient_checkpointing=options.gradient_checkpointing,
+        seed=options.seed,
+        use_cpu=options.use_cpu,
     )
     config = SFTConfig(
         **shared_arguments,
         **DECAY_TO_A_TENTH,
-        warmup_steps=min(20, steps // 10),
+        warmup_steps=min(20, options.steps // 10),
         logging_steps=10,
         max_length=None,
         bf16=False,
         adam_beta2=0.98,
         remove_unused_columns=is_plain,
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
-        **sharding_arguments(sharding),
+        **sharding_arguments(options.sharding),
     )
+    optimizer = Muon(model, learning_rate=options.learning_rate) if options.optimizer == "muon" else None
     make_trainer = partial(
         ImitationTrainer,
         model,
-        microbatch_tokens=microbatch_tokens,
+        microbatch_tokens=options.microbatch_tokens,
         vision_inputs=vision_inputs,
         args=config,
-        train_dataset=Dataset.from_list(_supervised_rows(examples, turns)),
+        train_dataset=Dataset.from_list(_supervised_rows(rows)),
         processing_class=tokenizer,
         callbacks=[*callbacks, CheckpointCompleteCallback()],
-        optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
-        data_collator=None
-        if is_plain
-        else _RowCollator(vision_inputs, tokenizer, examples, weights if is_weighted else None),
+        optimizers=(optimizer, None),
+        data_collator=None if is_plain else _RowCollator(vision_inputs, tokenizer, rows),
     )
     remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
     with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
         trainer = make_trainer()
         trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
-        train_from(trainer, latest_checkpoint(folder))
+        train_from(trainer, latest_checkpoint(options.folder))
 
 
-def _by_row(
-    examples: Sequence[Trajectory], weights: Sequence[float], turns: Sequence[int | None]
-) -> tuple[list[Trajectory], list[float], list[int | None]]:
-    """An example for each row of the trajectories that has something to imitate, with the weight and the turn."""
-    rows = [
-        (row, weight, turn)
-        for example, weight, turn in zip(examples, weights, turns, strict=True)
-        for row in example.rows()
-        if any(turn in (None, own.index) for own in row.turns)
-    ]
-    return [row for row, _, _ in rows], [weight for _, weight, _ in rows], [turn for _, _, turn in rows]
-
-
-def _supervised_rows(examples: Sequence[Trajectory], turns: Sequence[int | None]) -> list[dict[str, Any]]:
-    """Token ids and labels of each example; the label -100 leaves a token out of the loss."""
+def _supervised_rows(examples: Sequence[Example]) -> list[dict[str, Any]]:
+    """Return the token ids and labels of each example; the label -100 leaves a token out of the loss."""
     rows = []
-    for index, (trajectory, turn) in enumerate(zip(examples, turns, strict=True)):
-        arrays = trajectory.arrays()
+    for index, example in enumerate(examples):
+        arrays, turn = example.trajectory.arrays(), example.turn
         imitated = arrays.loss_mask if turn is None else arrays.loss_mask & (arrays.turn_index == turn)
         labels = [int(i) if own else -100 for i, own in zip(arrays.ids, imitated, strict=True)]
         rows.append({"input_ids": arrays.ids.tolist(), "labels": labels, "row": index})
@@ -203,16 +214,11 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
 class _RowCollator:
     """Makes a batch of supervised rows, padded on the right, with the images that they show, weights and roles."""
 
-    def __init__(
-        self,
-        vision_inputs: VisionInputs | None,
-        tokenizer: Any,
-        examples: Sequence[Trajectory],
-        weights: Sequence[float] | None,
-    ) -> None:
+    def __init__(self, vision_inputs: VisionInputs | None, tokenizer: Any, examples: Sequence[Example]) -> None:
         self._pad = int(tokenizer.pad_token_id)
-        self._rows = [RowData.of(example, vision_inputs) for example in examples]
-        self._weights = weights
+        self._rows = [RowData.of(example.trajectory, vision_inputs) for example in examples]
+        weights = [example.weight for example in examples]
+        self._weights = weights if any(weight != 1.0 for weight in weights) else None
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         def padded(name: str, filler: int) -> torch.Tensor:

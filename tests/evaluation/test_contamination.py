@@ -12,7 +12,7 @@ import pytest
 from agentgym.errors import EvaluationError, SplitLeakError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
-from agentgym.evaluation.held_out_uses import held_out_uses, note_use
+from agentgym.evaluation.held_out_uses import HeldOutUse, held_out_uses, note_use
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet, canary_of, seed_of
@@ -174,9 +174,10 @@ async def test_every_evaluation_of_a_held_out_split_is_noted_once(tmp_path, monk
 def test_a_state_folder_that_cannot_be_written_to_stops_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AGENTGYM_STATE_DIR", str(tmp_path / "file" / "below"))
-    assert note_use("s", "f", "m", policy="p", label="l", seed=0, tasks=1) is None
+    use = HeldOutUse("s", "f", "m", policy="p", label="l", seed=0, tasks=1)
+    assert note_use(use) is None
     monkeypatch.setenv("AGENTGYM_STATE_DIR", "off")
-    assert note_use("s", "f", "m", policy="p", label="l", seed=0, tasks=1) is None
+    assert note_use(use) is None
 
 
 def test_the_command_says_what_leaks_and_fails(tmp_path):

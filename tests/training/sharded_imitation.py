@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from agentgym import Message, Task
 from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.training.imitation import imitate
+from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.processes import ALONE, Processes
@@ -45,17 +45,19 @@ def imitated(folder: Path, processes: Processes = ALONE, callbacks: tuple[Traine
         imitate(
             model,
             TOKENIZER,
-            [example(number) for number in range(12)],
-            folder=folder,
-            steps=4,
-            batch_size=4,
-            learning_rate=1e-3,
-            seed=0,
-            microbatch_tokens=20,
-            save_every=2,
+            [Example(example(number)) for number in range(12)],
+            ImitationOptions(
+                folder=folder,
+                steps=4,
+                batch_size=4,
+                learning_rate=1e-3,
+                seed=0,
+                microbatch_tokens=20,
+                save_every=2,
+                sharding="fsdp" if processes.count > 1 else None,
+            ),
             callbacks=callbacks,
             processes=processes,
-            sharding="fsdp" if processes.count > 1 else None,
         )
     assert is_sharded(model) == (processes.count > 1)
     if is_sharded(model):

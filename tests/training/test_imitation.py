@@ -15,7 +15,7 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training import Recipe
-from agentgym.training.imitation import imitate
+from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.trajectory import Trajectory, Turn
 
@@ -51,11 +51,12 @@ def examples(tokenizer):
     return [example(number) for number in range(12)]
 
 
-def imitated(tokenizer, examples, folder: Path, model=None, **options):
+def imitated(tokenizer, examples, folder: Path, model=None, *, weights=None, callbacks=(), **options):
     model = model or make_model(tokenizer, hidden=16, layers=2, heads=2, kv_heads=1, seed=0)
     options = {"steps": STEPS, "batch_size": 4, "learning_rate": 1e-2, "seed": 0} | options
     with silence_libraries():
-        imitate(model, tokenizer, examples, folder=folder, **options)
+        weighted = [Example(*each) for each in zip(examples, weights or [1.0] * len(examples), strict=True)]
+        imitate(model, tokenizer, weighted, ImitationOptions(folder=folder, **options), callbacks=callbacks)
     return model.state_dict()
 
 

@@ -22,7 +22,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
-from agentgym.training.imitation import imitate
+from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.stages.plan import planned_stages
 
@@ -108,11 +108,14 @@ def test_a_stage_that_imitates_stored_successes_ends_as_imitation_of_them(starte
     model, tokenizer = load_checkpoint(started / "checkpoints" / "final", device="cpu")
     model.train()
     renderer = TemplateRenderer(tokenizer, Hermes())
-    successes = [tokenise(episode, renderer) for episode in successes]
+    successes = [Example(tokenise(episode, renderer)) for episode in successes]
     section = planned_stages(chosen)[0].recipe.warm_start
-    options = {name: getattr(section, name) for name in ("steps", "batch_size", "learning_rate", "optimizer")}
+    names = ("steps", "batch_size", "learning_rate", "optimizer")
+    options = ImitationOptions(
+        folder=tmp_path / "steps", seed=chosen.seed, **{name: getattr(section, name) for name in names}
+    )
     with silence_libraries():
-        imitate(model, tokenizer, successes, folder=tmp_path / "steps", seed=chosen.seed, **options)
+        imitate(model, tokenizer, successes, options)
     trained = weights(tmp_path / "run")
     assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items() if name in trained)
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
-from agentgym.training.imitation import _supervised_rows
+from agentgym.training.imitation import Example, _supervised_rows
 from agentgym.training.selection import groups_of, make_selection
 from agentgym.trajectory import Trajectory, Turn
 
@@ -59,7 +59,7 @@ def test_of_equally_good_turns_that_beat_another_the_shorter_one_is_the_target()
 
 
 def test_only_the_turn_that_is_the_target_has_a_loss():
-    of_all, of_second = _supervised_rows([TREE[0], TREE[0]], [None, 1])
+    of_all, of_second = _supervised_rows([Example(TREE[0]), Example(TREE[0], turn=1)])
     assert of_all["labels"] == [-100, -100, 3, -100, 5, 6]
     assert of_second["labels"] == [-100, -100, -100, -100, 5, 6]
     assert of_all["input_ids"] == of_second["input_ids"] == [1, 2, 3, 9, 5, 6]

@@ -17,7 +17,7 @@ from agentgym.policy import Policy, make_model, make_tokenizer
 from agentgym.rollout.replay import Fork
 from agentgym.task import Task
 from agentgym.training import Rollouts
-from agentgym.training.imitation import imitate
+from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Row, TokenMask, Trajectory, Turn
@@ -200,7 +200,7 @@ def test_imitation_has_an_example_for_each_row(tokenizer, tmp_path):
 
     before = loss()
     options: dict[str, Any] = dict(folder=tmp_path, steps=8, batch_size=2, learning_rate=1e-2, seed=0)
-    imitate(model, tokenizer, [episode(0)], **options)
+    imitate(model, tokenizer, [Example(episode(0))], ImitationOptions(**options))
     assert loss() < before - 1
 
 

@@ -16,7 +16,7 @@ from agentgym.task import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.demonstrate import demonstrations, tokenise
 from agentgym.training.fit import TrainingPlan
-from agentgym.training.imitation import imitate
+from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import load_model, save_model
@@ -160,29 +160,26 @@ def warm_start(
         until=section.until_success,
     )
     if section.steps:
+        machine = context.recipe.machine
         imitate(
             learner.model,
             learner.tokenizer,
-            examples if rows is not None else [tokenise(t, learner.renderer) for t in examples],
-            weights=None if rows is None else [row["weight"] for row in rows],
-            turns=None if rows is None else [row.get("turn") for row in rows],
-            folder=steps_folder,
-            steps=section.steps,
-            batch_size=section.batch_size,
-            microbatch_tokens=section.microbatch_tokens,
-            learning_rate=section.learning_rate,
-            optimizer=section.optimizer,
-            save_every=section.save_every,
-            gradient_checkpointing=context.recipe.machine.gradient_checkpointing,
-            seed=context.recipe.seed,
-            callbacks=[
-                logging,
-                DivergenceCallback("warm start", "warm_start.learning_rate"),
-                validation,
-            ],
-            use_cpu=context.device == "cpu",
+            _examples(learner, examples, rows),
+            ImitationOptions(
+                folder=steps_folder,
+                steps=section.steps,
+                batch_size=section.batch_size,
+                learning_rate=section.learning_rate,
+                seed=context.recipe.seed,
+                microbatch_tokens=section.microbatch_tokens,
+                optimizer=section.optimizer,
+                save_every=section.save_every,
+                gradient_checkpointing=machine.gradient_checkpointing,
+                use_cpu=context.device == "cpu",
+                sharding=machine.sharding,
+            ),
+            callbacks=[logging, DivergenceCallback("warm start", "warm_start.learning_rate"), validation],
             processes=processes,
-            sharding=context.recipe.machine.sharding,
             vision_inputs=VisionInputs.of(learner.policy, learner.model),
         )
 
@@ -192,6 +189,13 @@ def warm_start(
 
     learner.gather()
     processes.share(save)
+
+
+def _examples(learner: Learner, trajectories: Sequence[Trajectory], rows: Sequence[Row] | None) -> list[Example]:
+    """Return what is imitated of demonstrations, or of the stored episodes that the rows of a manifest name."""
+    if rows is None:
+        return [Example(tokenise(trajectory, learner.renderer)) for trajectory in trajectories]
+    return [Example(each, row["weight"], row.get("turn")) for each, row in zip(trajectories, rows, strict=True)]
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:
