@@ -78,7 +78,7 @@ def main() -> None:
                 "microbatch_tokens": 1000,
                 "trl": {"optim": "sgd"},  # Adam would make much of the last bit
                 "terms": {"entropy_bonus": {"weight": 1.0}},  # the weights move also where nothing is earned
-                "learning_rate": 0.05,
+                "optimiser": {"learning_rate": 0.05},
             }
             policy: dict[str, object] = {"path": str(start)}
             if weights == "LoRA":

@@ -71,7 +71,7 @@ GPU = [
     "policy.tiny.head_dim=64",
     "policy.tiny.vocabulary=4096",
     "machine.device=cuda",
-    "train.learning_rate=5e-5",
+    "train.optimiser.learning_rate=5e-5",
     "warm_start.learning_rate=3e-4",
     "machine.lockstep=false",
 ]

@@ -14,7 +14,7 @@ from agentgym.registry import load
 from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import engine_of
 from agentgym.training.recipe.episode_section import AttemptsSection
-from agentgym.training.recipe.recipe import HardwareSection
+from agentgym.training.recipe.hardware_section import HardwareSection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class RolloutOptions:
         """Make the RolloutConfig. Raises: RecipeError for an engine that does not fit; KnowledgeError."""
         from agentgym.knowledge import KnowledgeStore
 
+        attempts = None
+        if self.attempts > 1:
+            attempts = load("episode_hooks", "attempts")(n=self.attempts, feedback=self.feedback)
+        program = shlex.split(self.program or "")
         return replace(
             self.config,
             knowledge=None if self.knowledge is None else KnowledgeStore.load(self.knowledge),
-            attempts=load("episode_hooks", "attempts")(n=self.attempts, feedback=self.feedback)
-            if self.attempts > 1
-            else None,
-            engine=engine_of(
-                self.engine, address=self.address, nodes=self.nodes, program=shlex.split(self.program or "")
-            ),
+            attempts=attempts,
+            engine=engine_of(self.engine, address=self.address, nodes=self.nodes, program=program),
         )

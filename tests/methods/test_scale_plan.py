@@ -194,6 +194,6 @@ def test_the_command_measures_once_and_says_what_binds(recipe, tmp_path):
     assert "Measuring" not in third.output
     assert re.search(r"^staleness 1\b", third.output, re.MULTILINE)  # 2 is as planned
     assert not re.search(r"^staleness 2\b", third.output, re.MULTILINE)
-    other = planned("--set", "train.learning_rate=0.5")
+    other = planned("--set", "train.optimiser.learning_rate=0.5")
     assert other.exit_code == 2
     assert "was measured with other settings" in " ".join(other.output.split())

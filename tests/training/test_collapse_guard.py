@@ -173,7 +173,8 @@ def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says
     data = test_run.recipe().model_dump(exclude_none=True)
     data["tasks"] = {"set": lookup_environment.PRESS}
     data["warm_start"] |= {"steps": 240, "validate_every": 240, "imperfect_oracle": 0.5}
-    data["train"] |= {"steps": 16, "save_every": 1, "learning_rate": 0.5, "keep_checkpoints": 1, "warmup_steps": 12}
+    data["train"] |= {"steps": 16, "save_every": 1, "keep_checkpoints": 1}
+    data["train"]["optimiser"] = {"learning_rate": 0.5, "warmup_steps": 12}
     data["train"] |= {"tasks_per_step": 4, "group_size": 8}
     data["guard"] = {"on_alarm": "stop", "patience": 2, "baseline_steps": 2}
     folder = test_run.execute(Recipe.parse(data), tmp_path / "run").path

@@ -68,10 +68,12 @@ def test_every_arm_has_a_folder_of_its_own(learning: Any):
 
 def test_the_shared_start_replaces_the_model_and_nothing_else(learning: Any, tmp_path: Path):
     arm = learning.Arm("a", "rloo | gated", 3)
-    recipe = learning._recipe(arm, str(tmp_path), ["train.steps=7", "train.learning_rate=1e-5", "policy.tiny.layers=1"])
+    recipe = learning._recipe(
+        arm, str(tmp_path), ["train.steps=7", "train.optimiser.learning_rate=1e-5", "policy.tiny.layers=1"]
+    )
     assert (recipe.policy.path, recipe.policy.tiny, recipe.warm_start) == (str(tmp_path), None, None)
     assert (recipe.seed, recipe.train.steps, recipe.train.estimator) == (3, 7, "rloo | gated")
-    assert recipe.train.learning_rate == 1e-5
+    assert recipe.train.optimiser.learning_rate == 1e-5
 
 
 def test_a_report_is_written_of_what_is_there_and_never_of_nothing(learning: Any, tmp_path: Path):

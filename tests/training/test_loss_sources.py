@@ -79,7 +79,7 @@ def test_every_kind_of_input_reaches_its_loss_and_a_resumed_run_ends_bit_equal(t
         "entropy_band": {"weight": 0.1, "options": {"low": 0.8, "high": 1.2, "relative": True}},
     }
     inputs = {"teacher": {"path": str(teacher)}, "experts": {}, "keep_checkpoints": 4, **FIXED}
-    chosen = started_from(teacher, steps=3, objective="grao", terms=terms, learning_rate=0.01, **inputs)
+    chosen = started_from(teacher, steps=3, objective="grao", terms=terms, optimiser={"learning_rate": 0.01}, **inputs)
     execute(chosen, tmp_path / "run")
     rows = list(RunFolder(tmp_path / "run").metrics("train"))
     assert rows[0]["loss/teacher_kl"] == 0  # the policy begins as its teacher
@@ -107,7 +107,7 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
         student,
         steps=10,
         tasks_per_step=8,
-        learning_rate=1e-3,
+        optimiser={"learning_rate": 1e-3},
         teacher={"path": str(teacher)},
         terms={"teacher_kl": {"weight": 1.0}},
     ).model_dump(exclude_none=True)

@@ -30,7 +30,7 @@ SHORT = {
     "train__steps": 4,
     "train__save_every": 1,
     "train__keep_checkpoints": 5,
-    "train__learning_rate": 3e-3,
+    "train__optimiser": {"learning_rate": 3e-3},
 }
 
 

@@ -31,7 +31,7 @@ from test_run import RECIPE, assert_equal_weights
 from test_stage_resume import finished as episodes_finished
 from test_stage_resume import forget_episodes, killed_run
 
-COLLECT = {"kind": "reinforce", "name": "collect", "options": {"steps": 1, "learning_rate": 1e-12}}
+COLLECT = {"kind": "reinforce", "name": "collect", "options": {"steps": 1, "optimiser": {"learning_rate": 1e-12}}}
 """Plays 64 episodes with a policy that does not change."""
 
 

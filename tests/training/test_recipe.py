@@ -17,6 +17,7 @@ from agentgym.deprecation import REMOVED_IN, AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
 from agentgym.training.recipe.keys import RENAMED_KEYS
+from research.reference.recipe_page import keys
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -209,3 +210,18 @@ def test_old_keys_of_data_that_is_parsed_work_and_the_callers_data_is_not_change
 def test_the_recipe_that_a_run_folder_keeps_gives_no_warning_for_its_old_keys(tmp_path):
     recipe = Recipe.load_recorded(write(tmp_path, GOOD + "[evaluate]\nsamples = 5\n"))
     assert recipe == Recipe.parse(tomllib.loads(GOOD) | {"evaluate": {"group_size": 5}})
+
+
+def test_every_old_key_stands_for_a_key_of_today():
+    assert set(RENAMED_KEYS.values()) <= keys()
+    assert not RENAMED_KEYS.keys() & keys()
+
+
+def test_options_of_a_stage_replace_the_keys_of_a_group_one_by_one(tmp_path):
+    text = GOOD + "[train]\noptimiser.learning_rate = 1e-5\nsignals.epochs = 7\nsignals.double = true\n"
+    recipe = Recipe.load(write(tmp_path, text))
+    changed = recipe.with_options("train", {"optimiser": {"max_grad_norm": 2.0}, "signals": {"epochs": 3}}, "here")
+    assert (changed.train.optimiser.learning_rate, changed.train.optimiser.max_grad_norm) == (1e-5, 2.0)
+    assert (changed.train.signals.epochs, changed.train.signals.double) == (3, False)  # a section is replaced whole
+    with pytest.warns(AgentGymDeprecationWarning, match=r"train.max_grad_norm is now train.optimiser.max_grad_norm"):
+        assert recipe.with_options("train", {"max_grad_norm": 2.0}, "here").train.optimiser == changed.train.optimiser

@@ -26,7 +26,7 @@ SMALL = {
     "evaluate": {"tasks": 1},
 }
 # No episode earns anything here, so weight decay is what moves the weights.
-PUSHED = {"trl": {"weight_decay": 0.5}, "learning_rate": 0.05}
+PUSHED = {"trl": {"weight_decay": 0.5}, "optimiser": {"learning_rate": 0.05}}
 
 
 def small(*, path: Path | None = None, **train) -> Recipe:

@@ -211,7 +211,7 @@ def recipe(base: Path, **train) -> Recipe:
 @pytest.fixture(scope="module")
 def run(base, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("roles") / "run"
-    execute(recipe(base, rotate_roles_every=1, learning_rate=0.01, kl=0.01), folder)
+    execute(recipe(base, roles={"rotate_every": 1}, optimiser={"learning_rate": 0.01}, kl=0.01), folder)
     return folder
 
 
@@ -254,14 +254,14 @@ def test_a_run_with_roles_goes_on_where_it_was(base, run, tmp_path):
         shutil.rmtree(copy / "checkpoints" / name)
     for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "evaluation/after.json"):
         (copy / name).unlink(missing_ok=True)
-    execute(recipe(base, rotate_roles_every=1, learning_rate=0.01, kl=0.01), copy, resume=True)
+    execute(recipe(base, roles={"rotate_every": 1}, optimiser={"learning_rate": 0.01}, kl=0.01), copy, resume=True)
     first, second = final_weights(run), final_weights(copy)
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
 @pytest.mark.parametrize("order", [["observer"], ["observer", "pioneer"]])
 def test_each_pass_over_a_batch_updates_one_role(base, tmp_path, order):
-    execute(recipe(base, steps=2, role_order=order, learning_rate=0.01), tmp_path / "run")
+    execute(recipe(base, steps=2, roles={"order": order}, optimiser={"learning_rate": 0.01}), tmp_path / "run")
     start = load_file(tmp_path / "run" / "checkpoints" / "warm_start" / "adapter_model.safetensors")
     end = final_weights(tmp_path / "run")
     moved = dict.fromkeys(ROLES, False)
@@ -289,10 +289,13 @@ def test_an_odd_number_of_tasks_cannot_be_shared_out():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": {"role_order": ["judge"]}}, "'judge' has no adapter; policy.lora.roles has pioneer, observer"),
+        ({"train": {"roles": {"order": ["judge"]}}}, "'judge' has no adapter; policy.lora.roles has pioneer, observer"),
         ({"machine": {"gradient_checkpointing": True}}, "policy.lora.roles and machine.gradient_checkpointing"),
         ({"policy": {"lora": {"roles": ["one"]}}}, "name at least two roles"),
-        ({"policy": {"lora": {"roles": []}}, "train": {"rotate_roles_every": 1}}, "no adapters could change hands"),
+        (
+            {"policy": {"lora": {"roles": []}}, "train": {"roles": {"rotate_every": 1}}},
+            "no adapters could change hands",
+        ),
     ],
 )
 def test_recipes_that_cannot_be_are_refused(base, changes, message):

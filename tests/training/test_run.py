@@ -157,8 +157,8 @@ def test_an_extended_run_ends_as_one_with_so_many_steps_from_the_start(finished_
 
 
 def test_a_run_is_extended_in_nothing_but_its_steps(finished_run):
-    with pytest.raises(RecipeError, match=r"train.learning_rate was 0.0003, now 1e-05"):
-        execute(recipe(train__steps=9, train__learning_rate=1e-5), finished_run, extend=True)
+    with pytest.raises(RecipeError, match=r"train.optimiser.learning_rate was 0.0003, now 1e-05"):
+        execute(recipe(train__steps=9, train__optimiser={"learning_rate": 1e-5}), finished_run, extend=True)
 
 
 def test_what_follows_the_number_of_steps_is_named():
@@ -240,7 +240,7 @@ def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(finished_run, tmp_
 def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(finished_run, tmp_path):
     """Every second of four steps, with its cost; the weights are those of the run without."""
     folder = tmp_path / "run"
-    execute(recipe(train__audit_every=2, train__audit_sample=4, train__audit_continuations=2), folder)
+    execute(recipe(train__audit={"every": 2, "sample": 4, "continuations": 2}), folder)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     audited = {row["step"]: row for row in rows if "audit/turns" in row}
     assert sorted(audited) == [2, 4]
@@ -304,7 +304,7 @@ def test_an_existing_run_is_not_overwritten(finished_run):
 
 def test_a_run_is_not_resumed_with_another_recipe(finished_run):
     with pytest.raises(RecipeError, match="another recipe"):
-        execute(recipe(train__learning_rate=1e-5), finished_run, resume=True)
+        execute(recipe(train__optimiser={"learning_rate": 1e-5}), finished_run, resume=True)
 
 
 def test_a_run_of_version_0_1_is_resumed_with_the_same_recipe_although_the_pool_has_another_default(tmp_path):
@@ -346,7 +346,8 @@ def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
     data = recipe().model_dump(exclude_none=True)
     data["tasks"] = {"set": lookup_environment.PRESS}
     data["warm_start"] |= {"imperfect_oracle": 0.5, "steps": 320, "validate_every": 320}
-    data["train"] |= {"steps": 30, "tasks_per_step": 4, "group_size": 8, "learning_rate": 3e-3, "save_every": 30}
+    data["train"] |= {"steps": 30, "tasks_per_step": 4, "group_size": 8, "save_every": 30}
+    data["train"]["optimiser"] = {"learning_rate": 3e-3}
     data["evaluate"] |= {"group_size": 4}
     run = execute(Recipe.parse(data), tmp_path / "run")
     before, after = (Evaluation.load(run.path / f"evaluation/{when}.json").success() for when in ("before", "after"))

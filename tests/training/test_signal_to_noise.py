@@ -97,12 +97,18 @@ def test_the_rate_is_scaled_for_the_step_alone():
 
 
 def test_a_run_logs_the_ratio_and_keeps_its_rate(tmp_path):
-    chosen = small(kl=0.0, steps=2, snr_learning_rate=True, tasks_per_step=2, terms={"entropy_bonus": {"weight": 0.1}})
+    chosen = small(
+        kl=0.0,
+        steps=2,
+        optimiser={"snr_learning_rate": True},
+        tasks_per_step=2,
+        terms={"entropy_bonus": {"weight": 0.1}},
+    )
     execute(chosen, tmp_path / "run")
     for row in RunFolder(tmp_path / "run").metrics("train"):
         assert row["snr"] > 0
         assert row["learning_rate_factor"] == pytest.approx(row["snr"] / (1 + row["snr"]))
-        assert row["learning_rate"] == pytest.approx(chosen.train.learning_rate)
+        assert row["learning_rate"] == pytest.approx(chosen.train.optimiser.learning_rate)
 
 
 @pytest.mark.parametrize(
@@ -115,4 +121,4 @@ def test_a_run_logs_the_ratio_and_keeps_its_rate(tmp_path):
 )
 def test_where_the_ratio_has_no_meaning_it_is_refused(train, processes, message):
     with pytest.raises(RecipeError, match=message):
-        check({"snr_learning_rate": True, **train}, processes=processes)
+        check({"optimiser": {"snr_learning_rate": True}, **train}, processes=processes)

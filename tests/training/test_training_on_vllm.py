@@ -128,7 +128,7 @@ def test_processes_that_share_out_the_weights_end_with_those_of_processes_that_d
         "estimator": estimator,
         "terms": {"entropy_bonus": {"weight": 1.0}},  # moves the weights although nothing is earned
         "microbatch_tokens": 40,
-        "learning_rate": 0.05,
+        "optimiser": {"learning_rate": 0.05},
         "trl": {"optim": "sgd"},  # Adam would make much of the last bit
     }
     runs = tmp_path / "unsharded", tmp_path / "sharded"

@@ -31,7 +31,7 @@ CHANGES = {
         "group_size": 2,
         "microbatch_tokens": 300,  # several parts, of which each process has its own
         "kl": 0.05,
-        "learning_rate": 0.01,
+        "optimiser": {"learning_rate": 0.01},
         "save_every": 1,
         "validate_tasks": 2,
         "trl": {"optim": "sgd"},  # Adam would make much of the last bit

@@ -48,7 +48,7 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
         (train.steps > 0, PlannedSignals(train.make_estimator())),
         *((True, part) for part in (*losses, *planned_inputs(losses, train))),
         (train.steps > 0, PlannedReference(losses)),
-        (train.snr_learning_rate, PlannedSignalToNoise(losses)),
+        (train.optimiser.snr_learning_rate, PlannedSignalToNoise(losses)),
         (True, make_gatherer(play_groups, train.gather)),
         (train.is_streamed, BackgroundPlay()),
         (plan.hardware.sharding is not None, ShardedModel()),

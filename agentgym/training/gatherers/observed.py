@@ -24,7 +24,7 @@ class ObservedPairs(GathererWrapper):
 
     Episode by episode the two are partners: the return of each is added to the other's, as the component `partner`. A
     pioneer's turns have no role, and an observer's have the role `observer`. With `[policy.lora] roles = ["pioneer",
-    "observer"]` each is a copy of its own, and `train.rotate_roles_every` lets them change places; else one policy is
+    "observer"]` each is a copy of its own, and `train.roles.rotate_every` lets them change places; else one policy is
     both. The observers of a group have read different prompts, so the bias class of an estimator does not hold there.
     They count in no success that is logged, and measurements are of the pioneer.
 

@@ -109,13 +109,13 @@ class CreditLog:
         self, section: TrainSection, folder: RunFolder, policy: Policy, rollouts: Rollouts, *, seed: int
     ) -> None:
         self._file, self._audit = folder.path / "credit.jsonl", None
-        if section.audit_every:
+        if section.audit.every:
             self._audit = CreditAudit(
                 policy,
                 rollouts,
-                every=section.audit_every,
-                sample=section.audit_sample,
-                continuations=section.audit_continuations,
+                every=section.audit.every,
+                sample=section.audit.sample,
+                continuations=section.audit.continuations,
                 group_size=section.group_size,
                 iterations=section.passes,
                 seed=seed,

@@ -187,13 +187,13 @@ class PlannedReference(PlannedPart):
 
 @dataclass(frozen=True, slots=True)
 class PlannedSignalToNoise(PlannedPart):
-    """The learning rate of `train.snr_learning_rate`, which is of the gradients of one batch of groups."""
+    """The learning rate of `train.optimiser.snr_learning_rate`, which is of the gradients of one batch of groups."""
 
     losses: Sequence[PlannedLoss]
 
     @override
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
-        begins = "train.snr_learning_rate: the ratio"
+        begins = "train.optimiser.snr_learning_rate: the ratio"
         if plan.process_count > 1:
             yield f"{begins} is measured in one process, and this run has several. Leave one of them out."
         if any(loss.needs.rows != ("policy",) for loss in self.losses):

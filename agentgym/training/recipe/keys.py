@@ -9,8 +9,19 @@ from typing import Any
 from agentgym.deprecation import warn_renamed
 from agentgym.errors import RecipeError
 
-RENAMED_KEYS: dict[str, str] = {}
-"""Old keys and their present names, both with their sections: `"train.rate": "train.optimiser.learning_rate"`.
+RENAMED_KEYS: dict[str, str] = {
+    "train.learning_rate": "train.optimiser.learning_rate",
+    "train.snr_learning_rate": "train.optimiser.snr_learning_rate",
+    "train.warmup_steps": "train.optimiser.warmup_steps",
+    "train.max_grad_norm": "train.optimiser.max_grad_norm",
+    "train.audit_every": "train.audit.every",
+    "train.audit_sample": "train.audit.sample",
+    "train.audit_continuations": "train.audit.continuations",
+    "train.trainable_roles": "train.roles.trainable",
+    "train.role_order": "train.roles.order",
+    "train.rotate_roles_every": "train.roles.rotate_every",
+}
+"""Old keys and their present names, both with their sections.
 
 An old key works and warns until the release that agentgym.deprecation names.
 """

@@ -30,6 +30,7 @@ from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.recipe.stage_section import StageSection
 from agentgym.training.recipe.tasks_section import TasksSection
+from agentgym.training.recipe.train_groups import KeyGroup
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.recipe.vllm_section import VllmSection
 from agentgym.training.recipe.warm_start_section import WarmStartSection
@@ -87,11 +88,11 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _roles_that_fit(self) -> Recipe:
         roles = self.policy.lora.roles if self.policy.lora else []
-        if unknown := [role for role in self.train.role_order if role not in roles]:
+        if unknown := [role for role in self.train.roles.order if role not in roles]:
             known = ", ".join(roles) or "none"
-            raise ValueError(f"train.role_order: {unknown[0]!r} has no adapter; policy.lora.roles has {known}")
-        if self.train.rotate_roles_every and not roles:
-            raise ValueError("train.rotate_roles_every: no adapters could change hands; name policy.lora.roles")
+            raise ValueError(f"train.roles.order: {unknown[0]!r} has no adapter; policy.lora.roles has {known}")
+        if self.train.roles.rotate_every and not roles:
+            raise ValueError("train.roles.rotate_every: no adapters could change hands; name policy.lora.roles")
         without = {
             "[vllm]": self.vllm is not None,
             "machine.sharding": self.machine.sharding is not None,
@@ -109,7 +110,7 @@ class Recipe(Section):
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """Return how the run's episodes are played. Raises: as `make_reward`."""
         config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
-        is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit_every > 0
+        is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit.every > 0
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
         return replace(config, state_keys=state_keys, engine=self._engine(task_set))
 
@@ -179,7 +180,10 @@ class Recipe(Section):
         """Return the recipe without [[stage]], in which options replace keys of a section. Raises: as `parse`."""
         own = getattr(self, section)
         replaced = {} if own is None else own.model_dump(exclude_none=True)
-        return Recipe.parse(dict(self) | {"stage": [], section: replaced | dict(options)}, where)
+        for name, value in with_current_keys({section: dict(options)}, where)[section].items():
+            is_group = isinstance(getattr(own, name, None), KeyGroup) and isinstance(value, dict)
+            replaced[name] = replaced[name] | value if is_group else value
+        return Recipe.parse(dict(self) | {"stage": [], section: replaced}, where)
 
     def to_toml(self) -> str:
         """Return the resolved recipe with every default written out; it reads back equal."""

@@ -15,6 +15,7 @@ from agentgym.options import Count, Rate, Section, Share
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
+from agentgym.training.recipe.train_groups import AuditSection, OptimiserSection, RolesSection
 
 if TYPE_CHECKING:
     from agentgym.task import TaskSet
@@ -195,13 +196,8 @@ class TrainSection(Section):
     may also stand in one string: `estimator = "rloo | gated(threshold=1.0)"`."""
     signals: SignalsSection = SignalsSection()
     """How signals are computed that the estimator requires."""
-    learning_rate: Rate = 3e-4
-    """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule."""
-    snr_learning_rate: bool = False
-    """Scale the learning rate in each step by SNR / (1 + SNR), where SNR is the signal-to-noise ratio of the groups'
-    gradients."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-    """Over how many optimiser steps the learning rate rises from 0, with a schedule that warms up."""
+    optimiser: OptimiserSection = OptimiserSection()
+    """How the weights move."""
     objective: str = "dr_grpo"
     """The loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)"."""
     terms: dict[str, TermSection] = {}
@@ -221,8 +217,6 @@ class TrainSection(Section):
     """Episodes that some terms and objectives need."""
     corrections: CorrectionsSection | None = None
     """A policy that some terms and objectives need."""
-    max_grad_norm: Rate = 1.0
-    """A longer gradient is scaled down to this norm."""
     generation: Literal["transformers", "trl"] = "transformers"
     """`transformers` samples in this process; `trl` samples through the trainer's own backend (vLLM by `trl.use_vllm =
     true`)."""
@@ -255,23 +249,13 @@ class TrainSection(Section):
     group_quorum: Annotated[int, Field(ge=2)] | None = None
     """Train a group once this many of its episodes have ended; later ones join nothing. By default all of them have to
     end."""
-    audit_every: Annotated[int, Field(ge=0)] = 0
-    """After how many steps the credit is compared with counterfactual credit. 0 never compares."""
-    audit_sample: Annotated[int, Field(ge=2)] = 8
-    """How many trajectories such an audit looks at."""
-    audit_continuations: Annotated[int, Field(ge=2)] = 4
-    """How many episodes are continued from each turn of an audited trajectory."""
+    audit: AuditSection = AuditSection()
+    """How often the credit is compared with counterfactual credit."""
     failures: dict[str, Treatment] = {}
     """How kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the table of kinds
     and treatments."""
-    trainable_roles: list[str] = []
-    """Train only on turns in these roles, for example ["planner"]. The others are read, and count in the credit of the
-    episode. By default all turns are trained on."""
-    role_order: list[str] = []
-    """Update these roles one after the other in each step, each for what the ones before it have become. By default all
-    are updated together."""
-    rotate_roles_every: Annotated[int, Field(ge=0)] = 0
-    """After how many steps the adapters of [policy.lora] `roles` change hands. 0 never changes them."""
+    roles: RolesSection = RolesSection()
+    """Which of the agent's roles are trained."""
     trl: dict[str, Any] = {}
     """Any further option of TRL's GRPOConfig, passed on unchanged."""
 
@@ -336,7 +320,7 @@ class TrainSection(Section):
     @property
     def passes(self) -> int:
         """Optimiser steps on each batch of episodes."""
-        return self.iterations * max(len(self.role_order), 1)
+        return self.iterations * max(len(self.roles.order), 1)
 
     @property
     def is_streamed(self) -> bool:

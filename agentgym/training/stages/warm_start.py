@@ -160,7 +160,7 @@ def warm_start(
         until=section.until_success,
     )
     if section.steps:
-        machine = context.recipe.machine
+        hardware = context.recipe.machine
         imitate(
             learner.model,
             learner.tokenizer,
@@ -174,9 +174,9 @@ def warm_start(
                 microbatch_tokens=section.microbatch_tokens,
                 optimizer=section.optimizer,
                 save_every=section.save_every,
-                gradient_checkpointing=machine.gradient_checkpointing,
+                gradient_checkpointing=hardware.gradient_checkpointing,
                 use_cpu=context.device == "cpu",
-                sharding=machine.sharding,
+                sharding=hardware.sharding,
             ),
             callbacks=[logging, DivergenceCallback("warm start", "warm_start.learning_rate"), validation],
             processes=processes,

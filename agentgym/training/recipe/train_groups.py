@@ -1,0 +1,53 @@
+"""Keys of the recipe's [train] that belong to one subject: how the weights move, audits of credit, and roles."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from agentgym.options import Rate, Section
+
+Every = Annotated[int, Field(ge=0)]
+
+
+class KeyGroup(Section):
+    """Keys of one subject in a section. The options of a stage replace them one by one, not the group as a whole."""
+
+
+class OptimiserSection(KeyGroup):
+    """How the weights move."""
+
+    learning_rate: Rate = 3e-4
+    """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule."""
+    snr_learning_rate: bool = False
+    """Scale the learning rate in each step by SNR / (1 + SNR), where SNR is the signal-to-noise ratio of the groups'
+    gradients."""
+    warmup_steps: Every = 0
+    """Over how many optimiser steps the learning rate rises from 0, with a schedule that warms up."""
+    max_grad_norm: Rate = 1.0
+    """A longer gradient is scaled down to this norm."""
+
+
+class AuditSection(KeyGroup):
+    """How often the credit is compared with counterfactual credit, and on how many episodes."""
+
+    every: Every = 0
+    """After how many steps the credit is compared. 0 never compares."""
+    sample: Annotated[int, Field(ge=2)] = 8
+    """How many trajectories an audit looks at."""
+    continuations: Annotated[int, Field(ge=2)] = 4
+    """How many episodes are continued from each turn of an audited trajectory."""
+
+
+class RolesSection(KeyGroup):
+    """Which of the agent's roles are trained, and in which order."""
+
+    trainable: list[str] = []
+    """Train only on turns in these roles, for example ["planner"]. The others are read, and count in the credit of the
+    episode. By default all turns are trained on."""
+    order: list[str] = []
+    """Update these roles one after the other in each step, each for what the ones before it have become. By default all
+    are updated together."""
+    rotate_every: Every = 0
+    """After how many steps the adapters of [policy.lora] `roles` change hands. 0 never changes them."""
