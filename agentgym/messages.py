@@ -51,6 +51,10 @@ class Call:
     """Set when the text could not be understood as a call. It says what was wrong in words that teach the model, and
     becomes the call's result without any tool being run."""
 
+    def in_one_line(self) -> str:
+        """Return the call as it is written in Python: `turn(key=3)`."""
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
+
 
 class ResultStatus(StrEnum):
     """How a call came out. Everything but `infra_error` is the agent's own doing, and is scored."""

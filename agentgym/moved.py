@@ -28,6 +28,7 @@ MOVED: dict[str, str] = {
     "agentgym.rollout.RepeatedState": "agentgym.methods.stop_rules.RepeatedState",
     "agentgym.rollout.StopRule": "agentgym.methods.stop_rules.StopRule",
     "agentgym.protocol.*": "agentgym.methods.protocol",
+    "agentgym.search.*": "agentgym.methods.search",
     "agentgym.teams.*": "agentgym.methods.teams",
     "agentgym.users.*": "agentgym.methods.users",
     "agentgym.credit.bench.*": "research.credit_bench",  # which a checkout has, and no wheel

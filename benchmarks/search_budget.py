@@ -39,9 +39,9 @@ from agentgym import Call, Message, Task, TaskSet, load, load_task_set
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.runner import evaluate
 from agentgym.evaluation.statistics.proportion import success_rate
+from agentgym.methods.search import SearchedEpisode, TurnSearch, make_search, search_episodes
 from agentgym.policy import Policy, Reply, Request, load_transformers_policy
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.search import SearchedEpisode, TurnSearch, make_search, search_episodes
 from agentgym.training import Recipe
 from agentgym.trajectory import Trajectory
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.runner import Progress
-    from agentgym.search import TurnSearch
+    from agentgym.evaluation.search import EpisodeSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,10 @@ class MeasureOptions:
     as_html: Annotated[bool, typer.Option("--html")] = False
     """Write the report page; needs --out."""
 
-    def make_search(self) -> TurnSearch | None:
+    def make_search(self) -> EpisodeSearch | None:
         """Make the search. Raises: SearchError; EvaluationError for one that reads the outcome, and without --out."""
         from agentgym.errors import EvaluationError
-        from agentgym.search import make_search
+        from agentgym.evaluation.search import make_search
 
         if self.as_html and self.folder is None:
             raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")

@@ -40,6 +40,7 @@ from agentgym.credit.contract import (
     estimator,
 )
 from agentgym.credit.group import SIGNALS, Group
+from agentgym.credit.named_parts import load_named_part
 from agentgym.credit.options import (
     Baseline,
     Count,
@@ -79,6 +80,7 @@ __all__ = [
     "define_estimator",
     "estimator",
     "groups_of",
+    "load_named_part",
     "spread_over_tokens",
     "with_signal_rows",
 ]

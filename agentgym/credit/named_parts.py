@@ -39,3 +39,12 @@ def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Cal
         written = ", ".join(f"{option}=..." for option in missing)
         raise CreditError(f"{name!r} needs the option {missing[0]!r}. Write it as {name}({written}).")
     return partial(registered, **options)
+
+
+def load_named_part(kind: registry.Kind, text: str) -> Callable[..., Any]:
+    """Load what a line of text names, such as `topr(max_ratio=1.0)`, with its options filled in.
+
+    Raises: UnknownNameError; CreditError for a text that cannot be read, or options that the part does not take.
+    """
+    part = parse_part(text)
+    return load_part(kind, part.name, part.options)

@@ -14,9 +14,9 @@ from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
+from agentgym.evaluation.search import EpisodeSearch, SearchUsage
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.search import TreeCost, TurnSearch, search_episodes
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
@@ -46,7 +46,7 @@ async def evaluate(
     limit: int | None = None,
     ledger: Ledger | None = None,
     step: int | None = None,
-    search: TurnSearch | None = None,
+    search: EpisodeSearch | None = None,
     progress: Callable[[Progress], None] | None = None,
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
@@ -85,7 +85,7 @@ async def evaluate(
     started, clock, cpu_before_s = time.time(), time.monotonic(), sum(os.times()[:4])
     trajectories: list[Trajectory] = []
     solved, failed = 0.0, 0
-    costs: dict[tuple[str, int], TreeCost] = {}
+    costs: dict[tuple[str, int], SearchUsage] = {}
     async for trajectory in _episodes(manager, tasks, search, costs):
         trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
@@ -114,21 +114,24 @@ async def evaluate(
 
 
 async def _episodes(
-    manager: EpisodeManager, tasks: Sequence[Task], search: TurnSearch | None, costs: dict[tuple[str, int], TreeCost]
+    manager: EpisodeManager,
+    tasks: Sequence[Task],
+    search: EpisodeSearch | None,
+    costs: dict[tuple[str, int], SearchUsage],
 ) -> AsyncIterator[Trajectory]:
     """Each episode when it ends; where they are searched, what that took is added to `costs`."""
     if search is None:
         async for trajectory in manager.run(tasks):
             yield trajectory
         return
-    searching = search_episodes(manager, tasks, search, label=manager.label, group_size=manager.config.group_size)
+    searching = search.play(manager, tasks, label=manager.label, group_size=manager.config.group_size)
     async with aclosing(searching) as searched:
         async for each in searched:
             costs[each.trajectory.task.id, each.trajectory.sample] = each.cost
             yield each.trajectory
 
 
-def add_search(evaluation: Evaluation, search: TurnSearch, costs: Mapping[tuple[str, int], TreeCost]) -> None:
+def add_search(evaluation: Evaluation, search: EpisodeSearch, costs: Mapping[tuple[str, int], SearchUsage]) -> None:
     """Record what searched the episodes of an evaluation, and in their usage what it took, by task and sample."""
     evaluation.search = search.describe()
     for row in evaluation.rows:

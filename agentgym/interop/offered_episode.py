@@ -11,7 +11,6 @@ from agentgym.errors import PolicyLeft, TaskError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.policy import Policy, Reply, Request
 from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.rollout.episodes import EpisodeJob
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory, Turn
@@ -59,7 +58,7 @@ class OfferedEpisode:
             f"{label}/{task.id}#0", task, 0, seed_of(config.seed, task.id) if seed is None else seed
         )
         manager = EpisodeManager(self._policy, config, ledger=ledger, label=label)
-        self._playing = asyncio.create_task(manager.play_jobs([EpisodeJob(0, self.trajectory)], label=label))
+        self._playing = asyncio.create_task(manager.play_prepared([(self.trajectory, None)], label=label))
         self._one_message = asyncio.Lock()
         self.request: Request | None = None
 

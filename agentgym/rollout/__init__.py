@@ -20,7 +20,7 @@ from agentgym.rollout.episodes import Checkpoints
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.rollout.judging import Judge, WrappedJudge
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
+from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, ReplayPolicy, tree_labels
 from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
 
@@ -35,6 +35,7 @@ __all__ = [
     "ExhaustedPolicy",
     "Fork",
     "Judge",
+    "ReplayPolicy",
     "RolloutConfig",
     "Slots",
     "StandstillWatch",

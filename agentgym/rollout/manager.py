@@ -185,9 +185,9 @@ class EpisodeManager:
             async for _, trajectory in results:
                 yield trajectory
 
-    async def play_jobs(
+    async def play_prepared(
         self,
-        jobs: Sequence[EpisodeJob],
+        episodes: Sequence[tuple[Trajectory, Fork | None]],
         *,
         label: str,
         policy: Policy | None = None,
@@ -199,22 +199,24 @@ class EpisodeManager:
         """Play episodes that are set up already, such as the nodes of a search, and read their end states.
 
         Args:
+            episodes: the empty trajectory of each, and for a branch where it leaves its record.
             label: begins the ids of their trajectories.
             policy, temperature, max_turns: for these, instead of the manager's.
             judged: whether their rewards are asked.
             checkpoints: as `collect`; one with as many turns as an episode has is of its end.
-        Returns: [len(jobs)] trajectories in the order of the jobs, which number them from 0.
+        Returns: [len(episodes)] trajectories in the same order.
         Raises: as `run`; CreditError for a reward that judges groups, in which these are not.
         """
-        if jobs and (judge := self._environments.group_reward(jobs[0].trajectory.task, make=True)) is not None:
+        if episodes and (judge := self._environments.group_reward(episodes[0][0].task, make=True)) is not None:
             raise CreditError(
                 f"{type(judge).__name__} judges whole groups, and these episodes are in none. Name another reward."
             )
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
         rollout = replace(self._rollout(temperature, None), budgets=budgets, state_keys=True)
         options = {"judged": judged, "end_state": True, "checkpoints": checkpoints}
-        pool = self._pool(iter(jobs), 1, label, rollout, self.ledger, policy, **options)
-        trajectories: list[Trajectory] = [job.trajectory for job in jobs]
+        jobs = (EpisodeJob(position, trajectory, fork) for position, (trajectory, fork) in enumerate(episodes))
+        pool = self._pool(jobs, 1, label, rollout, self.ledger, policy, **options)
+        trajectories = [trajectory for trajectory, _ in episodes]
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
                 trajectories[position] = trajectory

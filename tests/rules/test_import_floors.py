@@ -23,7 +23,6 @@ FLOORS = {
     "registry": 2.3,  # make() returns an Environment
     "policy": 3.0, "storage": 3.0, "knowledge": 3.0,
     "rollout": 4.0, "credit": 4.0,
-    "search": 4.1,
     "evaluation": 5.0,
     "training": 5.1,  # a run evaluates before, during and after training, and writes the report
     "cluster": 6.0, "viewer": 6.0, "testing": 6.0,
@@ -35,7 +34,6 @@ FLOORS = {
 # Packages in which files or folders still import each other in a circle, with the packages inside them.
 CIRCULAR = {
     "agentgym.training": "its rooms are being sorted",
-    "agentgym.search": "it is being moved to methods",
 }
 
 FRAMEWORK = [path for path in source_files() if path.parts[0] == "agentgym" and len(path.parts) > 1]

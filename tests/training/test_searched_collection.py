@@ -10,12 +10,12 @@ import pytest
 
 from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.search import Node
+from agentgym.methods.search import Node
+from agentgym.methods.search.ends import with_trace
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.preferences.pairs import node_pairs
 from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.training.stages.search_ends import with_trace
 from agentgym.trajectory import EndState, Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.errors import EpisodesFailed
-from agentgym.messages import Call
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.task import Task
@@ -60,13 +59,8 @@ def attempt_of(episode: Trajectory) -> str:
     lines = []
     for turn in episode.turns:
         lines += [turn.message.text] if turn.message.text else []
-        lines += [in_words(call) for call in turn.calls]
+        lines += [call.in_one_line() for call in turn.calls]
     return "\n".join(lines)[-MAX_CHARS:]
-
-
-def in_words(call: Call) -> str:
-    """A call as one line: `turn(key=3)`."""
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
 def question_of(task: Task) -> str:

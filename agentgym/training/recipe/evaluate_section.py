@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from agentgym.evaluation.search import make_search
 from agentgym.options import Count, Section
-from agentgym.search import make_search
 from agentgym.training.recipe.episode_section import parse_hooks
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from agentgym.evaluation.search import make_search
 from agentgym.options import Count, Rate, Section, Share
-from agentgym.search import make_search
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes, RepeatSection
 
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 from agentgym import registry
 from agentgym.errors import EpisodesFailed
+from agentgym.evaluation.search import EpisodeSearch, SearchResult
 from agentgym.evaluation.text import format_causes
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
 from agentgym.sandbox import Pool
-from agentgym.search import SearchedEpisode, TurnSearch, search_episodes
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
@@ -163,7 +163,7 @@ class Rollouts:
         self,
         policy: Policy,
         tasks: Sequence[Task],
-        search: TurnSearch,
+        search: EpisodeSearch,
         *,
         label: str,
         group_size: int = 1,
@@ -171,17 +171,17 @@ class Rollouts:
         judged: bool = False,
         on_trajectory: Callable[[Trajectory], None] | None = None,
         config: RolloutConfig | None = None,
-    ) -> list[SearchedEpisode]:
-        """Search over the turns of each task's episodes. Arguments, order, errors: as `play`, and `search_episodes`."""
+    ) -> list[SearchResult]:
+        """Search over the turns of each task's episodes. Arguments, order and errors are those of `play`."""
         config = config or self.config
         config = config if temperature is None else config.at_temperature(temperature)
         manager = EpisodeManager(policy, config, ledger=self.ledger)
 
-        async def search_all() -> list[SearchedEpisode]:
+        async def search_all() -> list[SearchResult]:
             await policy.refresh()
             episodes = []
             options: dict[str, Any] = {"label": label, "group_size": group_size, "judged": judged}
-            async for episode in search_episodes(manager, tasks, search, **options):
+            async for episode in search.play(manager, tasks, **options):
                 episodes.append(episode)
                 if on_trajectory is not None:
                     on_trajectory(episode.trajectory)

@@ -11,8 +11,8 @@ from typing import Any
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import add_search, choose, from_trajectories, note_held_out_use
+from agentgym.evaluation.search import SearchUsage, make_search
 from agentgym.evaluation.text import format_gains
-from agentgym.search import TreeCost, make_search
 from agentgym.text import percent
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
@@ -122,7 +122,7 @@ def _measure(
     config = recipe.evaluation_config(context.rollouts.config)
     started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
-        costs: dict[tuple[str, int], TreeCost] = {}
+        costs: dict[tuple[str, int], SearchUsage] = {}
         options: dict[str, Any] = {"label": f"held-out-{when}", "group_size": group_size}
         options |= {"temperature": section.temperature, "on_trajectory": lambda _: advance(), "config": config}
         search = make_search(section.search) if section.search and best_of is None else None

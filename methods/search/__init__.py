@@ -3,19 +3,22 @@
 A node of the tree is an episode of a few turns that the ledger keeps. It is grown by one more turn, from the checkpoint
 of the environment at its end; without checkpoints its calls are repeated and compared.
 
-contract.py    TurnSearch: what every search has, and what a value is
+contract.py    TurnSearch: what every search has, and what a value is; searches many tasks at once
 tree.py        SearchTree: grows the nodes of one episode, counts their cost, plays the chosen one to its end
-searched.py    searches many tasks at once
+searched.py    an episode that a search chose, with its tree
+ends.py        what a later stage learns from a tree
 best_first.py beam.py mcts.py   the searches
 values.py      how good a node is: the environment's potential, the policy's log-probabilities, rollouts, a reward
 """
 
-from agentgym.search.beam import BeamSearch
-from agentgym.search.best_first import BestFirst
-from agentgym.search.contract import SearchValue, TurnSearch, make_search
-from agentgym.search.mcts import TreeSearch
-from agentgym.search.searched import SearchedEpisode, search_episodes
-from agentgym.search.tree import Node, SearchTree, TreeCost
+from agentgym.evaluation import make_search
+
+from .beam import BeamSearch
+from .best_first import BestFirst
+from .contract import SearchValue, TurnSearch, search_episodes
+from .mcts import TreeSearch
+from .searched import SearchedEpisode
+from .tree import Node, SearchTree, TreeCost
 
 __all__ = [
     "BeamSearch",

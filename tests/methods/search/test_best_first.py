@@ -7,7 +7,7 @@ import pytest
 from wanderers import Wanderer, manager_of, rooms, searched
 
 from agentgym.errors import SearchError
-from agentgym.search import BestFirst, make_search
+from agentgym.methods.search import BestFirst, make_search
 
 
 async def test_rooms_that_the_greedy_wanderer_never_solves_are_all_solved_within_the_budget():

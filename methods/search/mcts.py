@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentgym.search.contract import TurnSearch
-from agentgym.search.tree import Node, SearchTree
+from .contract import TurnSearch
+from .tree import Node, SearchTree
 
 
 @dataclass(slots=True)

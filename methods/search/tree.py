@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from agentgym import SearchError, StopReason
 from agentgym.environment import Checkpoint
-from agentgym.errors import SearchError
-from agentgym.messages import StopReason
-from agentgym.policy.contract import Policy
-from agentgym.rollout import Checkpoints, EpisodeManager, Fork
-from agentgym.rollout.episodes import EpisodeJob
-from agentgym.rollout.replay import ReplayPolicy
+from agentgym.policy import Policy
+from agentgym.rollout import Checkpoints, EpisodeManager, Fork, ReplayPolicy
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory, Turn
-
-if TYPE_CHECKING:
-    from agentgym.search.contract import TurnSearch
 
 
 @dataclass(slots=True)
@@ -92,6 +86,29 @@ class Node:
             yield from child.descendants()
 
 
+class TreeOwner(Protocol):
+    """What a tree asks of the search that it is grown for."""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the tree may have."""
+        ...
+
+    @property
+    def calls(self) -> int | None:
+        """How many messages the policy may write for the tree; None if the nodes alone bound them."""
+        ...
+
+    @property
+    def temperature(self) -> float:
+        """The sampling temperature of all candidates but the first."""
+        ...
+
+    async def value_of(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """Compute the values of nodes, higher is better; None where the infrastructure prevented it."""
+        ...
+
+
 class SearchTree:
     """Grows the tree of one episode.
 
@@ -107,7 +124,7 @@ class SearchTree:
     """
 
     def __init__(
-        self, manager: EpisodeManager, task: Task, sample: int, search: TurnSearch, *, label: str, judged: bool
+        self, manager: EpisodeManager, task: Task, sample: int, search: TreeOwner, *, label: str, judged: bool
     ) -> None:
         self.root, self.cost = Node(), TreeCost()
         self.task = task
@@ -132,12 +149,12 @@ class SearchTree:
         """
         count = min(count, self.nodes_left)
         fork = None if node.trajectory is None else Fork(node.trajectory, node.depth, node.checkpoint)
-        jobs = [self._job("nodes", self.cost.nodes + number, fork) for number in range(count)]
+        episodes = [(self._episode("nodes", self.cost.nodes + number), fork) for number in range(count)]
         self.cost.nodes += count
-        checkpoints: Checkpoints = {(self.task.id, job.trajectory.sample, node.depth + 1): None for job in jobs}
+        checkpoints: Checkpoints = {(self.task.id, episode.sample, node.depth + 1): None for episode, _ in episodes}
         last = self._manager.config.budgets.max_turns
-        trajectories = await self._play(jobs[:1], "nodes", None, node.depth + 1, checkpoints)
-        trajectories += await self._play(jobs[1:], "nodes", self._search.temperature, node.depth + 1, checkpoints)
+        trajectories = await self._play(episodes[:1], "nodes", None, node.depth + 1, checkpoints)
+        trajectories += await self._play(episodes[1:], "nodes", self._search.temperature, node.depth + 1, checkpoints)
         children = []
         for trajectory in trajectories:
             self._count(trajectory, node.depth)
@@ -171,9 +188,9 @@ class SearchTree:
         """Play on from a node to the end, as the policy plays by itself but sampled. Returns: the valid episodes."""
         assert node.trajectory is not None
         fork = Fork(node.trajectory, node.depth, node.checkpoint)
-        jobs = [self._job("rollouts", self.cost.rollouts + number, fork) for number in range(count)]
+        episodes = [(self._episode("rollouts", self.cost.rollouts + number), fork) for number in range(count)]
         self.cost.rollouts += count
-        trajectories = await self._play(jobs, "rollouts", self._search.temperature, None, None, judged=True)
+        trajectories = await self._play(episodes, "rollouts", self._search.temperature, None, None, judged=True)
         for trajectory in trajectories:
             self._count(trajectory, node.depth)
         return [trajectory for trajectory in trajectories if trajectory.valid]
@@ -189,14 +206,13 @@ class SearchTree:
             if node.ended and node.parent is not None:  # its last turn is acted out again: it is judged where it ends
                 policy = ReplayPolicy(fork, policy)
                 fork = Fork(node.trajectory, node.depth - 1, node.parent.checkpoint)
-        jobs = [EpisodeJob(0, trajectory, fork)]
-        return (await self._manager.play_jobs(jobs, label=self._label, policy=policy))[0]
+        return (await self._manager.play_prepared([(trajectory, fork)], label=self._label, policy=policy))[0]
 
-    def _job(self, kind: str, number: int, fork: Fork | None) -> EpisodeJob:
-        """An episode of this tree, numbered so that no two of a task share a seed."""
+    def _episode(self, kind: str, number: int) -> Trajectory:
+        """Make the trajectory of an episode of this tree, numbered so that no two of a task share a seed."""
         number += self._sample * self._search.nodes
         name = f"{self._label_of(kind)}/{self.task.id}#{number}"
-        return EpisodeJob(0, Trajectory(name, self.task, number, self._seed), fork)
+        return Trajectory(name, self.task, number, self._seed)
 
     def _label_of(self, kind: str) -> str:
         """With the task: what the ledger already has of one tree is looked up for each of its nodes."""
@@ -204,7 +220,7 @@ class SearchTree:
 
     async def _play(
         self,
-        jobs: Sequence[EpisodeJob],
+        episodes: Sequence[tuple[Trajectory, Fork | None]],
         kind: str,
         temperature: float | None,
         max_turns: int | None,
@@ -212,9 +228,8 @@ class SearchTree:
         *,
         judged: bool = False,
     ) -> list[Trajectory]:
-        numbered = [EpisodeJob(position, job.trajectory, job.fork) for position, job in enumerate(jobs)]
-        return await self._manager.play_jobs(
-            numbered,
+        return await self._manager.play_prepared(
+            episodes,
             label=self._label_of(kind),
             temperature=temperature,
             max_turns=max_turns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wanderers import Wanderer, manager_of, rooms, searched
 
-from agentgym.search import BeamSearch
+from agentgym.methods.search import BeamSearch
 
 
 async def test_a_beam_of_one_plays_what_the_policy_plays_greedily_by_itself():

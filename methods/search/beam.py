@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from agentgym.options import Count
-from agentgym.search.contract import TurnSearch
-from agentgym.search.tree import Node, SearchTree
+
+from .contract import TurnSearch
+from .tree import Node, SearchTree
 
 
 class BeamSearch(TurnSearch):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from agentgym.credit.named_parts import load_part, parse_part
-from agentgym.errors import CreditError, EvaluationError, SearchError, UnknownNameError
+from agentgym import EpisodeManager, EvaluationError, SearchError
+from agentgym.credit import load_named_part
 from agentgym.options import Count, Section
-from agentgym.search.tree import Node, SearchTree
+from agentgym.task import Task
+
+from .searched import SearchedEpisode
+from .tree import Node, SearchTree
 
 
 @runtime_checkable
@@ -71,6 +75,12 @@ class TurnSearch(Section):
         """As SearchValue."""
         return self._valued_by.reads_outcome
 
+    def play(
+        self, manager: EpisodeManager, tasks: Sequence[Task], *, label: str, group_size: int = 1, judged: bool = False
+    ) -> AsyncGenerator[SearchedEpisode, None]:
+        """Play tasks as `search_episodes` does."""
+        return search_episodes(manager, tasks, self, label=label, group_size=group_size, judged=judged)
+
     def check_evaluation(self) -> None:
         """Raises: EvaluationError for a value that reads the outcome without saying so."""
         if self.reads_outcome and not self.oracle:
@@ -88,22 +98,48 @@ class TurnSearch(Section):
         }
 
 
-def make_search(text: str) -> TurnSearch:
-    """The search that a line of text names, such as `best_first(nodes=200, value='log_prob')`.
+async def search_episodes(
+    manager: EpisodeManager,
+    tasks: Sequence[Task],
+    search: TurnSearch,
+    *,
+    label: str,
+    group_size: int = 1,
+    judged: bool = False,
+) -> AsyncGenerator[SearchedEpisode, None]:
+    """Search each task `group_size` times and yield each episode when it is judged.
 
-    Raises: SearchError for a name or option that there is not, naming what there is.
+    As many searches are under way as keep the manager's `concurrency` of episodes. With a ledger, a search that was
+    broken off finds the nodes that it had grown and goes on. Their checkpoints are gone, so their calls are repeated.
+
+    Args:
+        label: of the episodes. judged: ask rewards at the nodes too; a value that reads the outcome does so anyway.
+    Raises: SearchError for another engine than this process, and where nodes cannot be valued; CreditError for a reward
+        that judges groups; as EpisodeManager.run.
     """
+    engine = manager.config.engine
+    if engine is not None and engine.name != "local":
+        raise SearchError(f"A search plays in this process, and not on engine = {engine.name!r}: leave that out.")
+    manager.claim(label)
+    room = asyncio.Semaphore(max(1, manager.config.concurrency // search.candidates))
+
+    async def searched(task: Task, sample: int) -> SearchedEpisode:
+        async with room:
+            tree = SearchTree(manager, task, sample, search, label=label, judged=judged or search.reads_outcome)
+            node = await search.choose(tree)
+            return SearchedEpisode(await tree.finish(node), tree.cost, tree)
+
+    running = [asyncio.ensure_future(searched(task, sample)) for task in tasks for sample in range(group_size)]
     try:
-        part = parse_part(text)
-        search: TurnSearch = load_part("searches", part.name, part.options)()
-        _ = search.reads_outcome  # its value is loaded, so that a wrong name is an error before anything is played
-    except (CreditError, UnknownNameError) as error:
-        raise SearchError(f"search = {text!r}: {error}") from error
-    return search
+        for episode in asyncio.as_completed(running):
+            yield await episode
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def value_named(text: str) -> SearchValue:
     """The value that a line of text names. Raises: UnknownNameError; CreditError for wrong options."""
-    part = parse_part(text)
-    value: SearchValue = load_part("search_values", part.name, part.options)()
+    value: SearchValue = load_named_part("search_values", text)()
     return value

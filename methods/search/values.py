@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from agentgym import registry
-from agentgym.credit.options import Count, Share
-from agentgym.errors import JudgeError, SearchError
+from agentgym import JudgeError, SearchError, load_reward
+from agentgym.credit import Count, Share
 from agentgym.reward import validate_components
-from agentgym.search.tree import Node, SearchTree
+
+from .tree import Node, SearchTree
 
 
 class PotentialValue:
@@ -90,7 +90,7 @@ class RewardValue:
     reads_outcome: ClassVar[bool] = True
 
     def __init__(self, *, name: str) -> None:
-        self._reward = registry.load_reward(name)
+        self._reward = load_reward(name)
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
         """As SearchValue. Raises: RewardError for an answer that is no reward."""

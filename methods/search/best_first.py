@@ -5,8 +5,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from itertools import count
 
-from agentgym.search.contract import TurnSearch
-from agentgym.search.tree import Node, SearchTree
+from .contract import TurnSearch
+from .tree import Node, SearchTree
 
 
 class BestFirst(TurnSearch):

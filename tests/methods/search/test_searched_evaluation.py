@@ -10,8 +10,8 @@ from agentgym.evaluation import compare
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import evaluate
 from agentgym.evaluation.text import format_evaluation, format_usage
+from agentgym.methods.search import BestFirst, make_search
 from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.search import BestFirst, make_search
 from agentgym.task import TaskSet
 from agentgym.training import Recipe
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from agentgym import Task, registry
 from agentgym.messages import Call, Message
+from agentgym.methods.search import SearchedEpisode, TurnSearch, search_episodes
 from agentgym.policy import Policy, Reply, Request
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.search import SearchedEpisode, TurnSearch, search_episodes
 from agentgym.storage.ledger import Ledger
 
 DIRECTIONS = ("up", "down", "left", "right")

@@ -12,9 +12,9 @@ from wanderers import Wanderer, manager_of, rooms, searched
 
 from agentgym import Checkpoint, Environment, Task, tool
 from agentgym.messages import Call, Message
+from agentgym.methods.search import Node, SearchTree, TreeSearch
+from agentgym.methods.search.mcts import Action, Outcome
 from agentgym.policy import Policy, Reply, Request
-from agentgym.search import Node, SearchTree, TreeSearch
-from agentgym.search.mcts import Action, Outcome
 from agentgym.testing.exact.problems import Problem, ProblemPath
 from agentgym.testing.exact.signals import PROBLEMS, after
 
