@@ -17,6 +17,9 @@ import hypothesis  # before a plug-in of its own is looked for, which warns wher
 import pytest
 from processes import children_of, spawners, waits_for_its_sandbox
 
+# What tests of benchmarks import. At the end: `mcp` is the installed package and not the benchmark.
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
 # Before anything imports torch, tokenizers or a hub client: all of them read these once.
 for name, value in {
     "OMP_NUM_THREADS": "1",  # tests, episodes and sandboxes run beside each other

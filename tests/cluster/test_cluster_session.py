@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import random
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cluster_sessions import NODE, SCRIPT, TASKS, TwoWorkers, plain
 
-from agentgym import Budgets, Call, EpisodeManager, Message, PolicyError, RolloutConfig, ScriptedPolicy, Task
-from agentgym.cluster.cluster_session import ClusterSession
-from agentgym.cluster.episode_worker import EpisodeWorker
-from agentgym.cluster.ray_engine import _spec_of
+from agentgym import Budgets, EpisodeManager, PolicyError, RolloutConfig, ScriptedPolicy
 from agentgym.errors import (
     ClusterError,
     ContextFull,
@@ -31,86 +24,12 @@ from agentgym.policy import Reply
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, FakeClock, TargetReached
 
-ADD, SUBMIT = Call("add", {"amount": 1}), Call("submit", {})
-SCRIPT = [Message("assistant", "", (call,)) for call in (ADD, ADD, SUBMIT)]
-TASKS = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(8)]
-
-
-NODE: ContextVar[str] = ContextVar("node")
-
-
-class Link:
-    """The way to a worker in this process. What passes is pickled, as between processes."""
-
-    def __init__(self, name: str, worker: EpisodeWorker) -> None:
-        self.name, self.cpus, self.worker = name, 1, worker
-        self.spooled: set[str] = set()
-        self.dies_after: int | None = None
-        self.answers_left = 0
-        self.began = 0
-        self.given_up = False
-
-    def _check(self) -> None:
-        if self.dies_after is not None and self.began >= self.dies_after:
-            self.answers_left -= 1
-            self.given_up |= self.answers_left < 0
-        if self.given_up:
-            raise ConnectionError("the node is gone")
-
-    async def deliver(self, items):
-        self._check()
-        NODE.set(self.name)  # inherited by the episodes that begin
-        self.began += sum(item[0] == "start" for item in items)
-        await self.worker.deliver("s", pickle.loads(pickle.dumps(items)))
-
-    async def collect(self):
-        events = await self.worker.collect("s")
-        self._check()  # what it has sent meanwhile is lost, as on a network
-        return pickle.loads(pickle.dumps(events))
-
-    async def end(self):
-        await self.worker.end("s")
-
-    def give_up(self):
-        self.given_up = True
-
-
-class TwoWorkers:
-    """An engine whose nodes are in this process."""
-
-    name = "two workers"
-
-    def __init__(self, names: str = "ab", folder: Path | None = None) -> None:
-        self.links = [Link(name, EpisodeWorker(folder)) for name in names]
-        self.lost: list[str] = []
-
-    @asynccontextmanager
-    async def session(self, episodes) -> AsyncIterator[ClusterSession]:
-        for link in self.links:
-            link.spooled = await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
-        player = ClusterSession(episodes, self.links, lambda link, reason: self.lost.append(reason))
-        try:
-            yield player
-        finally:
-            await player.close()
-            for link in self.links:
-                await link.worker.end("s")
-
 
 def manager(engine=None, policy=None, ledger=None, **options) -> EpisodeManager:
     config = RolloutConfig(
         environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=4, **options
     )
     return EpisodeManager(policy or (lambda task: ScriptedPolicy(SCRIPT)), config, ledger=ledger, label="run")
-
-
-def plain(trajectory):
-    """What must not depend on where an episode was played."""
-    turns = [
-        (t.message, [(r.content, r.status) for r in t.results], t.rewards, t.state_key, t.token_ids, t.observation_ids)
-        for t in trajectory.turns
-    ]
-    return trajectory.id, trajectory.prompt_ids, turns, trajectory.outcome, trajectory.stop_reason, trajectory.error
 
 
 def test_episodes_on_two_workers_are_those_of_one_process():

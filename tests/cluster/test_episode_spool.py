@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import pytest
+from cluster_sessions import SCRIPT, TASKS, TwoWorkers, plain
 
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task
 from agentgym.cluster.episode_spool import KEEP_S, EpisodeSpool
@@ -16,9 +16,6 @@ from agentgym.messages import StopReason
 from agentgym.storage import Ledger
 from agentgym.testing import CounterWithState, TargetReached
 from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_cluster_session import SCRIPT, TASKS, TwoWorkers, plain
 
 
 class Counted(CounterWithState):

@@ -6,10 +6,10 @@ import json
 import math
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from sample_run import make
 from typer.testing import CliRunner
 
 from agentgym.bridges.inspect.log import inspect_log
@@ -19,9 +19,6 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
 from agentgym.task import canary_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_run import make
 
 READ = """
 import json, sys

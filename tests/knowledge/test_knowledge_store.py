@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
+from crafting_agent import call_of, crafting_agent
 from typer.testing import CliRunner
 
 import agentgym
@@ -36,9 +35,6 @@ from agentgym.evaluation.runner import choose
 from agentgym.knowledge import KnowledgeStore, with_notes
 from agentgym.rollout import Fork
 from agentgym.storage.ledger import Ledger
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from crafting_agent import call_of, crafting_agent
 
 Craft = load("environments", "agentgym/text-craft-v1")
 TASKS = load_task_set("text/craft-v1")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from lookup_runs import recipe
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -18,9 +17,6 @@ from agentgym.methods.mixing import fit_quadratic, search_mixture
 from agentgym.methods.mixing.runs import mixtures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-from test_run import recipe
 
 
 def planted(count: int, seed: int) -> np.ndarray:

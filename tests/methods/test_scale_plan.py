@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
+import lookup_environment
 import pytest
+from lookup_runs import RECIPE
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -27,10 +27,6 @@ from agentgym.methods.scale_plan import (
 from agentgym.methods.scale_plan.fitting import token_load
 from agentgym.methods.scale_plan.measuring import measure
 from agentgym.training import Recipe
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-import lookup_environment
-from test_run import RECIPE
 
 # Two turns of 10 tokens at 0.1 s and a tool of 0.5 s, and 1 s beside: 4 s. A step learns for 2 s.
 EPISODE = EpisodeTimes((TurnTimes(10, 0.5), TurnTimes(10, 0.5)), 1.0)

@@ -16,7 +16,7 @@ from agentgym.task import Task
 from agentgym.tools import tool
 
 torch = pytest.importorskip("torch")
-from vision_models import BLUE, RED, llava, picture, qwen2_vl  # noqa: E402 - after it is known that there is torch
+from vision_models import BLUE, RED, conversation, llava, picture, qwen2_vl  # noqa: E402 - after it is known that there is torch
 
 
 @pytest.fixture(scope="module", params=[llava, qwen2_vl])
@@ -34,10 +34,6 @@ async def policy(parts):
     vision_policy = VisionPolicy(*parts)
     yield vision_policy
     await vision_policy.close()
-
-
-def conversation(*images):
-    return (Message("user", (TextPart("where is it? "), *images, TextPart(" click"))),)
 
 
 def request_for(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):

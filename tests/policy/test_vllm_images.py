@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from model_server import serving
-from test_vision import RED, conversation, llava
+from vision_models import RED, conversation, llava
 
 from agentgym.errors import PolicyError
 from agentgym.policy import Hermes, ImageTokens, Request, RetryPolicy, Sampling, TemplateRenderer, VllmPolicy

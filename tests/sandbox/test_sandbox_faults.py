@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from counts import groups, guests_below, mounts, open_files, processes_below, working_below
 from processes import spawners
+from sandbox_scripts import SCRIPT, run_script, until
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox
@@ -22,14 +23,6 @@ from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
-
-
-async def until(condition, what: str, within_s: float = 10.0) -> None:
-    """Wait for something another process does; a test that waits in vain says for what."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        await asyncio.sleep(0.01)
 
 
 def guests() -> set[int]:
@@ -200,20 +193,6 @@ def test_a_spawner_outlives_the_thread_that_started_it(small):
         return result.stdout
 
     assert asyncio.run(use()) == b"1\n"
-
-
-SCRIPT = """
-    import asyncio, os, sys, time
-    from agentgym.errors import SandboxDied, SandboxUnavailable
-    from agentgym.sandbox.limits import SandboxSpec
-    from agentgym.sandbox.namespaces import NamespacesBackend
-    spec = SandboxSpec(insecure_ok=True)
-"""
-
-
-def run_script(body: str, **options) -> subprocess.CompletedProcess[str]:
-    code = textwrap.dedent(SCRIPT) + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **options)
 
 
 def test_after_a_fork_parent_and_child_each_have_their_own_sandboxes():

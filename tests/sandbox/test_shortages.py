@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from counts import processes_below
 from processes import spawners
-from test_sandbox_faults import run_script, until
+from sandbox_scripts import run_script, until
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.host import guest_handle

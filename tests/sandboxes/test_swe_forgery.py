@@ -6,23 +6,19 @@ import asyncio
 import json
 import os
 import random
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from swe_cheat_list import CHEATS
+from swe_cheat_repository import FILES, FIX, TASK, patch_of
+from swe_cheats_that_look import KNOWS_ONE, LOOKING
 
 from agentgym import Task
 from agentgym.sandboxes.swe.controls import canary, canary_name, control_of
 from agentgym.sandboxes.swe.guest_judge import collected, results_of
 from agentgym.sandboxes.swe.judge import PatchVerdict, RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from swe_cheat_list import CHEATS
-from swe_cheat_repository import FILES, FIX, TASK, patch_of
-from swe_cheats_that_look import KNOWS_ONE, LOOKING
 
 MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
     *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lookup_environment import PRESS
+from lookup_runs import recipe
+from staged_runs import pressing, run
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
@@ -23,11 +25,6 @@ from agentgym.task import TaskSet
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.adapt_section import AdaptSection
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lookup_environment import PRESS
-from test_learning_stages import pressing, run
-from test_run import recipe
 
 ADAPT = {"split": "held_out", "reward": "majority_vote(argument='side')"}
 IMITATION = {"steps": 150, "learning_rate": 3e-3, "imperfect_oracle": 0.8}

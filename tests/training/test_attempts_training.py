@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
+import lookup_environment
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 from agentgym.evaluation.record import Evaluation
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
 
 RECIPE = f"""
 name = "two-attempts"

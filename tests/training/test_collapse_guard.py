@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lookup_environment import PRESS
+from lookup_runs import execute, recipe
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -23,8 +23,6 @@ from agentgym.training.checkpoints import healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard, GuardSection
 from agentgym.training.monitoring.diagnostics import diagnose, zero_gradient_forecast
 from agentgym.trajectory import Trajectory, Turn
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 WELL = {
     "success": 0.5,
@@ -167,17 +165,14 @@ def test_a_guard_section_with_a_wrong_key_is_named():
 @pytest.mark.slow
 def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says_why(tmp_path):
     """A learning rate far too high: the policy forgets how to call its tools within a few steps."""
-    import lookup_environment
-    import test_run
-
-    data = test_run.recipe().model_dump(exclude_none=True)
-    data["tasks"] = {"set": lookup_environment.PRESS}
+    data = recipe().model_dump(exclude_none=True)
+    data["tasks"] = {"set": PRESS}
     data["warm_start"] |= {"steps": 240, "validate_every": 240, "imperfect_oracle": 0.5}
     data["train"] |= {"steps": 16, "save_every": 1, "keep_checkpoints": 1}
     data["train"]["optimiser"] = {"learning_rate": 0.5, "warmup_steps": 12}
     data["train"] |= {"tasks_per_step": 4, "group_size": 8}
     data["guard"] = {"on_alarm": "stop", "patience": 2, "baseline_steps": 2}
-    folder = test_run.execute(Recipe.parse(data), tmp_path / "run").path
+    folder = execute(Recipe.parse(data), tmp_path / "run").path
     report = json.loads((folder / "guard.json").read_text())
     assert report["stopped"]
     assert report["alarms"][0]["reason"]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from tiny_trainers import rows, trainer_of
+from token_batches import batch_of
 
 from agentgym.training.objectives import make_objective
 from agentgym.training.recipe.train_section import TrainSection
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_objectives import batch_of, logits  # noqa: F401
-from test_turn_grpo import rows, tokenizer, trainer_of  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 LN2 = math.log(2)
@@ -57,14 +53,14 @@ def test_a_tokens_loss_by_hand(options, batch, loss, slope):
     assert gradient.tolist() == [[pytest.approx(slope), 0.0]]
 
 
-def test_on_policy_its_gradient_is_that_of_reinforce(logits):  # noqa: F811
+def test_on_policy_its_gradient_is_that_of_reinforce(logits):
     losses = [make_objective(name)(batch_of(logits)).sum() for name in ("decoupled_ppo", "reinforce")]
     gradients = [torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in losses]
     torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("iterations", [1, 2])
-def test_the_proximal_policy_is_the_model_at_the_start_of_the_update(tokenizer, tmp_path, iterations):  # noqa: F811
+def test_the_proximal_policy_is_the_model_at_the_start_of_the_update(tokenizer, tmp_path, iterations):
     """With one iteration it is the pass of the loss itself; with several, one before the first of them."""
     trainer = trainer_of(tokenizer, tmp_path, num_iterations=iterations)
     trainer.model.train()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from locks_environment import LOCKS, AllOpen, Locks
+from lookup_runs import RECIPE, assert_equal_weights, execute
+from staged_runs import finished, forget_episodes, killed_run
 
 from agentgym import Call, Message, Task, load_task_set
 from agentgym.errors import AgentGymError, CreditError, RecipeError
@@ -19,19 +21,13 @@ from agentgym.policy import Hermes, Policy, ScriptedPolicy, TemplateRenderer, ma
 from agentgym.policy.contract import Reply, Request
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
+from agentgym.training import Recipe
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.entropy_forks import EntropyForks
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import RECIPE, assert_equal_weights, execute
-from test_stage_resume import finished, forget_episodes, killed_run
-from test_starts import LOCKS, AllOpen, Locks
-
-from agentgym.training import Recipe
 
 GROUP = 8
 TASK = Task("t", "test/locks-v1", "Open all.", parameters={"keys": [0] * LOCKS})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from lookup_runs import assert_equal_weights, execute, recipe
 
 from agentgym import registry
 from agentgym.errors import RecipeError
@@ -21,9 +21,6 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.episode_section import EpisodeSection
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import assert_equal_weights, execute, recipe
 
 
 def test_the_cap_on_turns_changes_at_its_steps_and_nothing_else_does():

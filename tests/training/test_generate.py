@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
+from staged_runs import pressing
 
 from agentgym import Call, Environment, Message, Reward, ScriptedPolicy, Task, TaskSet, tool
 from agentgym.errors import HeldOutError, RecipeError
@@ -26,9 +25,6 @@ from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.stages.generate import generate_stage
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.stage_files import with_tasks_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_learning_stages import pressing
 
 BELL = "test/bell-v1"
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
-import pytest
-from rich.console import Console
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import horizon_predictions
+import pytest
 from horizon import NIGHT
 from horizon_cells import ARMS, ENVIRONMENTS, PRETRAINED, Cell, episodes_per_step, grid, recipe_of, start_recipe
 from horizon_compare import agreements, compared_text
 from horizon_ratios import by_cell, cpu_s_of, ratio
 from horizon_report import rank_correlations, table, write_report
+from rich.console import Console
 
 from agentgym.errors import EvaluationError
 from agentgym.registry import load_reward

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from lookup_runs import RECIPE, execute, recipe
 from transformers import TrainerCallback
 
 from agentgym import Message, Task
@@ -18,9 +18,6 @@ from agentgym.training import Recipe
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.trajectory import Trajectory, Turn
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import RECIPE, execute, recipe
 
 STEPS = 8
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from right_answers import Right
+from staged_runs import pressing, run
 
 from agentgym import Environment, Message, Task, tool
 from agentgym.errors import CreditError
@@ -20,10 +20,6 @@ from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.instructions import Instructions
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_learning_stages import pressing, run
-from test_variants import Right
 
 POPULATION = ["Be wrong.", "Be right at times."]
 TASKS = [Task(f"t{index}", "test/quiz-v1", f"question {index}", truth="42") for index in range(8)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from agentgym.errors import AgentGymError
 
 @pytest.fixture(scope="module")
 def learning() -> Any:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
     import learning
 
     return learning

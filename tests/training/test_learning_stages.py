@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from math import log
 from pathlib import Path
 
 import pytest
 import torch
+from lookup_runs import weights
 from safetensors.torch import load_file
+from staged_runs import BOTH, IMITATE, PLAYERS, pressing, run
 
 from agentgym.errors import RecipeError
 from agentgym.evaluation.report.contents import read
@@ -19,34 +20,13 @@ from agentgym.policy import Hermes, TemplateRenderer
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.stages.plan import planned_stages
 
-sys.path.insert(0, str(Path(__file__).parent))
-from lookup_environment import PRESS
-from test_run import weights
-from test_stages import run, with_stages
-
 COLLECT = {"kind": "collect", "options": {"tasks": 8, "group_size": 4}}
-PLAYERS = [{"kind": "collect", "name": name, "options": {"policy": name}} for name in ("oracle", "imperfect_oracle")]
-BOTH = ["oracle", "imperfect_oracle"]
-IMITATE = {"kind": "imitate", "name": "start", "options": {"steps": 15, "imperfect_oracle": 0.5}}
-
-
-def pressing(*stages: dict, start: str | None = None) -> Recipe:
-    """A recipe in which there are two buttons; its policy goes on from a run."""
-    data = with_stages(*stages).model_dump(exclude_none=True)
-    data["tasks"] = {"set": PRESS}
-    data["episode"] = data["episode"] | {"max_turns": 1}
-    data["warm_start"] = data["warm_start"] | {"demonstrations": 32, "validate_every": 1000}
-    data["evaluate"] = data["evaluate"] | {"tasks": 4}
-    if start is not None:
-        data["policy"] = {"path": start, "call_format": "hermes"}
-    return Recipe.parse(data)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from test_run import RECIPE, execute, recipe
-from test_turn_grpo import Given, rows, trainer_of
+from lookup_runs import RECIPE, execute, recipe
+from tiny_trainers import Given, rows, trainer_of
 
 from agentgym.errors import RecipeError
 from agentgym.policy import make_tokenizer

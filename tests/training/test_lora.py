@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from pathlib import Path
 
+import lookup_environment  # noqa: F401 - registers the tasks
 import pytest
 import torch
+from lookup_runs import PUSHED, RECIPE, SMALL, assert_equal_weights, execute, kl_of
 from safetensors.torch import load_file
 
 from agentgym.cli.policies import load_policy
@@ -19,11 +20,6 @@ from agentgym.policy.adapters import ADAPTER
 from agentgym.policy.checkpoint import load_checkpoint, save_atomically
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment  # noqa: F401 - registers the tasks
-from test_reference import PUSHED, SMALL, kl_of
-from test_run import RECIPE, assert_equal_weights, execute
 
 STEPS = {**PUSHED, "steps": 4, "save_every": 2, "keep_checkpoints": 4}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from planned import check_parts_of
+from loss_checks import check
 
 from agentgym import TaskSet, register
 from agentgym.errors import RecipeError
@@ -21,12 +21,6 @@ def demanding(tokens: TokenBatch) -> Any:
 
 register("demanding", demanding, kind="objectives")
 FIXED = {"reference": {"kind": "fixed"}}
-
-
-def check(train: dict[str, Any], task_set: TaskSet | None = None, processes: int = 1, **sections: Any) -> None:
-    data = {"name": "losses", "tasks": {"set": "text/countdown-v1"}, "policy": {"tiny": {}}, **sections}
-    recipe = Recipe.parse({**data, "train": {"steps": 1, **train}})
-    check_parts_of(recipe, task_set, processes)
 
 
 @pytest.mark.parametrize(

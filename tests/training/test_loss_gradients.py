@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tiny_trainers import LOSSES, rows, trainer_of
+from token_batches import batch_of
 
 from agentgym import registry
 from agentgym.reward import Schedule
@@ -18,10 +18,6 @@ from agentgym.testing.exact.signals import PROBLEMS
 from agentgym.training.loss.policy_loss import LossPart
 from agentgym.training.objectives import TokenBatch, TrlLoss, losses_by_row, make_objective, make_term
 from agentgym.training.objectives.contract import needs_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_objectives import batch_of, logits  # noqa: F401
-from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
@@ -58,7 +54,7 @@ def rows_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*OBJECTIVES, *TERMS])
-def test_tokens_that_the_agent_did_not_write_have_exactly_no_gradient(logits, name):  # noqa: F811
+def test_tokens_that_the_agent_did_not_write_have_exactly_no_gradient(logits, name):
     for kind in rows_of(name):
         tokens = everything(logits, rows=kind)
         losses = (make_objective(name) if name in OBJECTIVES else term(name).row_losses)(tokens)
@@ -68,7 +64,7 @@ def test_tokens_that_the_agent_did_not_write_have_exactly_no_gradient(logits, na
 
 
 @pytest.mark.parametrize("loss_type", LOSSES)
-def test_no_loss_of_trl_has_a_gradient_at_a_result_or_in_a_failed_episode(tokenizer, tmp_path, loss_type):  # noqa: F811
+def test_no_loss_of_trl_has_a_gradient_at_a_result_or_in_a_failed_episode(tokenizer, tmp_path, loss_type):
     """At the last hidden states, from which each next token is predicted."""
     trainer = trainer_of(tokenizer, tmp_path, loss_type=loss_type)
     trainer.current_gradient_accumulation_steps = 1
@@ -93,7 +89,7 @@ def test_no_loss_of_trl_has_a_gradient_at_a_result_or_in_a_failed_episode(tokeni
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "topr"])
-def test_an_objective_has_the_gradient_of_finite_differences(logits, name):  # noqa: F811
+def test_an_objective_has_the_gradient_of_finite_differences(logits, name):
     """Off policy, where the ratios are not 1. `topr`, whose weight is held fixed, is enumerated below.
 
     By default `nft` raises an argument to a floor and keeps its gradient; without the floor nothing is raised.
@@ -107,7 +103,7 @@ def test_an_objective_has_the_gradient_of_finite_differences(logits, name):  # n
 
 
 @pytest.mark.parametrize("name", TERMS)
-def test_a_term_has_the_gradient_of_finite_differences(logits, name):  # noqa: F811
+def test_a_term_has_the_gradient_of_finite_differences(logits, name):
     """`expert_sft` without its weight of tokens, which is held fixed."""
     fixed = everything(logits)
     given = {key: getattr(fixed, key) for key in ("reference_logps", "teacher_logps")}
@@ -118,7 +114,7 @@ def test_a_term_has_the_gradient_of_finite_differences(logits, name):  # noqa: F
 
 @pytest.mark.parametrize("name", TERMS)
 @pytest.mark.parametrize("off", [{"weight": 0.0}, {"schedule": Schedule(0.0, 1.0)}, {"warmup": 0.5}])
-def test_a_term_whose_weight_is_0_or_whose_phase_has_not_begun_changes_no_bit(logits, name, off):  # noqa: F811
+def test_a_term_whose_weight_is_0_or_whose_phase_has_not_begun_changes_no_bit(logits, name, off):
     objective = make_objective("topr")
     alone, beside = (
         losses_by_row(everything(logits), objective, terms, kl=0.0, progress=0.0)[0]
@@ -129,7 +125,7 @@ def test_a_term_whose_weight_is_0_or_whose_phase_has_not_begun_changes_no_bit(lo
 
 
 @pytest.mark.parametrize("name", ["reinforce", "topr", "nft"])
-def test_a_reference_or_a_teacher_that_is_the_policy_changes_no_bit(logits, name):  # noqa: F811
+def test_a_reference_or_a_teacher_that_is_the_policy_changes_no_bit(logits, name):
     same = batch_of(logits).logps.detach()
     tokens = everything(logits, reference_logps=same, teacher_logps=same)
     terms = [term("reference_kl"), term("teacher_kl")]

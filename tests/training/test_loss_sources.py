@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import lookup_environment
 import numpy as np
 import pytest
 import torch
+from lookup_runs import PUSHED, assert_equal_weights, execute, small
 from planned import check_parts_of
 from transformers import TrainerState
 
@@ -31,11 +32,6 @@ from agentgym.training.monitoring.callbacks import ValidationCallback, success_r
 from agentgym.training.recipe.train_section import ReferenceSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-from test_reference import PUSHED, small
-from test_run import assert_equal_weights, execute
 
 FIXED = {"reference": {"kind": "fixed"}}
 LONG_ENOUGH = {"max_episode_tokens": 64, "max_turn_tokens": 48}

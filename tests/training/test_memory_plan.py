@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from lookup_runs import PUSHED, RECIPE, SMALL, execute
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
@@ -18,10 +18,6 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks import memory_plan
 from agentgym.training.checks.memory_plan import MemoryPlan, memory_note, plan_memory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_reference import PUSHED, SMALL
-from test_run import RECIPE, execute
 
 
 @pytest.fixture(scope="module")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import copy
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_trainers import LOSSES, gradients, rows, trainer_of
 from transformers import Gemma2Config, Gemma2ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.training.loss.grpo_batches import of_the_batch
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import parts_alike, parts_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
@@ -64,15 +60,8 @@ def test_little_is_padding_and_parts_are_few():
     assert len(parts_of(lengths // 100, 16_384)) == 1  # as little as this is computed at once
 
 
-def gradients(trainer, batch) -> dict[str, torch.Tensor]:
-    trainer.model.zero_grad()
-    loss = trainer.compute_loss(trainer.model, dict(batch))
-    trainer.accelerator.backward(loss)
-    return {"loss": loss.detach()} | {name: value.grad.clone() for name, value in trainer.model.named_parameters()}
-
-
 @pytest.mark.parametrize("loss_type", LOSSES)
-def test_parts_of_a_batch_have_the_loss_and_the_gradient_of_the_batch(tokenizer, tmp_path, loss_type):  # noqa: F811
+def test_parts_of_a_batch_have_the_loss_and_the_gradient_of_the_batch(tokenizer, tmp_path, loss_type):
     trainer = trainer_of(tokenizer, tmp_path, loss_type=loss_type)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -99,7 +88,7 @@ def test_a_metric_of_parts_is_weighted_by_their_own_tokens():
     assert of_the_batch("reward", [], counts) == []
 
 
-def test_the_output_layer_is_asked_for_the_agents_own_tokens_alone(tokenizer, tmp_path, monkeypatch):  # noqa: F811
+def test_the_output_layer_is_asked_for_the_agents_own_tokens_alone(tokenizer, tmp_path, monkeypatch):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+
+from lookup_runs import assert_equal_weights, execute, start_training
 
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checkpoints import latest_checkpoint
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import assert_equal_weights, execute
 
 SOURCES = [
     {"set": "code/chores-v1", "tags": ["horizon_2"]},
@@ -70,14 +66,7 @@ def columns(folder: Path) -> list[dict[str, float]]:
 def test_a_killed_run_over_six_sets_makes_the_same_draws_and_ends_with_the_same_weights(tmp_path):
     unbroken, killed = tmp_path / "unbroken", tmp_path / "killed"
     execute(recipe(), unbroken)
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_mixture_resume as mixture\n"
-        "from pathlib import Path\n"
-        f"mixture.execute(mixture.recipe(), Path({str(killed)!r}))\n"
-    )
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet)
+    process = start_training(recipe(), killed)
     deadline = time.monotonic() + 240
     while not latest_checkpoint(killed / "checkpoints"):  # killed in the middle of a later step
         assert process.poll() is None, "the run ended before it could be killed"

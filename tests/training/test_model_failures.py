@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lookup_runs import execute, small
 from rich.console import Console
-from test_reference import small
-from test_run import execute
 
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import EpisodesFailed, PolicyError, RecipeError

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import assert_equal_weights, execute, recipe
+from lookup_runs import assert_equal_weights, execute, recipe
 
 from agentgym.errors import PolicyError
 from agentgym.methods.logit_hooks.nlpo import nucleus

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from tiny_trainers import LOSSES, gradients, rows, trainer_of
+from token_batches import batch_of
 
 from agentgym import registry
 from agentgym.credit import estimator
@@ -16,42 +16,11 @@ from agentgym.errors import CreditError, RecipeError, ShapeError, UnknownNameErr
 from agentgym.reward import Schedule
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.objectives import TokenBatch, TrlLoss, losses_by_row, make_objective, make_term
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_microbatches import gradients
-from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401
+from agentgym.training.objectives import TrlLoss, losses_by_row, make_objective, make_term
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
 OURS = [name for name in registry.names("objectives") if name not in LOSSES]
-
-
-def batch_of(logits: torch.Tensor, *, behaviour: torch.Tensor | None = None) -> TokenBatch:
-    """Two episodes of four tokens over five words. The second has two turns, and a result between them."""
-    logps = logits.log_softmax(-1)
-    chosen = logps[..., 0]
-    return TokenBatch(
-        logps=chosen,
-        entropies=-(logps.exp() * logps).sum(-1),
-        own=torch.tensor([[1, 1, 1, 0], [1, 0, 1, 1]]),
-        advantages=torch.tensor([[1.5] * 4, [-0.5, 0.0, 2.0, 2.0]], dtype=logits.dtype),
-        behaviour_logps=chosen.detach() if behaviour is None else behaviour,
-        reference_logps=chosen.detach() - 0.3,
-        turns=torch.tensor([[0, 0, 0, -1], [0, -1, 1, 1]]),
-        returns=torch.tensor([1.0, -1.0], dtype=logits.dtype),
-        max_length=8,
-        groups=torch.zeros(2, dtype=torch.long),
-        group_returns=torch.tensor([[1.0, -1.0]] * 2, dtype=logits.dtype),
-        group_successes=torch.tensor([[1.0, 0.0]] * 2, dtype=logits.dtype),
-        outcomes={"success": torch.tensor([1.0, 0.0], dtype=logits.dtype)},
-    )
-
-
-@pytest.fixture
-def logits() -> torch.Tensor:
-    torch.manual_seed(0)
-    return torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
 
 
 def test_losses_of_trl_are_named_as_trl_names_them():
@@ -158,7 +127,7 @@ def test_a_loss_that_is_not_one_for_each_episode_is_refused(logits):
 
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("kl", [0.0, 0.1])
-def test_a_batch_in_parts_has_the_gradient_of_the_batch(tokenizer, tmp_path, name, kl):  # noqa: F811
+def test_a_batch_in_parts_has_the_gradient_of_the_batch(tokenizer, tmp_path, name, kl):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer._objective = make_objective(name)
     trainer._terms = [make_term("entropy_bonus", 0.1, None, {}), make_term("entropy_band", 1.0, None, {"low": 9.0})]
@@ -177,7 +146,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_batch(tokenizer, tmp_path, nam
         torch.testing.assert_close(in_parts[key], value, rtol=1e-4, atol=1e-7)
 
 
-def test_reinforce_on_policy_has_the_gradient_of_dr_grpo(tokenizer, tmp_path):  # noqa: F811
+def test_reinforce_on_policy_has_the_gradient_of_dr_grpo(tokenizer, tmp_path):
     """At a ratio of 1 the clipped loss and REINFORCE differ by a constant."""
     trainer = trainer_of(tokenizer, tmp_path, loss_type="dr_grpo")
     trainer.current_gradient_accumulation_steps = 1
@@ -192,7 +161,7 @@ def test_reinforce_on_policy_has_the_gradient_of_dr_grpo(tokenizer, tmp_path):  
 
 
 @pytest.mark.parametrize("name", ["reinforce", "dr_grpo"])
-def test_batches_whose_gradients_are_accumulated_count_as_one(tokenizer, tmp_path, name):  # noqa: F811
+def test_batches_whose_gradients_are_accumulated_count_as_one(tokenizer, tmp_path, name):
     """Of four batches each has a quarter of the gradient, whether the loss is an objective of ours or TRL's."""
     trainer = trainer_of(tokenizer, tmp_path, loss_type="dr_grpo")
     trainer._objective = None if name == "dr_grpo" else make_objective(name)
@@ -209,7 +178,7 @@ def test_batches_whose_gradients_are_accumulated_count_as_one(tokenizer, tmp_pat
 
 
 @pytest.mark.parametrize("off", [{"weight": 0.0}, {"schedule": Schedule(0.0, 1.0)}, {"warmup": 0.5}], ids=str)
-def test_a_term_that_does_not_count_yet_leaves_the_loss_of_trl_as_it_is(tokenizer, tmp_path, off):  # noqa: F811
+def test_a_term_that_does_not_count_yet_leaves_the_loss_of_trl_as_it_is(tokenizer, tmp_path, off):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -223,7 +192,7 @@ def test_a_term_that_does_not_count_yet_leaves_the_loss_of_trl_as_it_is(tokenize
     assert trainer._metrics["train"]["loss/entropy_bonus"][0] < 0
 
 
-def test_every_token_knows_its_turn_and_every_row_its_return(tokenizer, tmp_path):  # noqa: F811
+def test_every_token_knows_its_turn_and_every_row_its_return(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.model.train()
     batch = trainer._generate_and_score_completions(rows())

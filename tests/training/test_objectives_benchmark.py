@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from agentgym.training.stages.plan import planned_stages
 
 @pytest.fixture(scope="module")
 def objectives() -> Any:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
     import objectives
 
     return objectives

@@ -6,13 +6,16 @@ import io
 import json
 import shutil
 import sqlite3
-import sys
 from pathlib import Path
 
+import lookup_environment
 import pytest
 import torch
+from lookup_runs import RECIPE, assert_equal_weights
 from rich.console import Console
 from safetensors.torch import load_file
+from staged_runs import finished as episodes_finished
+from staged_runs import forget_episodes, killed_run
 from transformers import AutoTokenizer
 
 from agentgym.errors import RecipeError
@@ -24,12 +27,6 @@ from agentgym.training import Recipe, train
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.offline.conservative_q import mean_value
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-from test_run import RECIPE, assert_equal_weights
-from test_stage_resume import finished as episodes_finished
-from test_stage_resume import forget_episodes, killed_run
 
 COLLECT = {"kind": "reinforce", "name": "collect", "options": {"steps": 1, "optimiser": {"learning_rate": 1e-12}}}
 """Plays 64 episodes with a policy that does not change."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tiny_trainers import gradients, rows, trainer_of
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from agentgym.errors import CreditError
 from agentgym.training.objectives import TokenBatch, make_objective
 from agentgym.training.objectives.grouped import linearised, losses_of_groups, rows_of
 from agentgym.training.processes import Processes
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_microbatches import gradients
-from test_turn_grpo import rows, tokenizer, trainer_of  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 NAN = float("nan")
@@ -59,7 +54,7 @@ def parameters() -> torch.Tensor:
 EPISODES = [[0, 1, 2], [3, 4, 0], [5, 5, 6], [7, 8, 9]]
 
 
-def test_nft_on_policy_has_the_gradient_of_grpo(tokenizer, tmp_path):  # noqa: F811
+def test_nft_on_policy_has_the_gradient_of_grpo(tokenizer, tmp_path):
     """The deviations are those of the successes, ddof 0; the failed episode of the first group is left out."""
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.current_gradient_accumulation_steps = 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
+import lookup_environment
 import pytest
 from rich.console import Console
 
@@ -22,9 +22,6 @@ from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.checks.trial_reset import check_environments
 from agentgym.training.run import differing_keys
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
 
 
 def data(**sections):

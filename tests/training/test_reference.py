@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
+from lookup_runs import PUSHED, assert_equal_weights, execute, kl_of, small
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-from test_run import RECIPE, assert_equal_weights, execute
-
-SMALL = {
-    "tasks": {"set": lookup_environment.PRESS},
-    "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1}},
-    "episode": {"max_turns": 2, "max_episode_tokens": 24, "max_turn_tokens": 12},
-    "warm_start": {"demonstrations": 8, "steps": 2, "batch_size": 4, "validate_every": 9, "validate_tasks": 1},
-    "train": {"steps": 1, "tasks_per_step": 1, "group_size": 2, "save_every": 1, "validate_tasks": 1, "kl": 0.05},
-    "evaluate": {"tasks": 1},
-}
-# No episode earns anything here, so weight decay is what moves the weights.
-PUSHED = {"trl": {"weight_decay": 0.5}, "optimiser": {"learning_rate": 0.05}}
-
-
-def small(*, path: Path | None = None, **train) -> Recipe:
-    data = json.loads(json.dumps(RECIPE | SMALL))
-    data["train"] |= train
-    if path is not None:
-        data["policy"] = {"path": str(path)}
-    return Recipe.parse(data)
-
-
-def kl_of(run: Path) -> dict[int, float]:
-    return {row["step"]: row["kl"] for row in RunFolder(run).metrics("train")}
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import lookup_environment  # noqa: F401 - registers the tasks
 import pytest
 import torch
+from lookup_runs import RECIPE, execute
 from safetensors.torch import load_file
 
 from agentgym.errors import CreditError, PolicyError, RecipeError
@@ -28,10 +29,6 @@ from agentgym.training.gatherers.observed import ObservedPairs
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.loss.role_order import RoleOrder
 from agentgym.training.model.models import load_model
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment  # noqa: F401 - registers the tasks
-from test_run import RECIPE, execute
 
 ROLES = ["pioneer", "observer"]
 IDS = torch.arange(10, 34).reshape(2, 12)

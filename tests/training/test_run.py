@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import lookup_environment
 import numpy as np
 import pytest
-import torch
-from rich.console import Console
+from lookup_runs import assert_equal_weights, execute, recipe, start_training
 
 from agentgym.errors import CreditError, HeldOutError, RecipeError, TaskError
 from agentgym.evaluation.record import Evaluation
@@ -23,57 +19,11 @@ from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
-from agentgym.training import Recipe, train
+from agentgym.training import Recipe
 from agentgym.training.checkpoints import COMPLETE, latest_checkpoint
 from agentgym.training.extension import depends_on_steps, extend
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.run import _write_or_compare_recipe
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-
-RECIPE = {
-    "name": "lookup",
-    "tasks": {"set": lookup_environment.NAME},
-    "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
-    "episode": {"max_turns": 4, "max_episode_tokens": 96, "max_turn_tokens": 32},
-    "warm_start": {"demonstrations": 64, "steps": 30, "batch_size": 16, "validate_every": 15, "validate_tasks": 8},
-    "train": {
-        "steps": 4,
-        "tasks_per_step": 2,
-        "group_size": 4,
-        "save_every": 2,
-        "validate_every": 2,
-        "validate_tasks": 8,
-    },
-    "evaluate": {"temperature": 1.0},
-    "machine": {"device": "cpu", "threads": 1},
-}
-
-
-def recipe(**changes) -> Recipe:
-    data = json.loads(json.dumps(RECIPE))
-    for key, value in changes.items():
-        section, _, name = key.partition("__")
-        data[section][name] = value
-    return Recipe.parse(data)
-
-
-def execute(chosen: Recipe, folder: Path, **options):
-    return train(chosen, folder=folder, console=Console(file=io.StringIO()), **options)
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "checkpoints" / "final" / "model.safetensors")
-
-
-def assert_equal_weights(first: Path, second: Path) -> None:
-    first_weights, second_weights = weights(first), weights(second)
-    assert first_weights.keys() == second_weights.keys()
-    for name, value in first_weights.items():
-        assert torch.equal(value, second_weights[name]), name
 
 
 @pytest.fixture(scope="module")
@@ -216,14 +166,7 @@ def test_training_stops_when_validation_succeeds_and_neither_a_resume_nor_an_ext
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(finished_run, tmp_path, how):
     folder = tmp_path / "run"
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_run\n"
-        "from pathlib import Path\n"
-        f"test_run.execute(test_run.recipe(), Path({str(folder)!r}), resume=True)\n"
-    )
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet)
+    process = start_training(recipe(), folder)
     deadline = time.monotonic() + 240
     while not latest_checkpoint(folder / "checkpoints"):  # killed in the middle of step 3
         assert process.poll() is None, "the run ended before it could be killed"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from staged_runs import IMITATE, pressing, run
 
 from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
@@ -16,13 +16,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.preferences.pairs import node_pairs
 from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.trajectory import EndState, Trajectory, Turn
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_learning_stages import IMITATE, pressing
-from test_stages import run
-
 from agentgym.training.stages.plan import planned_stages
+from agentgym.trajectory import EndState, Trajectory, Turn
 
 SEARCH = "mcts(nodes=8, candidates=8, value='log_prob')"
 COLLECT = {"kind": "collect", "name": "sought", "options": {"tasks": 6, "search": SEARCH}}

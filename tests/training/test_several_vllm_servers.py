@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from lookup_runs import PUSHED, RECIPE, SMALL, execute
 from vllm_stand_in import vllm_stand_ins
 
 from agentgym.errors import RecipeError
@@ -16,10 +16,6 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.vllm.check import check_vllm
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_reference import PUSHED, SMALL
-from test_run import RECIPE, execute
 
 
 def recipe(urls: object, **vllm: object) -> Recipe:

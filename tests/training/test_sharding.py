@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import sharded_imitation
 import torch
 from safetensors.torch import load_file
-
-sys.path.insert(0, str(Path(__file__).parent))
-import sharded_imitation
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from pathlib import Path
 
 import pytest
+from lookup_runs import RECIPE
 from planned import check_parts_of
 
 from agentgym.errors import RecipeError
@@ -15,9 +14,6 @@ from agentgym.training import Recipe
 from agentgym.training.checks.launch import check_launch
 from agentgym.training.processes import Processes
 from agentgym.training.stages.plan import planned_stages
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import RECIPE
 
 TWO = Processes(0, 2)
 SERVED = {"vllm": {"url": "http://127.0.0.1:9"}, "machine": {"device": "cpu", "sharding": "fsdp"}}

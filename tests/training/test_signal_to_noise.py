@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from lookup_runs import execute, small
+from loss_checks import check
+from tiny_trainers import GROUP, TASKS, gradients, rows, trainer_of
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_loss_checks import check
-from test_microbatches import gradients
-from test_reference import small
-from test_run import execute
-from test_turn_grpo import GROUP, TASKS, rows, tokenizer, trainer_of  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
@@ -44,7 +38,7 @@ def test_the_ratio_by_hand():
     assert ratio_of([1.0, 2.0]) == float("inf")
 
 
-def test_groups_are_measured_one_by_one_and_add_up_to_the_batch(tokenizer, tmp_path):  # noqa: F811
+def test_groups_are_measured_one_by_one_and_add_up_to_the_batch(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path, loss_type="dr_grpo")
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()

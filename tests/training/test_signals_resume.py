@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from lookup_environment import Right
-from test_run import RECIPE, assert_equal_weights, execute
+from lookup_runs import RECIPE, assert_equal_weights, execute
 
 from agentgym import Reward, register
 from agentgym.reward import Combined

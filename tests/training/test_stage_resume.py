@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import sqlite3
-import sys
-import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lookup_runs import assert_equal_weights
+from staged_runs import BOTH, PLAYERS, finished, forget_episodes, killed_run, pressing, run
 
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import names
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
 from agentgym.training.checkpoints import latest_checkpoint
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_learning_stages import BOTH, PLAYERS, pressing
-from test_run import assert_equal_weights
-from test_stages import run
 
 BRIEF = {"steps": 3, "save_every": 1}
 MEASURED = {"tasks": 16, "group_size": 2}
@@ -80,43 +70,6 @@ def cut_back(folder: Path, first: str | None, label: str) -> None:
     for evaluation in (folder / "evaluation").glob("*.json"):
         evaluation.unlink()
     forget_episodes(folder, label)
-
-
-def forget_episodes(folder: Path, label: str) -> None:
-    """Of the label itself, of labels that begin with it and a "-", and of the searches that led to them."""
-    ledger = Ledger(folder / "ledger.sqlite")
-    for prefix in (label, f"searched-{label}", f"nodes-searched-{label}"):
-        for each in {episode.id.partition("/")[0] for episode in ledger.trajectories(prefix)}:
-            if each == prefix or each.startswith(f"{prefix}-"):
-                ledger.relabel(each, f"former-{each}")
-    ledger.close()
-
-
-def finished(folder: Path, label: str) -> int:
-    connection = sqlite3.connect(folder / "ledger.sqlite")
-    query = "SELECT count(*) FROM episode WHERE turns IS NOT NULL AND (id LIKE ? || '/%' OR id LIKE ? || '-%')"
-    count = connection.execute(query, (label, label)).fetchone()[0]
-    connection.close()
-    return int(count)
-
-
-def killed_run(chosen: Recipe, folder: Path, is_within: Callable[[], bool]) -> None:
-    """Resume the run in a fork, which spares the imports, and kill it once it is within the stage."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads; the fork uses none of them
-        child = os.fork()
-    if child == 0:
-        try:
-            run(chosen, folder, resume=True)
-        finally:
-            os._exit(3)
-    deadline = time.monotonic() + 120
-    while not is_within():
-        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    os.kill(child, signal.SIGKILL)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
+from lookup_runs import assert_equal_weights, recipe
+from staged_runs import run, with_stages
 
 from agentgym import register
 from agentgym.errors import RecipeError
@@ -20,14 +19,11 @@ from agentgym.evaluation.report.run_data import run_data
 from agentgym.storage import checkpoint_in
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe, train
+from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.plan import planned_stages
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import assert_equal_weights, recipe
 
 STAGES = [
     {"kind": "imitate", "options": {"steps": 15}},
@@ -37,16 +33,6 @@ STAGES = [
     {"kind": "reinforce", "name": "hard", "options": {"steps": 3, "estimator": "rloo"}},
     {"kind": "evaluate", "name": "end"},
 ]
-
-
-def with_stages(*stages: dict, **changes) -> Recipe:
-    return Recipe.parse(recipe(**changes).model_dump(exclude_none=True) | {"stage": list(stages)})
-
-
-def run(chosen: Recipe, folder: Path, **options) -> str:
-    output = io.StringIO()
-    train(chosen, folder=folder, console=Console(file=output, width=200), **options)
-    return output.getvalue()
 
 
 @pytest.fixture(scope="module")

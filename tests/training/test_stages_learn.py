@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from staged_runs import pressing, run
 
 from agentgym.evaluation.record import Evaluation
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_learning_stages import pressing
-from test_stages import run
 
 pytestmark = pytest.mark.slow
 

@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from locks_environment import GROUP, KEYS, LOCKS, AllOpen, Locks
+from lookup_runs import RECIPE, execute
 
-from agentgym import Call, Environment, Message, Reward, Task, ToolError, tool
+from agentgym import Call, Message, Task
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.messages import StopReason
 from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.policy.contract import Reply, Request
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import RECIPE, execute
-
-from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe
-
-LOCKS, KEYS, GROUP = 10, 4, 8
-
-
-class Locks(Environment):
-    """Ten locks in a row, of four keys each; a wrong key ends the attempt. In memory: nothing is isolated."""
-
-    async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        self.opened, self.ended = 0, False
-        self._keys = task.parameters["keys"]
-        return task.opening()
-
-    @tool(inline=True)
-    def turn(self, key: int) -> str:
-        """Turn a key in the next lock."""
-        if self.ended:
-            raise ToolError("It is over.")
-        right = key == self._keys[self.opened]
-        self.opened += right
-        self.ended = not right or self.opened == LOCKS
-        return "A click." if right else "It breaks."
-
-
-class AllOpen(Reward):
-    """1 if the last result of all ten was a click."""
-
-    def outcome(self, episode):
-        return {"success": float(len(episode.turns) == LOCKS and episode.turns[-1].results[-1].content == "A click.")}
 
 
 class Trying(Policy):

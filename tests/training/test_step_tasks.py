@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import lookup_environment
 import pytest
+from staged_runs import run, with_stages
 
 from agentgym import ScriptedPolicy, Task, TaskSet
 from agentgym.errors import RecipeError, TaskError
@@ -19,10 +18,6 @@ from agentgym.training import Rollouts, demonstrations
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.stages.step_tasks import step_tasks
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-from test_stages import run, with_stages
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
+from lookup_runs import assert_equal_weights
+from staged_runs import IMITATE, PLAYERS, pressing, run, with_stages
 
 from agentgym.errors import RecipeError
 from agentgym.policy import Hermes, TemplateRenderer
@@ -20,11 +21,6 @@ from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
 from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_learning_stages import IMITATE, PLAYERS, pressing
-from test_run import assert_equal_weights
-from test_stages import run, with_stages
 
 IMITATION = {"expert_sft": {"weight": 1.0, "options": {"phi": False}}}
 

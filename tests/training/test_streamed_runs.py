@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from lookup_runs import assert_equal_weights, execute, recipe, start_training
 
 from agentgym.errors import RecipeError
 from agentgym.registry import load_task_set
@@ -20,9 +18,6 @@ from agentgym.training import Recipe
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.train_section import TrainSection
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import assert_equal_weights, execute, recipe
 
 
 def streamed(**changes) -> Recipe:
@@ -68,14 +63,7 @@ def test_playing_in_the_background_at_staleness_0_is_bit_equal_to_playing_each_s
 
 def test_a_killed_run_goes_on_and_trains_on_no_episode_twice(tmp_path):
     folder = tmp_path / "run"
-    code = (
-        f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}]\n"
-        "import test_streamed_runs as runs\n"
-        "from pathlib import Path\n"
-        f"runs.execute(runs.streamed(train__staleness=2, train__steps=8), Path({str(folder)!r}), resume=True)\n"
-    )
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet)
+    process = start_training(streamed(train__staleness=2, train__steps=8), folder)
     deadline = time.monotonic() + 240
     while not latest_checkpoint(folder / "checkpoints"):
         assert process.poll() is None, "the run ended before it could be killed"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import shutil
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from lookup_runs import assert_equal_weights, execute, recipe
 from rich.console import Console
 
 from agentgym.errors import RecipeError
@@ -19,9 +18,6 @@ from agentgym.task.mixture import source_of
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.samplers import sampler_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import assert_equal_weights, execute, recipe
 
 
 def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tiny_trainers import GROUP, Given, gradients, rows, trainer_of
+from token_batches import batch_of
 
 from agentgym.errors import CreditError
 from agentgym.reward import Schedule
@@ -19,11 +20,6 @@ from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.objectives import TokenBatch, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE
 from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_microbatches import gradients
-from test_objectives import batch_of, logits  # noqa: F401
-from test_turn_grpo import GROUP, Given, rows, tokenizer, trainer_of  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
@@ -57,7 +53,7 @@ def test_the_gradient_of_teacher_kl_is_that_of_the_divergence_from_the_teacher()
 
 
 @pytest.mark.parametrize("estimate", ["k2", "k3"])
-def test_a_teacher_that_agrees_gives_no_loss_and_no_gradient(logits, estimate):  # noqa: F811
+def test_a_teacher_that_agrees_gives_no_loss_and_no_gradient(logits, estimate):
     tokens = batch_of(logits)
     tokens = replace(tokens, teacher_logps=tokens.logps.detach())
     losses = losses_of("teacher_kl", tokens, estimate=estimate)
@@ -66,7 +62,7 @@ def test_a_teacher_that_agrees_gives_no_loss_and_no_gradient(logits, estimate): 
     assert (gradient == 0).all()
 
 
-def test_a_teacher_can_be_kept_to_failures_and_to_good_episodes(logits):  # noqa: F811
+def test_a_teacher_can_be_kept_to_failures_and_to_good_episodes(logits):
     tokens = batch_of(logits)
     tokens = replace(tokens, teacher_logps=tokens.logps.detach() + 1.0)
     everywhere = losses_of("teacher_kl", tokens)
@@ -82,7 +78,7 @@ def test_a_teacher_can_be_kept_to_failures_and_to_good_episodes(logits):  # noqa
         losses_of("teacher_kl", batch_of(logits))
 
 
-def test_reference_kl_weighs_turns_alike_and_later_ones_less(logits):  # noqa: F811
+def test_reference_kl_weighs_turns_alike_and_later_ones_less(logits):
     tokens = batch_of(logits)
     gaps = torch.tensor([[0.1, 0.2, 0.3, 9.0], [0.5, 9.0, 0.7, 0.9]], dtype=torch.float64)
     tokens = replace(tokens, reference_logps=tokens.logps.detach() + gaps)
@@ -100,7 +96,7 @@ def test_reference_kl_weighs_turns_alike_and_later_ones_less(logits):  # noqa: F
     )
 
 
-def test_reference_kl_can_be_that_of_the_first_attempt_alone(logits):  # noqa: F811
+def test_reference_kl_can_be_that_of_the_first_attempt_alone(logits):
     """Of two turns, the second is another attempt in one batch, and belongs to the only attempt in the other."""
     tokens = batch_of(logits)
     gaps = torch.tensor([[0.1, 0.2, 0.3, 9.0], [0.5, 9.0, 0.7, 0.9]], dtype=torch.float64)
@@ -119,7 +115,7 @@ def test_reference_kl_can_be_that_of_the_first_attempt_alone(logits):  # noqa: F
         losses_of("reference_kl", tokens, first_attempt=True)
 
 
-def test_the_weight_of_a_token_of_an_expert_falls_where_the_policy_is_sure(logits):  # noqa: F811
+def test_the_weight_of_a_token_of_an_expert_falls_where_the_policy_is_sure(logits):
     tokens = replace(batch_of(logits), rows="experts", mean_length=3.0)
     p = tokens.logps.detach().exp()
     expected = -(tokens.own * p * (1 - p) * tokens.logps).sum(1) / 3
@@ -130,7 +126,7 @@ def test_the_weight_of_a_token_of_an_expert_falls_where_the_policy_is_sure(logit
     assert int((gradient.abs().sum(-1) > 0).sum()) <= 1
 
 
-def test_a_relative_band_follows_what_the_entropy_of_a_turn_was(logits):  # noqa: F811
+def test_a_relative_band_follows_what_the_entropy_of_a_turn_was(logits):
     tokens = batch_of(logits)
     means, taken = tokens.turn_means(tokens.entropies)
     assert taken.tolist() == [[1, 0], [1, 1]]
@@ -150,7 +146,7 @@ def test_a_relative_band_follows_what_the_entropy_of_a_turn_was(logits):  # noqa
     assert (losses_of("entropy_band", first_only, **options) == 0).all()
 
 
-def test_the_history_of_entropies_counts_each_step_once_and_survives(logits, tmp_path):  # noqa: F811
+def test_the_history_of_entropies_counts_each_step_once_and_survives(logits, tmp_path):
     history, tokens = EntropyHistory(), batch_of(logits)
     assert history.usual() is None
     means, _ = tokens.turn_means(tokens.entropies.detach())
@@ -186,7 +182,7 @@ class Demonstrated:
         return [self._episode if task.id == "t0" else None for task in tasks]
 
 
-def trainer_with_expert(tokenizer: Any, folder: Path) -> Any:  # noqa: F811
+def trainer_with_expert(tokenizer: Any, folder: Path) -> Any:
     trainer = trainer_of(tokenizer, folder)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -197,7 +193,7 @@ def trainer_with_expert(tokenizer: Any, folder: Path) -> Any:  # noqa: F811
 
 @pytest.mark.parametrize("objective", [None, "reinforce"])
 def test_no_imitation_leaves_the_loss_as_it_is_and_nothing_else_is_that_of_a_warm_start(
-    tokenizer,  # noqa: F811
+    tokenizer,
     tmp_path,
     objective,
 ):
@@ -227,7 +223,7 @@ def test_no_imitation_leaves_the_loss_as_it_is_and_nothing_else_is_that_of_a_war
     assert trainer._metrics["train"]["loss/expert_sft"][-1] == pytest.approx(float(nll.detach()), rel=1e-5)
 
 
-def test_parts_of_experts_add_up_and_grao_reads_both_kinds_of_rows(tokenizer, tmp_path):  # noqa: F811
+def test_parts_of_experts_add_up_and_grao_reads_both_kinds_of_rows(tokenizer, tmp_path):
     trainer = trainer_with_expert(tokenizer, tmp_path)
     trainer._objective = make_objective("grao")
     batch = trainer._generate_and_score_completions(rows())
@@ -250,7 +246,7 @@ class Corrected:
         return [(4, self._episode)]
 
 
-def test_a_corrected_thought_adds_its_cross_entropy_and_nothing_to_other_tokens(tokenizer, tmp_path):  # noqa: F811
+def test_a_corrected_thought_adds_its_cross_entropy_and_nothing_to_other_tokens(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -270,7 +266,7 @@ def test_a_corrected_thought_adds_its_cross_entropy_and_nothing_to_other_tokens(
         torch.testing.assert_close(beside[name] - alone[name], parameter.grad, rtol=1e-3, atol=1e-6)
 
 
-def test_what_the_trainer_was_not_given_is_named_before_the_first_step(tokenizer, tmp_path):  # noqa: F811
+def test_what_the_trainer_was_not_given_is_named_before_the_first_step(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path)
     for name, missing in (
         ("teacher_kl", "teacher"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_turn_grpo import GROUP, Given, rows, trainer_of
+from tiny_trainers import GROUP, Given, rows, trainer_of
 
 from agentgym.credit import estimator
 from agentgym.errors import CreditError

@@ -10,7 +10,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import lookup_environment
 import pytest
+from lookup_runs import PUSHED, RECIPE, SMALL, execute, kl_of, start, weights
 from processes import process_files
 from safetensors.torch import load_file
 
@@ -20,12 +22,6 @@ from agentgym.policy.checkpoint import save_atomically
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-from test_reference import PUSHED, SMALL, kl_of
-from test_run import RECIPE, execute, weights
-from test_training_processes import start
 
 PYTHON = os.environ.get("AGENTGYM_VLLM_PYTHON")
 pytestmark = [

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from lookup_runs import RECIPE, execute, start, weights
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.processes import Processes
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment
-from test_run import RECIPE, execute, weights
 
 CHANGES = {
     "policy": RECIPE["policy"] | {"logit_hook": "known_tools"},  # its masks are of the rows of each process
@@ -43,15 +36,6 @@ CHANGES = {
 @pytest.fixture(scope="module")
 def recipe() -> Recipe:
     return Recipe.parse(json.loads(json.dumps(RECIPE | CHANGES)))
-
-
-def start(count: int, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line in several processes, as the documents say."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(count)]
-    command = [*launcher, "-m", "agentgym", "train", *map(str, arguments), "--import", lookup_environment.__file__]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
 
 
 def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from lookup_runs import recipe
+from right_answers import Right
 from trl import GRPOConfig
 
-from agentgym import Environment, Message, Reward, Task, TaskSet, tool
+from agentgym import Environment, Message, Task, TaskSet, tool
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import CreditError, RecipeError, SandboxError, SplitLeakError, TaskError
 from agentgym.evaluation.weakness import histories
@@ -24,9 +24,6 @@ from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import recipe
 
 WRITTEN = ["half one", "easy one", "hard one", " HALF  one", "", "half 0", "half 8", "x" * 5000]
 """What the eight writers of a group write: of the last five one repeats another, and four are no new tasks."""
@@ -46,13 +43,6 @@ class Deaf(Quiz):
 
     async def reset(self, task, *, seed):
         return [Message("user", "half of what?")]
-
-
-class Right(Reward):
-    """1 where the answer is the task's."""
-
-    def outcome(self, episode: Trajectory):
-        return {"success": float(episode.turns[-1].calls[0].arguments["answer"] == episode.task.truth)}
 
 
 class Student(Policy):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import lookup_environment  # noqa: F401 - registers the tasks
 import numpy as np
 import pytest
 import torch
+from lookup_runs import RECIPE
 from vllm_stand_in import vllm_stand_ins
 
 from agentgym.errors import RecipeError
@@ -23,10 +24,6 @@ from agentgym.policy.lora_options import LoraOptions
 from agentgym.training import Recipe
 from agentgym.training.vllm.base_model import PROMPT
 from agentgym.training.vllm.engine import ServedModel, VllmEngine
-
-sys.path.insert(0, str(Path(__file__).parent))
-import lookup_environment  # noqa: F401 - registers the tasks
-from test_run import RECIPE
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from lookup_runs import RECIPE
 from model_server import Answer, serving
 from planned import check_parts_of
 
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
 from agentgym.training.vllm.check import check_vllm
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_run import RECIPE
 
 WEIGHTS = {"/pause": {}, "/collective_rpc": {}, "/reset_prefix_cache": {}, "/resume": {}}
 ADAPTERS = {"/v1/load_lora_adapter": {}, "/v1/unload_lora_adapter": {}}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from crafting_agent import crafting_agent
+from lookup_environment import PRESS
+from staged_runs import killed_run, pressing, run
 
 from agentgym import Budgets, Call, RolloutConfig, TaskSet, load, load_task_set, register
 from agentgym.errors import CreditError, LedgerError
@@ -18,14 +20,6 @@ from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe, Rollouts
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "training"))
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-from crafting_agent import crafting_agent
-from lookup_environment import PRESS
-from test_learning_stages import pressing
-from test_stage_resume import killed_run
-from test_stages import run
 
 TASKS = sorted(load_task_set("text/craft-v1")["train"][:16], key=lambda task: (task.difficulty, task.id))
 

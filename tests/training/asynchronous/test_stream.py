@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scripted_episodes import counting, task
+from streams import TASKS, Held, gathered, stream_of, task_ids, trained, wait_until
 
 from agentgym.credit import batch_credit_of, estimator
 from agentgym.errors import AgentGymError, EpisodesFailed, LedgerError, RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.gatherers import make_gatherer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from streams import TASKS, Held, gathered, stream_of, task_ids, trained, wait_until
 
 
 def versions_of(groups) -> set[int]:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-
-from agentgym.errors import CreditError
-from agentgym.testing.exact.problems import Problem
-from agentgym.training.offline.actor import clipped_loss, quadratic_loss
-from agentgym.training.offline.step_critic import StepCritic, success_labels
-
-sys.path.insert(0, str(Path(__file__).parent))
 from problem_episodes import (
     BEHAVIOUR,
     EPISODES,
@@ -26,6 +16,11 @@ from problem_episodes import (
     exact,
     trajectory_of,
 )
+
+from agentgym.errors import CreditError
+from agentgym.testing.exact.problems import Problem
+from agentgym.training.offline.actor import clipped_loss, quadratic_loss
+from agentgym.training.offline.step_critic import StepCritic, success_labels
 
 
 def outcomes_only(problem: Problem) -> Problem:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 from problem_episodes import ACTIONS, EPISODES, PROMPT, TARGET, Names, TableModel, episodes
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from problem_episodes import BEHAVIOUR, EPISODES, Names, episodes
 
 from agentgym.task import Task
 from agentgym.training import Rollouts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from problem_episodes import BEHAVIOUR, EPISODES, Names, episodes
 
 
 class Recorded(Rollouts):

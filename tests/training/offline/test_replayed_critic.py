@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-from agentgym.credit import estimator
-from agentgym.training.offline import TransitionStore, TurnTransition
-from agentgym.training.signals.critic import Critic
-from agentgym.training.signals.replayed_critic import ReplayedCritic
-from agentgym.training.signals.return_spec import ReturnSpec
-from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.trajectory import Trajectory
-
-sys.path.insert(0, str(Path(__file__).parent))
 from problem_episodes import (
     ACTIONS,
     BEHAVIOUR,
@@ -30,6 +18,14 @@ from problem_episodes import (
     exact,
     trajectory_of,
 )
+
+from agentgym.credit import estimator
+from agentgym.training.offline import TransitionStore, TurnTransition
+from agentgym.training.signals.critic import Critic
+from agentgym.training.signals.replayed_critic import ReplayedCritic
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.trajectory import Trajectory
 
 
 def current_logprobs(problem, states: dict[tuple[str, int], str]):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from problem_episodes import ACTIONS, TARGET, Names, action_chances, trajectory_of
 
 from agentgym.errors import CreditError, RecipeError
 from agentgym.messages import StopReason
@@ -17,9 +17,6 @@ from agentgym.testing import ByteRenderer
 from agentgym.training.offline import StoredEpisode, TransitionStore
 from agentgym.training.offline.archive import EpisodeArchive, check_runs, check_tokens
 from agentgym.training.signals.return_spec import ReturnSpec
-
-sys.path.insert(0, str(Path(__file__).parent))
-from problem_episodes import ACTIONS, TARGET, Names, action_chances, trajectory_of
 
 
 def recorded(number: int = 0, version: int = 0):

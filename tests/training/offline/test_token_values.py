@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-
-from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
-from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
-from agentgym.training.offline.transitions import StoredEpisode
-from agentgym.training.signals.return_spec import ReturnSpec
-
-sys.path.insert(0, str(Path(__file__).parent))
 from problem_episodes import (
     ACTIONS,
     BEHAVIOUR,
@@ -27,6 +17,11 @@ from problem_episodes import (
     exact,
     trajectory_of,
 )
+
+from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
+from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
+from agentgym.training.offline.transitions import StoredEpisode
+from agentgym.training.signals.return_spec import ReturnSpec
 
 SEARCH, ANSWER = ACTIONS["search"], ACTIONS["answer"]
 

@@ -11,7 +11,7 @@ from tokenizers import AddedToken
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from agentgym.messages import ImagePart
+from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy import make_processor, make_tokenizer, make_vision_model
 
 
@@ -87,3 +87,7 @@ def qwen2_vl():
         torch.manual_seed(0)
         model = Qwen2VLForConditionalGeneration(config).eval()
     return QwenProcessor(tokenizer), scaled(model)
+
+
+def conversation(*images):
+    return (Message("user", (TextPart("where is it? "), *images, TextPart(" click"))),)
