@@ -240,12 +240,6 @@ def test_a_wrong_objective_or_term_is_one_line_before_anything_starts(train, mes
         check()
 
 
-def test_the_former_name_of_the_key_warns_and_works():
-    with pytest.warns(DeprecationWarning, match="loss_type"):
-        recipe = Recipe.parse({**RECIPE, "train": {"loss_type": "dapo"}})
-    assert recipe.train.objective == "dapo"
-
-
 def test_names_that_are_not_registered_are_refused_by_the_library_too():
     with pytest.raises(UnknownNameError):
         make_objective("nothing_like_it")
