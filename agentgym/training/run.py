@@ -32,8 +32,9 @@ from agentgym.training.monitoring.trackers import tracked
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.measure import conclude
-from agentgym.training.stages.plan import PlannedStage, planned_stages
+from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.warm_start import starting_learner
 
 

@@ -77,7 +77,7 @@ HEAVY_MODULES = {
     "agentgym.training.offline.dqn": "train",
     "agentgym.training.offline.step_critic": "train",
     "agentgym.training.offline.token_values": "train",
-    "agentgym.training.offline.turn_logprobs": "train",
+    "agentgym.training.stored_turns.turn_logprobs": "train",
     "agentgym.training.objectives": "train",
     "agentgym.training.objectives.contract": "train",
     "agentgym.training.objectives.planned": "train",

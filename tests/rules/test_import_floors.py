@@ -31,11 +31,6 @@ FLOORS = {
     "__main__": 6.3,
 }  # fmt: skip
 
-# Packages in which files or folders still import each other in a circle, with the packages inside them.
-CIRCULAR = {
-    "agentgym.training": "its rooms are being sorted",
-}
-
 FRAMEWORK = [path for path in source_files() if path.parts[0] == "agentgym" and len(path.parts) > 1]
 BUNDLED = [path for path in source_files() if path.parts[0] in CONTENT]
 
@@ -83,16 +78,9 @@ def test_no_files_or_folders_of_a_package_import_each_other_in_a_circle():
     """The floors hold inside packages too: whatever package you open, its children can be read from the ground up."""
     found = []
     for package in packages():
-        if not any(f"{package}.".startswith(f"{circular}.") for circular in CIRCULAR):
-            arrows = arrows_between_children(package)
-            found += [describe_circle(package, circle, arrows) for circle in circles(arrows)]
+        arrows = arrows_between_children(package)
+        found += [describe_circle(package, circle, arrows) for circle in circles(arrows)]
     assert found == []
-
-
-@pytest.mark.parametrize("circular", CIRCULAR)
-def test_a_package_that_may_be_circular_still_is(circular):
-    inside = [package for package in packages() if f"{package}.".startswith(f"{circular}.")]
-    assert any([*circles(arrows_between_children(package))] for package in inside), f"take {circular} out of CIRCULAR"
 
 
 def test_content_imports_only_the_framework_methods_and_its_siblings():

@@ -25,9 +25,9 @@ from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
 from agentgym.training.signals.hindsight import OUTCOME_TEXTS, LearnedHindsight, PromptedHindsight
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory, Turn
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43

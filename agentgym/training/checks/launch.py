@@ -11,7 +11,7 @@ from agentgym.training.checks.parts import plan_of
 from agentgym.training.fit import check_parts
 from agentgym.training.model.sharding import ShardedModel
 from agentgym.training.processes import Processes
-from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.contract import PlannedStage
 
 
 def check_launch(stages: Sequence[PlannedStage], task_set: TaskSet, processes: Processes) -> None:

@@ -13,7 +13,7 @@ from agentgym.training.model.sharding import ShardedModel
 from agentgym.training.objectives.planned import PlannedReference, PlannedSignalToNoise, planned_losses
 from agentgym.training.processes import Processes
 from agentgym.training.signals.selection import PlannedSignals
-from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.vllm.check import ServedSampling
 
 

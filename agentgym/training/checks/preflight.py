@@ -23,9 +23,10 @@ from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.samplers import sampler_of
+from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
-from agentgym.training.stages.plan import PlannedStage, planned_stages
+from agentgym.training.stages.plan import planned_stages
 from agentgym.training.vllm.check import check_vllm
 from agentgym.trajectory import Trajectory
 

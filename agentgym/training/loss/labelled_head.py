@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from agentgym.policy.adapters import own_model
+from agentgym.training.loss.separate_rows import PER_TOKEN
 from agentgym.training.loss.token_masks import TokenMasks
 
 _NO_LABEL = -100
-PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
 
 
 def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:

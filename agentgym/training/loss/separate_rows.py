@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from agentgym.training.loss.labelled_head import PER_TOKEN
+PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
+"""Outputs of TRL's fused head that have an entry for each token."""
 
 
 class SeparateRows:

@@ -1,9 +1,5 @@
 """Learning from episodes that were played before: those of this run, of other runs, or imported ones.
 
-transitions.py   turns of recorded episodes as transitions: what came before, the turn, its reward, what came after
-store.py         a bounded store of transitions that a seeded generator draws from
-archive.py       episodes of this run and of others by id, and whether they hold the tokens of a model
-turn_logprobs.py log-probabilities of stored turns under a model as it is now
 step_critic.py   the probability of success before each turn
 token_values.py  values of tokens, to decode by them
 conservative_q.py  the same, bootstrapped from likely tokens alone, and episodes ranked by them
@@ -19,14 +15,14 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.offline.dqn import DqnPolicy
-    from agentgym.training.offline.store import TransitionStore
-    from agentgym.training.offline.transitions import StoredEpisode, TurnTransition
+    from agentgym.training.stored_turns.store import TransitionStore
+    from agentgym.training.stored_turns.transitions import StoredEpisode, TurnTransition
 
 _HOME = {
     "DqnPolicy": "dqn",
-    "StoredEpisode": "transitions",
-    "TransitionStore": "store",
-    "TurnTransition": "transitions",
+    "StoredEpisode": ".stored_turns.transitions",
+    "TransitionStore": ".stored_turns.store",
+    "TurnTransition": ".stored_turns.transitions",
 }
 
 __all__ = ["DqnPolicy", "StoredEpisode", "TransitionStore", "TurnTransition"]

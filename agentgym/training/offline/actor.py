@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from agentgym.errors import PolicyError
-from agentgym.training.offline.transitions import TurnTransition
-from agentgym.training.offline.turn_logprobs import batches, token_logprobs
+from agentgym.training.stored_turns.transitions import TurnTransition
+from agentgym.training.stored_turns.turn_logprobs import batches, token_logprobs
 
 TurnLosses = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """From [B] log-probabilities of turns now (with gradient), when they were sampled, and advantages, to [B] losses."""

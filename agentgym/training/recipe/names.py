@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
@@ -13,41 +12,53 @@ from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import FAILURES, TREATMENTS
 from agentgym.policy.formats.choice import AUTO
+from agentgym.training.recipe.episode_section import EpisodeSection
+from agentgym.training.recipe.policy_section import PolicySection
+from agentgym.training.recipe.reward_section import RewardSection
+from agentgym.training.recipe.stage_section import StageSection
+from agentgym.training.recipe.tasks_section import TasksSection
+from agentgym.training.recipe.train_section import TrainSection
 
-if TYPE_CHECKING:
-    from agentgym.training.recipe.recipe import Recipe
 
-
-def check_names(recipe: Recipe, where: str) -> None:
-    """Check that every name in a recipe is registered. Raises: RecipeError, which `where` begins."""
-    check_treatments(recipe.train.failures)
+def check_names(
+    where: str,
+    *,
+    policy: PolicySection,
+    reward: RewardSection,
+    episode: EpisodeSection,
+    tasks: TasksSection,
+    stages: Sequence[StageSection],
+    train: TrainSection,
+) -> None:
+    """Check that every name in the sections of a recipe is registered. Raises: RecipeError, which `where` begins."""
+    check_treatments(train.failures)
     references: list[tuple[registry.Kind, str, str]] = []
-    if recipe.policy.call_format != AUTO:
-        references.append(("call_formats", recipe.policy.call_format, "policy.call_format"))
-    if recipe.policy.logit_hook is not None:
-        references.append(("logit_hooks", recipe.policy.logit_hook, "policy.logit_hook"))
-    for name in recipe.reward.names:
-        references.append(("rewards", name, "reward.name" if name == recipe.reward.name else "reward.also"))
-    if recipe.episode.backend:
-        references.append(("backends", recipe.episode.backend, "episode.backend"))
-    for name, key in recipe.tasks.names():
+    if policy.call_format != AUTO:
+        references.append(("call_formats", policy.call_format, "policy.call_format"))
+    if policy.logit_hook is not None:
+        references.append(("logit_hooks", policy.logit_hook, "policy.logit_hook"))
+    for name in reward.names:
+        references.append(("rewards", name, "reward.name" if name == reward.name else "reward.also"))
+    if episode.backend:
+        references.append(("backends", episode.backend, "episode.backend"))
+    for name, key in tasks.names():
         if not name.endswith((".jsonl", ".json")):
             references.append(("task_sets", name, key))
         elif not Path(name).is_file():
             raise RecipeError(f"{where}: {key} = {name!r}: there is no such file.")
-    references += [("stages", stage.kind, "stage.kind") for stage in recipe.stage]
-    references += [("loss_terms", name, "train.terms") for name in recipe.train.terms]
+    references += [("stages", stage.kind, "stage.kind") for stage in stages]
+    references += [("loss_terms", name, "train.terms") for name in train.terms]
     try:
-        key, value = "estimator", recipe.train.estimator
+        key, value = "estimator", train.estimator
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
-            recipe.train.make_estimator()
-        key, value = "objective", recipe.train.objective
+            train.make_estimator()
+        key, value = "objective", train.objective
         references.append(("objectives", parse_part(value).name, "train.objective"))
-        if recipe.train.sampler:
-            key, value = "sampler", recipe.train.sampler
+        if train.sampler:
+            key, value = "sampler", train.sampler
             references.append(("samplers", parse_part(value).name, "train.sampler"))
-        for value in recipe.train.gather:
+        for value in train.gather:
             key = "gather"
             references.append(("gatherers", parse_part(value).name, "train.gather"))
     except (UnknownNameError, CreditError) as error:

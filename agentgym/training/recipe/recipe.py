@@ -173,7 +173,15 @@ class Recipe(Section):
             recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
             raise RecipeError(f"{where}: {explain_refusal(error, cls)}") from error
-        check_names(recipe, where)
+        check_names(
+            where,
+            policy=recipe.policy,
+            reward=recipe.reward,
+            episode=recipe.episode,
+            tasks=recipe.tasks,
+            stages=recipe.stage,
+            train=recipe.train,
+        )
         return recipe
 
     def with_options(self, section: str, options: Mapping[str, Any], where: str) -> Recipe:

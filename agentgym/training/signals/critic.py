@@ -13,8 +13,8 @@ import torch
 from agentgym.task import Task
 from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.signals.provider import Rows
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 FILE = "critic.pt"

@@ -13,15 +13,15 @@ import torch
 
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
-from agentgym.training.offline.archive import EpisodeArchive, check_tokens
-from agentgym.training.offline.store import TransitionStore
-from agentgym.training.offline.transitions import TurnTransition
-from agentgym.training.offline.turn_logprobs import turn_logprobs
 from agentgym.training.recipe.train_section import ReplaySection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.critic import Critic
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, explained_variance
+from agentgym.training.stored_turns.archive import EpisodeArchive, check_tokens
+from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.store import TransitionStore
+from agentgym.training.stored_turns.transitions import TurnTransition
+from agentgym.training.stored_turns.turn_logprobs import turn_logprobs
 from agentgym.trajectory import Trajectory
 
 STORE_FILE = "critic_store.json"

@@ -16,7 +16,6 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
 from agentgym.training.fit import PlannedPart, TrainingPlan
-from agentgym.training.offline.archive import check_runs
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.contributions import ContributionModel
@@ -27,10 +26,11 @@ from agentgym.training.signals.named_spans import NamedSpans
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.replayed_critic import replayed_critic
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.state_flow import StateFlow
 from agentgym.training.signals.state_ranks import StateRanks
 from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.training.stored_turns.archive import check_runs
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can provide, and the method that it overrides to do so."""

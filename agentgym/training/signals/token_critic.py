@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from agentgym.training.signals.provider import Rows
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 FILE = "token_critic.pt"

@@ -17,8 +17,7 @@ from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.search_ends import searched_ends
 from agentgym.trajectory import Trajectory
 

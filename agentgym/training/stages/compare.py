@@ -16,7 +16,7 @@ from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores
 from agentgym.training.preferences.trainer import RowGroup, train_on_groups
 from agentgym.training.recipe.stage_options import LearningSection
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.contract import PlannedStage
 
 COMPARED = "compared"
 """Name of the checkpoint that exists once the stage is done."""

@@ -1,20 +1,28 @@
-"""What a stage of a run is."""
+"""What a stage is: a kind that is registered, and a stage of one run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from typing_extensions import override
+
+from agentgym import registry
 from agentgym.options import Section
+from agentgym.storage.adaptations import joined, note_adaptations
+from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
-from agentgym.training.fit import Exclusion
+from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
+from agentgym.training.gatherers import changes_left_in
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.stage_section import ReadsEpisodes
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.episode_sources import EpisodeSource
+from agentgym.training.stages.stage_files import with_tasks_of
 from agentgym.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from agentgym.training.stages.plan import PlannedStage
 
 RunStage = Callable[..., Learner]
 CheckStage = Callable[["PlannedStage", Sequence["PlannedStage"]], None]
@@ -110,3 +118,105 @@ def define_stage(
         check=check,
         check_episodes=check_episodes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage(PlannedPart):
+    """A stage of one run.
+
+    Attributes:
+        name: unique in the run. kind: registered.
+        recipe: the run's, with the stage's options in their section.
+        options: of a stage without a section; a Section where the stage says which.
+        has_folder: whether it keeps its checkpoints in stages/<name> instead of the run folder.
+        base_name: the name without the number of the round, which `repeat` adds.
+        sources: the episodes that it learns from, if it learns from any.
+        tasks_of: the stage whose tasks it trains on, instead of those of the set.
+        earlier: the stages before it.
+    """
+
+    name: str
+    kind: str
+    stage: Stage
+    recipe: Recipe
+    options: Mapping[str, Any] | Section = field(default_factory=dict)
+    has_folder: bool = False
+    base_name: str = ""
+    sources: Sequence[EpisodeSource] = ()
+    tasks_of: PlannedStage | None = None
+    earlier: Sequence[PlannedStage] = field(default=(), repr=False)
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        sharding, stage = plan.hardware.sharding, self.stage
+        if sharding is not None and stage.checkpoint is not None and not stage.trains_in_parts:
+            in_parts = [kind for kind in registry.names("stages") if registry.load("stages", kind).trains_in_parts]
+            yield (
+                f"machine.sharding = {sharding!r}: the stage {self.name!r} trains a model that is whole, and only "
+                f"{' and '.join(in_parts)} train one in parts. Run it by itself, without sharding."
+            )
+        yield from filter(None, (excludes(self, plan) for excludes in stage.excludes))
+
+    def context(self, context: RunContext) -> RunContext:
+        """The context of the run, as this stage sees it."""
+        trained = [stage for stage in self.earlier if stage.stage.checkpoint is not None]
+        checkpoints = {
+            stage.name: stage.folder(context.folder).checkpoints / str(stage.stage.checkpoint) for stage in trained
+        }
+        return replace(
+            context,
+            recipe=self.recipe,
+            folder=self.folder(context.folder),
+            stage=self.name,
+            sources=self.sources,
+            earlier_checkpoints=checkpoints,
+            adapted=joined(context.adapted, *_adaptations(self.earlier, context.task_set)),
+        )
+
+    def folder(self, run: RunFolder) -> RunFolder:
+        """Where it writes, in the folder of the run."""
+        return StageFolder(run, self.name) if self.has_folder else run
+
+    def run(self, context: RunContext, learner: Learner) -> Learner:
+        """Run it. Returns: the learner for the next stage."""
+        changes: dict[str, Any] = {}
+        for stage in self.earlier:
+            if stage.stage.section == "train":
+                changes |= changes_left_in(stage.folder(context.folder), stage.recipe.train.gather)
+        context = replace(context, rollouts=context.rollouts.with_config(**changes))
+        if self.tasks_of is not None:
+            context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))
+        if isinstance(self.options, Section):
+            return self.stage.run(self.context(context), learner, self.options)
+        return self.stage.run(self.context(context), learner, **self.options)
+
+    def mark(self, context: RunContext) -> None:
+        """Write into its checkpoint what that was adapted to without labels, by this stage or before it."""
+        if (checkpoint := self.stage.checkpoint) is not None:
+            own = _adaptations([*self.earlier, self], context.task_set)
+            note_adaptations(self.folder(context.folder).checkpoints / checkpoint, joined(context.adapted, *own))
+
+    @property
+    def section(self) -> Any:
+        """What says how it runs: its section of the recipe, or its options."""
+        return self.options if self.stage.section is None else getattr(self.recipe, self.stage.section)
+
+    @property
+    def reads_episodes(self) -> ReadsEpisodes | None:
+        """What names the episodes that it learns from, beside its own or instead of them; None for one without."""
+        section = self.section.experts if isinstance(self.section, TrainSection) else self.section
+        return section if isinstance(section, ReadsEpisodes) else None
+
+    def is_done(self, context: RunContext) -> bool:
+        """Whether it has trained and saved what it was to."""
+        return self.stage.is_done(self.context(context))
+
+    def result(self, context: RunContext) -> Path | None:
+        """The file or folder that it leaves, if it leaves any."""
+        return self.stage.result_in(self.context(context))
+
+
+def _adaptations(stages: Sequence[PlannedStage], task_set: TaskSet) -> Iterator[str]:
+    for stage in stages:
+        if stage.stage.section == "train" and (adapt := stage.recipe.train.adapt) is not None:
+            yield adapt.describe(task_set)

@@ -10,13 +10,13 @@ from agentgym.errors import CreditError, RecipeError
 from agentgym.training.model.models import save_model
 from agentgym.training.offline.actor import clipped_loss, quadratic_loss, train_on_turns
 from agentgym.training.offline.step_critic import StepCritic, success_labels, success_of
-from agentgym.training.offline.transitions import StoredEpisode
 from agentgym.training.recipe.stage_options import DirectAdvantageSection
 from agentgym.training.signals.replays import MonteCarloContinuations
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.stored_episodes import stored_episodes
+from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import StoredEpisode
 from agentgym.trajectory import Trajectory
 
 NAME = "direct_advantage"

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agentgym.errors import RecipeError
 from agentgym.storage.reader import LedgerReader
 from agentgym.training.recipe.stage_section import ReadsEpisodes
-
-if TYPE_CHECKING:
-    from agentgym.training.stages.plan import PlannedStage
 
 LEDGER = "ledger.sqlite"
 LABEL_ENDS = "/-"
@@ -45,14 +42,28 @@ class EpisodeSource:
     is_earlier: bool = False
 
 
-def sources_of(section: ReadsEpisodes, name: str, earlier: Sequence[PlannedStage]) -> list[EpisodeSource]:
-    """The episodes that a section names.
+class NamedStage(Protocol):
+    """A stage of a run: its name there, and in the recipe."""
+
+    @property
+    def name(self) -> str:
+        """The name with the number of the round."""
+        ...
+
+    @property
+    def base_name(self) -> str:
+        """The name in the recipe."""
+        ...
+
+
+def sources_of(section: ReadsEpisodes, name: str, players: Sequence[NamedStage]) -> list[EpisodeSource]:
+    """Return the episodes that a section names.
 
     Args:
-        name: of the stage that reads them. `earlier`: the stages before it.
+        name: the name of the stage that reads them.
+        players: the stages before it whose episodes the ledger keeps.
     Raises: RecipeError for a name without episodes, or none where some are needed.
     """
-    players = [stage for stage in earlier if stage.stage.plays]
     names = section.episodes
     if not names and section.reads_last_player:
         if not players:
@@ -83,7 +94,7 @@ def _other_run(text: str, name: str, section: ReadsEpisodes) -> EpisodeSource:
     return EpisodeSource(label, run)
 
 
-def _of_this_run(text: str, name: str, players: Sequence[PlannedStage], section: ReadsEpisodes) -> list[EpisodeSource]:
+def _of_this_run(text: str, name: str, players: Sequence[NamedStage], section: ReadsEpisodes) -> list[EpisodeSource]:
     """The episodes of the last stage of a name, and of earlier rounds where the section mixes them in."""
     named = [stage for stage in players if text in (stage.name, stage.base_name)]
     if not named:

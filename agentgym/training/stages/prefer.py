@@ -24,10 +24,9 @@ from agentgym.training.stages.compare import (
     reference_scores,
 )
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
 from agentgym.training.stages.episode_sources import nodes_label
-from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.turn_ranking import ranking_of, turn_credit
 from agentgym.trajectory import Trajectory
 

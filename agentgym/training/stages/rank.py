@@ -13,9 +13,8 @@ from agentgym.training.recipe.stage_options import RankSection
 from agentgym.training.selection import groups_of, score_of
 from agentgym.training.stages.compare import COMPARED, check_compares, check_learner, learn
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
-from agentgym.training.stages.plan import PlannedStage
 from agentgym.trajectory import Trajectory
 
 

@@ -49,10 +49,9 @@ from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
-from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.stored_episodes import expert_episodes
 from agentgym.training.stages.streaming import Streaming, streaming
 from agentgym.training.turn_grpo import TurnGRPOTrainer

@@ -22,7 +22,6 @@ from agentgym.policy.logit_hooks.value_networks import (
 from agentgym.training.model.models import save_model
 from agentgym.training.offline.conservative_q import fit_conservative_q, mean_value
 from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
-from agentgym.training.offline.transitions import StoredEpisode
 from agentgym.training.recipe.stage_options import (
     ConservativeQSection,
     EvaluateGuidedSection,
@@ -31,15 +30,16 @@ from agentgym.training.recipe.stage_options import (
     OutcomeHeadSection,
     TokenValuesSection,
 )
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import CheckStage, define_stage
 from agentgym.training.stages.measure import EVALUATION, BestOf, measure
 from agentgym.training.stages.stored_episodes import stored_episodes
+from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import StoredEpisode
 from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from agentgym.training.stages.plan import PlannedStage
+    from agentgym.training.stages.contract import PlannedStage
 
 NAME = "guided"
 

@@ -24,10 +24,9 @@ from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCa
 from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
 from agentgym.training.stages.measure import validate
-from agentgym.training.stages.plan import PlannedStage
 from agentgym.trajectory import Trajectory
 
 DEFAULT_SELECTION = "success"

@@ -23,8 +23,8 @@ from agentgym.credit import estimator
 from agentgym.training.offline import TransitionStore, TurnTransition
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.replayed_critic import ReplayedCritic
-from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 

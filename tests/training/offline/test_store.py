@@ -15,8 +15,8 @@ from agentgym.messages import StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training.offline import StoredEpisode, TransitionStore
-from agentgym.training.offline.archive import EpisodeArchive, check_runs, check_tokens
-from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.stored_turns.archive import EpisodeArchive, check_runs, check_tokens
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 
 
 def recorded(number: int = 0, version: int = 0):

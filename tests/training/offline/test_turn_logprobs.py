@@ -7,8 +7,8 @@ from problem_episodes import TARGET, Names, action_chances, trajectory_of
 
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.training.offline import StoredEpisode
-from agentgym.training.offline.turn_logprobs import token_logprobs
-from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.turn_logprobs import token_logprobs
 
 
 def test_a_stored_turn_moves_its_own_tokens_and_neither_a_result_nor_another_turn():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from agentgym.errors import CreditError
 from agentgym.task import Task
-from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 Ids = NDArray[np.int32]

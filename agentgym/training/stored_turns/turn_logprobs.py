@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from agentgym.policy.transformers import evaluating
-from agentgym.training.offline.transitions import TurnTransition
+from agentgym.training.stored_turns.transitions import TurnTransition
 
 BATCH_TOKENS = 16_384
 
