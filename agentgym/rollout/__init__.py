@@ -17,6 +17,7 @@ from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_handle import EnvironmentState
 from agentgym.rollout.episodes import Checkpoints
+from agentgym.rollout.failures import is_bug
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.rollout.judging import Judge, WrappedJudge
 from agentgym.rollout.manager import EpisodeManager
@@ -41,6 +42,7 @@ __all__ = [
     "StandstillWatch",
     "TurnOutcome",
     "WrappedJudge",
+    "is_bug",
     "tree_labels",
 ]
 

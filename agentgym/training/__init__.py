@@ -15,6 +15,7 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.training.demonstrate import demonstrations
     from agentgym.training.fit import Exclusion, TrainingPlan
+    from agentgym.training.new_tasks import NewTasks
     from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Exclusion": "fit",
+    "NewTasks": "new_tasks",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
     "SignalProvider": "signals.provider",
@@ -39,6 +41,7 @@ _HOME = {
 
 __all__ = [
     "Exclusion",
+    "NewTasks",
     "Recipe",
     "Rollouts",
     "SignalProvider",

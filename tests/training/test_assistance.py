@@ -15,8 +15,9 @@ from agentgym.credit import credit_of, estimator
 from agentgym.errors import CreditError, EvaluationError, HeldOutError, TaskError
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import Call, Message
+from agentgym.methods.supply.guided import hint_of
+from agentgym.methods.supply.guided_policy import GuidedPolicy
 from agentgym.policy import Policy, Reply, ScriptedPolicy
-from agentgym.policy.guided import GuidedPolicy
 from agentgym.registry import load_reward
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
@@ -24,7 +25,6 @@ from agentgym.task import task_from_json, task_to_json
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer, play_groups
-from agentgym.training.gatherers.guided import hint_of
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.trajectory import Trajectory, training_help
 

@@ -17,6 +17,7 @@ from staged_runs import finished, forget_episodes, killed_run
 from agentgym import Call, Message, Task, load_task_set
 from agentgym.errors import AgentGymError, CreditError, RecipeError
 from agentgym.messages import StopReason
+from agentgym.methods.supply.entropy_forks import EntropyForks
 from agentgym.policy import Hermes, Policy, ScriptedPolicy, TemplateRenderer, make_tokenizer
 from agentgym.policy.contract import Reply, Request
 from agentgym.rollout import RolloutConfig
@@ -25,7 +26,6 @@ from agentgym.training import Recipe
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.entropy_forks import EntropyForks
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy
 from agentgym.errors import JudgeError
 from agentgym.messages import Message, StopReason
+from agentgym.methods.supply.max_variance import greatest_variance
 from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -29,7 +30,6 @@ from agentgym.training.gatherers import (
     make_gatherer,
     play_groups,
 )
-from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]

@@ -12,6 +12,7 @@ from staged_runs import pressing, run
 from agentgym import Environment, Message, Task, tool
 from agentgym.errors import CreditError
 from agentgym.messages import Call
+from agentgym.methods.supply.instructions import Instructions
 from agentgym.policy import Policy, Reply
 from agentgym.registry import register
 from agentgym.rollout import RolloutConfig
@@ -19,7 +20,6 @@ from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.instructions import Instructions
 
 POPULATION = ["Be wrong.", "Be right at times."]
 TASKS = [Task(f"t{index}", "test/quiz-v1", f"question {index}", truth="42") for index in range(8)]

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from agentgym.errors import CreditError, PolicyError, RecipeError
 from agentgym.messages import Message
+from agentgym.methods.supply.observed import ObservedPairs
 from agentgym.policy import Request, Sampling, load_transformers_policy, make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
 from agentgym.policy.checkpoint import load_checkpoint, save_atomically
@@ -25,7 +26,6 @@ from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.gatherers.observed import ObservedPairs
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.loss.role_order import RoleOrder
 from agentgym.training.model.models import load_model

@@ -8,9 +8,9 @@ import pytest
 from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import ToolDefinitionError
 from agentgym.messages import ResultStatus, StopReason
+from agentgym.methods.supply.guided_policy import GuidedPolicy
 from agentgym.methods.teams import DelegationLimits, with_delegation
 from agentgym.methods.teams.delegation import EXECUTE, MAX_REPORT_CHARS, SAME_ID
-from agentgym.policy.guided import GuidedPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 

@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from agentgym import registry
-from agentgym.credit.options import Count, Decay, PositiveWeight
-from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy
-from agentgym.storage.run_folder import RunFolder
+from agentgym import CreditError, load
+from agentgym.credit import Count, Decay, PositiveWeight
+from agentgym.policy import Policy
+from agentgym.storage import RunFolder
 from agentgym.task import INSTRUCTIONS, Origin, Task, seed_of
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
-from agentgym.training.gatherers.groups import GatheredGroup, success_of
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
-from agentgym.training.parts import TrainingRun
+from agentgym.training import TrainingRun
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, success_of
+
+from .writing import WRITING, attempt_of, question_of, words_of, write
 
 FILE = "instructions.json"
 """The instructions that a stage has tried, in its folder."""
@@ -95,7 +93,7 @@ class Instructions(GathererWrapper):
         self._writer: Policy | None = None
         if writer != LEARNER:
             try:
-                self._writer = registry.load("policies", writer)(**(options or {}))
+                self._writer = load("policies", writer)(**(options or {}))
             except TypeError as error:
                 raise CreditError(f"instructions: the policy {writer!r} takes no such options: {error}") from error
         self.population = [Instruction(number, text) for number, text in enumerate(texts)]

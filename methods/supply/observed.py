@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from agentgym.errors import CreditError
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
-from agentgym.training.gatherers.groups import GatheredGroup, in_groups
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.gatherers.writing import attempt_of
-from agentgym.training.parts import Exclusion
+from agentgym import CreditError
+from agentgym.training import Exclusion
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    background_play,
+    group_rewards,
+    in_groups,
+)
 from agentgym.trajectory import Trajectory, training_help
+
+from .writing import attempt_of
 
 OBSERVER = "observer"
 PARTNER = "partner"

@@ -9,16 +9,22 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from agentgym.credit.options import Count, Share
-from agentgym.errors import AgentGymError
+from agentgym import AgentGymError
+from agentgym.credit import Count, Share
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
-from agentgym.training.gatherers.begun_groups import begun_groups, turn_schedules
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import Exclusion
+from agentgym.training import Exclusion
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    background_play,
+    group_rewards,
+)
 from agentgym.trajectory import Trajectory
+
+from .begun_groups import begun_groups, turn_schedules
 
 
 @dataclass(slots=True)

@@ -9,18 +9,23 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym.credit.options import Count, Share
-from agentgym.errors import CreditError, EpisodesFailed, TaskError
-from agentgym.messages import Message, StopReason, images_of
-from agentgym.rollout.failures import is_bug
+from agentgym import CreditError, EpisodesFailed, Message, StopReason, TaskError, images_of
+from agentgym.credit import Count, Share
+from agentgym.rollout import is_bug
 from agentgym.task import VARIANTS, Origin, Task, TaskSet
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play
-from agentgym.training.gatherers.groups import GatheredGroup, in_groups, success_of
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
-from agentgym.training.new_tasks import NewTasks
-from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan
+from agentgym.training import Exclusion, NewTasks, TrainingPart, TrainingPlan
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    background_play,
+    in_groups,
+    success_of,
+)
 from agentgym.trajectory import Trajectory
+
+from .writing import WRITING, attempt_of, question_of, words_of, write
 
 INSTRUCTION = (
     "A task:\n{task}\n\nHow it was solved:\n{solution}\n\nWrite another task that has the same answer. Ask for it in "

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.rollout import Fork
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import TrainingPart, TrainingPlan
+from agentgym.training import TrainingPart, TrainingPlan
+from agentgym.training.gatherers import GatheredGroup, StepRequest
 from agentgym.trajectory import Trajectory
 
 

@@ -11,14 +11,19 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.credit.options import Count, Share, Weight
-from agentgym.errors import AgentGymError, CreditError
+from agentgym import AgentGymError, CreditError
+from agentgym.credit import Count, Share, Weight
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan
+from agentgym.training import Exclusion, TrainingPart, TrainingPlan
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    background_play,
+    group_rewards,
+)
 from agentgym.trajectory import Trajectory
 
 

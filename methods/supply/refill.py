@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentgym.credit.options import Count
-from agentgym.errors import EpisodesFailed
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import Exclusion
+from agentgym import EpisodesFailed
+from agentgym.credit import Count
+from agentgym.training import Exclusion
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    background_play,
+    group_rewards,
+)
 
 
 class Refill(GathererWrapper):

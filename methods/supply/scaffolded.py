@@ -8,12 +8,10 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from agentgym.credit.options import Share, Weight
-from agentgym.errors import TaskError
+from agentgym import TaskError
+from agentgym.credit import Share, Weight
 from agentgym.task import Task, TaskSet
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
-from agentgym.training.gatherers.groups import GatheredGroup, without_help
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, without_help
 from agentgym.trajectory import PromptAddition, training_help
 
 

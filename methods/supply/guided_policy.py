@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy import Policy, Reply, Request
 
 
 class GuidedPolicy(Policy):

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from agentgym.credit.options import Count, WholeNumber
-from agentgym.training.gatherers.contract import Gatherer
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.credit import Count, WholeNumber
+from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest
 from agentgym.trajectory import Trajectory
 
 

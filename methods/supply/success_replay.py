@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym.credit.options import Count, Share
-from agentgym.errors import AgentGymError
+from agentgym import AgentGymError
+from agentgym.credit import Count, Share
 from agentgym.task import seed_of
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, group_rewards
-from agentgym.training.gatherers.groups import GatheredGroup, success_of
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan
+from agentgym.training import Exclusion, TrainingPart, TrainingPlan
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, group_rewards, success_of
 
 
 def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:

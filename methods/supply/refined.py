@@ -7,17 +7,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from agentgym import registry
-from agentgym.credit.options import Count
-from agentgym.errors import CreditError, EpisodesFailed, JudgeError
+from agentgym import CreditError, EpisodesFailed, JudgeError, load_reward, prototype
+from agentgym.credit import Count
 from agentgym.reward import Reward, validate_feedback
 from agentgym.task import Task
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
-from agentgym.training.gatherers.groups import GatheredGroup, success_of, without_help
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.gatherers.writing import MAX_CHARS, attempt_of
-from agentgym.training.parts import Exclusion
+from agentgym.training import Exclusion
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    background_play,
+    group_rewards,
+    success_of,
+    without_help,
+)
 from agentgym.trajectory import Trajectory, training_help
+
+from .writing import MAX_CHARS, attempt_of
 
 
 class Refined(GathererWrapper):
@@ -127,8 +134,8 @@ def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward], gatherer
     """Who judges a task. Raises: CreditError if that has no feedback to give."""
     if task.environment not in known:
         reward = step.rollouts.reward
-        if reward is None and (name := registry.prototype(task.environment).reward) is not None:
-            reward = registry.load_reward(name) if isinstance(name, str) else name
+        if reward is None and (name := prototype(task.environment).reward) is not None:
+            reward = load_reward(name) if isinstance(name, str) else name
         if reward is None or not reward.has_stage("feedback"):
             raise CreditError(
                 f"{gatherer}: {type(reward).__name__}, which judges {task.environment}, has no `feedback`. Add "

@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym.credit.options import Decay, Share
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, Selection
-from agentgym.training.gatherers.groups import GatheredGroup, untrained
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import Exclusion
+from agentgym.credit import Decay, Share
+from agentgym.training import Exclusion
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, Selection, StepRequest, untrained
 
 
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:

@@ -10,17 +10,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym import registry
-from agentgym.credit.options import Count
-from agentgym.errors import AgentGymError, CreditError, TaskError
-from agentgym.policy.contract import Policy
-from agentgym.policy.guided import GuidedPolicy
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym import AgentGymError, CreditError, TaskError, load
+from agentgym.credit import Count
+from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
-from agentgym.training.gatherers.groups import GatheredGroup, in_groups
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, in_groups
 from agentgym.trajectory import training_help
+
+from .guided_policy import GuidedPolicy
 
 SCRIPTED = ("oracle", "imperfect_oracle")
 
@@ -50,7 +47,7 @@ class Guide(GathererWrapper):
         self._guide: Policy | None = None
         if player not in SCRIPTED:
             try:
-                self._guide = registry.load("policies", player)(**(options or {}))
+                self._guide = load("policies", player)(**(options or {}))
             except TypeError as error:
                 raise CreditError(f"guide: the policy {player!r} takes no such options: {error}") from error
 

@@ -9,14 +9,21 @@ from typing import Literal
 
 from typing_extensions import override
 
-from agentgym.credit.options import Count, Share
-from agentgym.errors import EpisodesFailed, TaskError
+from agentgym import EpisodesFailed, TaskError
+from agentgym.credit import Count, Share
 from agentgym.task import Task, TaskSet
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
-from agentgym.training.gatherers.groups import GatheredGroup, fails_whole, in_groups, without_help
-from agentgym.training.gatherers.refined import feedback_on
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    Gatherer,
+    GathererWrapper,
+    StepRequest,
+    fails_whole,
+    in_groups,
+    without_help,
+)
 from agentgym.trajectory import PromptAddition, Trajectory, training_help
+
+from .refined import feedback_on
 
 
 class Guided(GathererWrapper):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.errors import EpisodesFailed
-from agentgym.policy.contract import Policy
+from agentgym import EpisodesFailed
+from agentgym.policy import Policy
 from agentgym.reward import Reward
 from agentgym.task import Task
-from agentgym.training.gatherers.groups import GatheredGroup, in_groups
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.gatherers import GatheredGroup, StepRequest, in_groups
 from agentgym.trajectory import Trajectory
 
 WRITING = "agentgym/step-v1"
