@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))  # where pytest find
 
 from private_words import words_in
 from public_line import imports_past_the_line
+from sentences import argument_without_noun, as_class, is_no, not_imperative, people_for_programs
 from source_tree import ROOT, source_files, syntax_tree, tracked_files
 
 TABLE = Path(__file__).with_name("allowed.toml")
@@ -72,6 +73,11 @@ RULES: dict[str, Callable[[], Iterable[tuple[Path, str]]]] = {
     "formatter_escapes": formatter_escapes,
     "past_the_public_line": past_the_public_line,
     "double_class_names": double_class_names,
+    "not_imperative": not_imperative,
+    "is_no": is_no,
+    "as_class": as_class,
+    "argument_without_noun": argument_without_noun,
+    "people_for_programs": people_for_programs,
 }
 
 
