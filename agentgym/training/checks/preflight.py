@@ -63,7 +63,7 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
             checked.append((stage.recipe, trains))
             _check_tasks(stage.recipe, task_set)
             check_parts(parts_of(plan), plan)
-            _check_batches(stage.recipe, processes)
+            _check_batches(stage, processes)
         if trains and stage.tasks_of is None:
             plan.train.check_tasks(plan.task_set)
     trained = [stage for stage in stages if stage.stage.checkpoint]
@@ -74,8 +74,9 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
         )
 
 
-def _check_batches(recipe: Recipe, processes: Processes) -> None:
+def _check_batches(stage: PlannedStage, processes: Processes) -> None:
     """Check that batches can be shared out among the processes, and what TRL says of its options."""
+    recipe = stage.recipe
     with silence_libraries():
         arguments = recipe.episode, recipe.machine, Path("checkpoints"), device_of(recipe.machine.device), processes
         check_trl_options(recipe.train, grpo_config(recipe.train, *arguments, seed=recipe.seed))
@@ -85,9 +86,12 @@ def _check_batches(recipe: Recipe, processes: Processes) -> None:
 
 def _check_tasks(recipe: Recipe, task_set: TaskSet) -> None:
     """Check that the task set has the tasks, tags, players, hints and answers that a recipe needs."""
-    _check_splits(recipe, task_set)
-    _check_strata(recipe, task_set)
     warm_start, train = recipe.warm_start, recipe.train
+    _check_splits(task_set, recipe.tasks.title, is_validated=bool(train.steps or (warm_start and warm_start.steps)))
+    _check_tag("evaluate.stratum", recipe.evaluate.stratum, task_set, "held_out")
+    _check_tag("train.validate_stratum", train.validate_stratum, task_set, "validation")
+    for tag in warm_start.tags if warm_start else ():
+        _check_tag("warm_start.tags", tag, task_set, "train")
     if (warm_start and not warm_start.episodes) or recipe.policy.tiny:
         script_of(task_set, "oracle")
     if warm_start and warm_start.imperfect_oracle:
@@ -119,29 +123,22 @@ def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> N
             stage.stage.check_episodes(stage, task_set, trajectories)
 
 
-def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:
+def _check_splits(task_set: TaskSet, title: str, *, is_validated: bool) -> None:
     readers = {"train": "episodes for training are played on it", "held_out": "it is measured before and after"}
-    if recipe.train.steps or (recipe.warm_start and recipe.warm_start.steps):
+    if is_validated:
         readers["validation"] = "success on it is logged every [train] validate_every steps"
     for split, reason in readers.items():
         if not len(task_set[split]):
             sizes = ", ".join(f"{name} {len(tasks)}" for name, tasks in task_set.items())
             raise RecipeError(
-                f"{recipe.tasks.title} has no task in its split {split!r}, which is needed: {reason}. It "
+                f"{title} has no task in its split {split!r}, which is needed: {reason}. It "
                 f"has: {sizes}. Give some of its tasks split={split!r}."
             )
 
 
-def _check_strata(recipe: Recipe, task_set: TaskSet) -> None:
-    for key, stratum, split in (
-        ("evaluate.stratum", recipe.evaluate.stratum, "held_out"),
-        ("train.validate_stratum", recipe.train.validate_stratum, "validation"),
-        *(("warm_start.tags", tag, "train") for tag in (recipe.warm_start.tags if recipe.warm_start else ())),
-    ):
-        tags = sorted({tag for task in task_set[split] for tag in task.tags})
-        if stratum is not None and stratum not in tags:
-            close = get_close_matches(stratum, tags, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
-            raise RecipeError(
-                f"{key} = {stratum!r} is no tag of a {split.replace('_', '-')} task of {task_set.name}. {hint}"
-            )
+def _check_tag(key: str, tag: str | None, task_set: TaskSet, split: str) -> None:
+    tags = sorted({tag for task in task_set[split] for tag in task.tags})
+    if tag is not None and tag not in tags:
+        close = get_close_matches(tag, tags, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
+        raise RecipeError(f"{key} = {tag!r} is no tag of a {split.replace('_', '-')} task of {task_set.name}. {hint}")
