@@ -27,6 +27,7 @@ MOVED: dict[str, str] = {
     "agentgym.rollout.OutOfReach": "agentgym.methods.stop_rules.OutOfReach",
     "agentgym.rollout.RepeatedState": "agentgym.methods.stop_rules.RepeatedState",
     "agentgym.rollout.StopRule": "agentgym.methods.stop_rules.StopRule",
+    "agentgym.knowledge.*": "agentgym.methods.knowledge",
     "agentgym.protocol.*": "agentgym.methods.protocol",
     "agentgym.search.*": "agentgym.methods.search",
     "agentgym.teams.*": "agentgym.methods.teams",

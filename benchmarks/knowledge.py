@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from crafting_agent import crafting_agent
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig, Task, Trajectory, load_task_set
-from agentgym.knowledge import KnowledgeStore
+from agentgym.methods.knowledge import KnowledgeStore
 
 
 async def play(

@@ -39,15 +39,13 @@ class RolloutOptions:
 
     def make_config(self) -> RolloutConfig:
         """Make the RolloutConfig. Raises: RecipeError for an engine that does not fit; KnowledgeError."""
-        from agentgym.knowledge import KnowledgeStore
-
         attempts = None
         if self.attempts > 1:
             attempts = load("episode_hooks", "attempts")(n=self.attempts, feedback=self.feedback)
         program = shlex.split(self.program or "")
         return replace(
             self.config,
-            knowledge=None if self.knowledge is None else KnowledgeStore.load(self.knowledge),
+            knowledge=None if self.knowledge is None else load("gatherers", "knowledge").read(self.knowledge),
             attempts=attempts,
             engine=engine_of(self.engine, address=self.address, nodes=self.nodes, program=program),
         )

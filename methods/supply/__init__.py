@@ -6,7 +6,7 @@ Samplers choose tasks (`train.sampler`): adaptive, explorable, learnable, pass_r
 entropy_forks prefix_buffer starts success_replay   from the turns of earlier episodes
 guide guided refined scaffolded observed            with help that is taken away again
 max_variance refill spread                          more episodes than are trained on, or others in their place
-instructions variants knowledge                     what the policy wrote or learnt in earlier steps
+instructions variants                               what the policy wrote in earlier steps
 
 The core keeps `dynamic`.
 """

@@ -189,7 +189,7 @@ class Craft(TextEnvironment):
             difficulty=float(depth),
         )
 
-    # ---- what an episode teaches (see agentgym.knowledge)
+    # ---- what an episode teaches (see agentgym.methods.knowledge)
 
     @staticmethod
     def goals_of(task: Task) -> dict[str, str]:

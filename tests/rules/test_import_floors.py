@@ -21,7 +21,7 @@ FLOORS = {
     "reward": 2.1,  # judges trajectories
     "environment": 2.2,  # names the reward that judges it
     "registry": 2.3,  # make() returns an Environment
-    "policy": 3.0, "storage": 3.0, "knowledge": 3.0,
+    "policy": 3.0, "storage": 3.0,
     "rollout": 4.0, "credit": 4.0,
     "evaluation": 5.0,
     "training": 5.1,  # a run evaluates before, during and after training, and writes the report

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from agentgym import registry
-from agentgym.errors import UnknownNameError
-from agentgym.messages import Call, ResultStatus
+from agentgym import Call, ResultStatus, UnknownNameError, load
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
@@ -81,7 +79,7 @@ class WholeTask:
 def teacher_of(task: Task) -> Teacher:
     """Who knows the goals of a task: its environment's class, where that is a Teacher."""
     try:
-        environment = registry.load("environments", task.environment)
+        environment = load("environments", task.environment)
     except UnknownNameError:  # of a run that makes its environments itself
         return WholeTask()
     return environment if isinstance(environment, Teacher) else WholeTask()

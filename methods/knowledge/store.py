@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentgym.errors import HeldOutError, LedgerError
-from agentgym.knowledge.lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
+from agentgym import HeldOutError, LedgerError
 from agentgym.task import Task
 from agentgym.trajectory import PromptAddition, Trajectory
+
+from .lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
 
 MAX_CHARS = 6_000
 """Of what an episode is shown."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from agentgym import CreditError
-from agentgym.knowledge import KnowledgeStore
 from agentgym.storage import RunFolder
 from agentgym.training import TrainingRun
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
+
+from .store import KnowledgeStore
 
 FILE = "knowledge.json"
 """What a stage has learnt, in its folder."""
@@ -25,11 +27,16 @@ class RunKnowledge(GathererWrapper):
     measurement adds to; with `measured=False` they are shown nothing. It is the last in `train.gather`.
 
     Args:
-        capacity, notes, offered, measured: as of `agentgym.knowledge.KnowledgeStore`.
+        capacity, notes, offered, measured: as of `agentgym.methods.knowledge.KnowledgeStore`.
     Source: as of `KnowledgeStore`.
     """
 
     is_outermost: ClassVar[bool] = True
+
+    @staticmethod
+    def read(path: Path) -> KnowledgeStore:
+        """Load what a training has learnt from its file. Raises: as `KnowledgeStore.load`."""
+        return KnowledgeStore.load(path)
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ from agentgym.cli.app import app
 from agentgym.errors import EvaluationError, HeldOutError, LedgerError, ToolDefinitionError
 from agentgym.evaluation import Evaluation, evaluate, format_evaluation, format_gains
 from agentgym.evaluation.runner import choose
-from agentgym.knowledge import KnowledgeStore, with_notes
+from agentgym.methods.knowledge import KnowledgeStore, with_notes
 from agentgym.rollout import Fork
 from agentgym.storage.ledger import Ledger
 

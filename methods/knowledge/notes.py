@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from agentgym import Call, Message, Result, ToolDefinitionError, ToolError
 from agentgym.environment import Environment, EnvironmentWrapper
-from agentgym.errors import ToolDefinitionError, ToolError
-from agentgym.knowledge.lessons import MAX_NOTE_CHARS, NOTE
-from agentgym.messages import Call, Message, Result
 from agentgym.task import Task
 from agentgym.tools import tool
+
+from .lessons import MAX_NOTE_CHARS, NOTE
 
 MAX_NOTES = 4
 """That an episode may take."""

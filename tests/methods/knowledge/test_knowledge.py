@@ -15,7 +15,7 @@ from staged_runs import killed_run, pressing, run
 
 from agentgym import Budgets, Call, RolloutConfig, TaskSet, load, load_task_set, register
 from agentgym.errors import CreditError, LedgerError
-from agentgym.knowledge import KnowledgeStore
+from agentgym.methods.knowledge import KnowledgeStore
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe, Rollouts
 from agentgym.training.checkpoints import latest_checkpoint
