@@ -39,6 +39,7 @@ Kind = Literal[
     "loss_terms",
     "samplers",
     "gatherers",
+    "training_parts",
     "stages",
     "searches",
     "search_values",

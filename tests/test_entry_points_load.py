@@ -175,6 +175,15 @@ def test_a_gatherer_wraps_a_gatherer(name):
     assert callable(load("gatherers", name)(play_groups, **options))
 
 
+@pytest.mark.parametrize("name", of("training_parts"))
+def test_a_training_part_is_a_class_of_parts_that_is_made_without_options(name):
+    from agentgym.training import TrainingPart
+
+    part = load("training_parts", name)()
+    assert isinstance(part, TrainingPart)
+    assert part.provides or type(part).update is not TrainingPart.update
+
+
 @pytest.mark.parametrize("name", of("episode_hooks"))
 def test_an_episode_hook_is_a_class_of_hooks(name):
     hook = load("episode_hooks", name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.storage.run_folder import checkpoint_in
@@ -31,17 +30,3 @@ def adaptations_of(path: str | Path | None) -> str:
 def joined(*words: str) -> str:
     """Several adaptations in one text, each once."""
     return "; ".join(dict.fromkeys(part for text in words for part in text.split("; ") if part))
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptationMark:
-    """Notes in each checkpoint of a training what the policy is adapted to: a Checkpointed part of the training."""
-
-    words: str
-
-    def save(self, folder: Path) -> None:
-        """As `note_adaptations`."""
-        note_adaptations(folder, self.words)
-
-    def restore(self, folder: Path) -> None:
-        """Nothing: the recipe says it again."""

@@ -15,6 +15,8 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.training.demonstrate import demonstrations
     from agentgym.training.fit import Exclusion, TrainingPlan
+    from agentgym.training.loss.grpo_batches import OtherRows
+    from agentgym.training.loss.step_batch import StepBatch
     from agentgym.training.new_tasks import NewTasks
     from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 _HOME = {
     "Exclusion": "fit",
     "NewTasks": "new_tasks",
+    "OtherRows": "loss.grpo_batches",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
     "SignalProvider": "signals.provider",
+    "StepBatch": "loss.step_batch",
     "TrainingPart": "parts",
     "TrainingPlan": "fit",
     "TrainingRun": "parts",
@@ -42,9 +46,11 @@ _HOME = {
 __all__ = [
     "Exclusion",
     "NewTasks",
+    "OtherRows",
     "Recipe",
     "Rollouts",
     "SignalProvider",
+    "StepBatch",
     "TrainingPart",
     "TrainingPlan",
     "TrainingRun",

@@ -7,7 +7,8 @@ The stage `reinforce` makes the parts of a recipe and asks all of them at the sa
 3. `prepare` is called before there is a trainer. `restore` follows where the stage goes on from a checkpoint.
 4. The trainer is made with all `trainer_options` and `callbacks`; then `attach` is called with it.
 5. In each step, `columns` and `other_rows` add to the batch before the loss, and `update` follows the credit.
-   `measurement_changes` says how a validation is played. `save` writes into each checkpoint.
+   `measurement_changes` says how a validation is played, and `validated` follows it. `save` writes into each
+   checkpoint.
 6. `finish` is called once the training has ended, `close` also where it has failed.
 7. `changes_left_in` says how later stages play.
 
@@ -17,12 +18,13 @@ A part overrides what it needs; everything else does nothing. A package register
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentgym.policy.contract import Policy
+from agentgym.credit.named_parts import load_part
+from agentgym.policy.contract import Policy, Renderer
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
@@ -30,7 +32,7 @@ from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
-__all__ = ["Exclusion", "TrainingPart", "TrainingPlan", "TrainingRun"]
+__all__ = ["Exclusion", "TrainingPart", "TrainingPlan", "TrainingRun", "make_parts"]
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +50,7 @@ class TrainingRun:
         folder: where the stage leaves its results.
         checkpoint: that the stage goes on from; None at the start.
         task_set: the tasks that are trained on. rollouts: plays their episodes.
-        policy: that is trained. tokenizer: of it.
+        policy: that is trained. tokenizer, renderer: of it.
         show: prints a line.
     """
 
@@ -61,6 +63,7 @@ class TrainingRun:
     rollouts: Rollouts
     policy: Policy
     tokenizer: Any
+    renderer: Renderer
     show: Callable[[str], None]
 
 
@@ -109,6 +112,9 @@ class TrainingPart(PlannedPart):
         """Learn from the episodes of a step, in the first process. Returns: metrics to log."""
         return {}
 
+    def validated(self, metrics: Mapping[str, float]) -> None:
+        """Take note of a validation of the current weights, in every process."""
+
     def measurement_changes(self) -> Mapping[str, Any]:
         """Return the options of the rollout config that differ where the policy is measured now."""
         return {}
@@ -126,3 +132,20 @@ class TrainingPart(PlannedPart):
     def changes_left_in(cls, folder: RunFolder) -> Mapping[str, Any]:
         """Return the options of the rollout config that a stage with this folder has left for later stages."""
         return {}
+
+
+def make_parts(named: Mapping[str, Mapping[str, Any]], needed: Collection[str]) -> list[TrainingPart]:
+    """Make the parts of [train.parts] that take part: all but those that provide nothing which is needed.
+
+    Args:
+        named: the options of each part by registered name.
+        needed: what the objective and the terms need, by the names in `provides`.
+    Raises: UnknownNameError; CreditError for options that a part does not take.
+    """
+    parts = []
+    for name, options in named.items():
+        part: TrainingPart = load_part("training_parts", name, options)()
+        part.label = f"[train.parts.{name}]"
+        if not part.provides or set(part.provides) & set(needed):
+            parts.append(part)
+    return parts

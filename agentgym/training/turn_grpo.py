@@ -23,7 +23,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import BatchCredit, Group, batch_credit_of
 from agentgym.credit import Estimator as DeclaredEstimator
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, CreditError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, seed_of, training_only
@@ -34,6 +34,7 @@ from agentgym.training.loss.grpo_batches import (
     by_token,
     check_roles,
     episode_returns,
+    input_column,
     row_columns,
     trained_turns,
     trl_rows,
@@ -41,11 +42,12 @@ from agentgym.training.loss.grpo_batches import (
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
 from agentgym.training.loss.role_order import role_metrics
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass, RowData
+from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.loss.vision_inputs import VisionInputs
-from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.monitoring.diagnostics import diagnose, summarise
 from agentgym.training.monitoring.pace import Pace, engine_metrics
 from agentgym.training.monitoring.silence import silence_rollout_func_warning
+from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
@@ -100,12 +102,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
+        parts: give the objective and the terms what they need beside the episodes, and learn from them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         before_playing: called by every process before the first one plays.
         options: of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
-
-    Attributes:
-        loss_inputs: what the objective and the terms need beside the episodes; set it before `train`.
 
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
@@ -125,6 +125,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: Mapping[str, Treatment] = {},
         gather: Gatherer = play_groups,
         sampler: Sampler | None = None,
+        parts: Sequence[TrainingPart] = (),
         credit_callback: CreditCallback | None = None,
         before_playing: Callable[[], None] = lambda: None,
         **options: Any,
@@ -150,14 +151,14 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             )
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
         self._vision = VisionInputs.of(self.rollout_policy, self.model)
-        self.loss_inputs = LossInputs()
+        self.parts = parts
 
     def train(self, *args: Any, **options: Any) -> Any:
         """As GRPOTrainer.train; reading the held-out split raises HeldOutError meanwhile.
 
-        Raises: CreditError if the objective or a term needs what `loss_inputs` does not hold.
+        Raises: CreditError if the objective or a term needs what no part provides.
         """
-        self.loss_inputs.check(self._needs_by_name(), reference=bool(self.args.beta))
+        self._check_needs()
         with training_only():
             return super().train(*args, **options)
 
@@ -184,16 +185,29 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.log_metrics(role_metrics(own_trajectories, batch))
         return batch
 
+    def _check_needs(self) -> None:
+        """Check what the losses need. Raises: CreditError naming the loss, and what the trainer was not given."""
+        provided = {name for part in self.parts for name in part.provides}
+        for loss, needs in self._needs_by_name().items():
+            absent = ["reference"] if needs.reference and not self.args.beta else []
+            absent += [name for name in needs.from_parts if name not in provided]
+            if absent:
+                raise CreditError(f"{loss} needs {absent[0].replace('_', ' ')}, which the trainer was not given.")
+
     def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:
         """Add what objectives and terms read of groups, outcomes, the teacher and experts."""
-        size, inputs = self._group_size(), self.loss_inputs
+        size, trajectories = self._group_size(), self._episodes.trajectories
         first_row = self.processes.rank * len(own_trajectories)
         groups = torch.arange(first_row, first_row + len(own_trajectories)) // size
-        columns = row_columns(own_trajectories, groups, self._episodes.trajectories, size)
+        columns = row_columns(own_trajectories, groups, trajectories, size)
         batch.update({name: values.to(batch["advantages"].device) for name, values in columns.items()})
-        tasks = [trajectory.task for trajectory in self._episodes.trajectories[::size]]
-        batch.update(inputs.columns(self, batch, tasks))
-        self._other_rows = inputs.other_rows(self, self._episodes.trajectories, size)
+        rollouts = self._rollouts.at_step(self.state.global_step)
+        step = StepBatch(batch, trajectories, size, rollouts, self)
+        for part in self.parts:
+            given = part.columns(step)
+            batch.update({input_column(name): values.to(batch["advantages"]) for name, values in given.items()})
+        others = {kind: rows for part in self.parts for kind, rows in part.other_rows(step).items()}
+        self._other_rows = {kind: rows for kind, rows in others.items() if rows.batch}
 
     @property
     def end_and_pad_ids(self) -> tuple[int, int]:
@@ -261,6 +275,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             self.log_metrics(self._sampler.update([own for group in self._episodes.groups if (own := group.unaided)]))
         for provider in self._signal_providers:
             self.log_metrics(provider.update(self._episodes.trajectories))
+        for part in self.parts:
+            self.log_metrics(part.update(self._episodes.trajectories))
 
     @property
     def _requires(self) -> tuple[str, ...]:

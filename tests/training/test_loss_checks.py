@@ -50,10 +50,15 @@ FIXED = {"reference": {"kind": "fixed"}}
         ({"terms": {"reference_kl": {}}}, "train.terms.reference_kl needs a reference model"),
         ({"terms": {"expert_sft": {"weight": 0.3}}}, "train.terms.expert_sft needs episodes of an expert"),
         ({"terms": {"expert_sft": {"weight": 1.5}}, "experts": {}}, "has to stay between 0 and 1.*to 1.5"),
-        ({"terms": {"thought_sft": {}}}, "needs a policy that corrects thoughts. Name it"),
-        ({"terms": {"thought_sft": {}}, "corrections": {"policy": "oracle_of"}}, "'oracle_of': Nothing in policies"),
+        ({"terms": {"thought_sft": {}}}, r"needs the training part 'corrections'.*\[train.parts.corrections\]"),
+        ({"parts": {"corections": {}}}, "Nothing in training_parts is named 'corections'.*Did you mean"),
+        ({"terms": {"thought_sft": {}}, "parts": {"corrections": {"polcy": "x"}}}, r"has no option 'polcy'"),
         (
-            {"terms": {"thought_sft": {}}, "corrections": {"options": {"modell": "x"}}},
+            {"terms": {"thought_sft": {}}, "parts": {"corrections": {"policy": "oracle_of"}}},
+            "'oracle_of': Nothing in policies",
+        ),
+        (
+            {"terms": {"thought_sft": {}}, "parts": {"corrections": {"options": {"modell": "x"}}}},
             r"'chat_api' cannot be made with the options \['modell'\]",
         ),
         ({"objective": "grao"}, r"needs episodes of an expert. Add \[train.experts\]"),

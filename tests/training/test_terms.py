@@ -15,8 +15,9 @@ from token_batches import batch_of
 from agentgym.errors import CreditError
 from agentgym.reward import Schedule
 from agentgym.task import Task
+from agentgym.training import OtherRows, StepBatch, TrainingPart
 from agentgym.training.loss.entropy_history import EntropyHistory
-from agentgym.training.loss_inputs.loss_inputs import LossInputs
+from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
 from agentgym.training.objectives import TokenBatch, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE
 from agentgym.trajectory import Trajectory
@@ -172,22 +173,12 @@ def test_a_weight_rises_over_its_warm_up_and_leaves_the_objective_the_rest():
     assert objective_share([bonus], 0.2) == 1.0
 
 
-class Demonstrated:
-    """Stands where Experts does: an episode that was made beforehand, for the first task alone."""
-
-    def __init__(self, episode: Trajectory) -> None:
-        self._episode = episode
-
-    def of(self, tasks: list[Task]) -> list[Trajectory | None]:
-        return [self._episode if task.id == "t0" else None for task in tasks]
-
-
 def trainer_with_expert(tokenizer: Any, folder: Path) -> Any:
     trainer = trainer_of(tokenizer, folder)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     given = Given(len(tokenizer))
-    trainer.loss_inputs = LossInputs(experts=Demonstrated(given._episode(Task("t0", "test/none-v1", "q"), 2)))
+    trainer.parts = [ExpertEpisodes(StoredExperts([given._episode(Task("t0", "test/none-v1", "q"), 2)]))]
     return trainer
 
 
@@ -236,14 +227,16 @@ def test_parts_of_experts_add_up_and_grao_reads_both_kinds_of_rows(tokenizer, tm
         torch.testing.assert_close(in_parts[name], value, rtol=1e-4, atol=1e-7)
 
 
-class Corrected:
-    """Stands where ThoughtCorrector does: one corrected turn, of the fifth episode."""
+class Corrected(TrainingPart):
+    """Gives one corrected turn, of the fifth episode."""
+
+    provides = ("corrections",)
 
     def __init__(self, episode: Trajectory) -> None:
         self._episode = episode
 
-    def of(self, trajectories: list[Trajectory]) -> list[tuple[int, Trajectory]]:
-        return [(4, self._episode)]
+    def other_rows(self, step: StepBatch) -> dict[str, OtherRows]:
+        return {"corrections": step.imitated([(self._episode, 4 // step.group_size)], 1)}
 
 
 def test_a_corrected_thought_adds_its_cross_entropy_and_nothing_to_other_tokens(tokenizer, tmp_path):
@@ -251,7 +244,7 @@ def test_a_corrected_thought_adds_its_cross_entropy_and_nothing_to_other_tokens(
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     episode = Given(len(tokenizer))._episode(Task("t1", "test/none-v1", "q"), 0)
-    trainer.loss_inputs = LossInputs(corrector=Corrected(episode))
+    trainer.parts = [Corrected(episode)]
     batch = trainer._generate_and_score_completions(rows())
     assert trainer._other_rows["corrections"].batch["group_of_row"].tolist() == [1]
     alone = gradients(trainer, batch)
@@ -272,7 +265,7 @@ def test_what_the_trainer_was_not_given_is_named_before_the_first_step(tokenizer
         ("teacher_kl", "teacher"),
         ("reference_kl", "reference"),
         ("expert_sft", "experts"),
-        ("thought_sft", "a corrector"),
+        ("thought_sft", "corrections"),
     ):
         trainer._terms = [make_term(name, 1.0, None, {})]
         with pytest.raises(CreditError, match=f"The term {name} needs {missing}, which the trainer was not given"):

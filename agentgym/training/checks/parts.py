@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.task import TaskSet
 from agentgym.training.asynchronous.background_play import BackgroundPlay
 from agentgym.training.demonstrate import DEMONSTRATION
@@ -10,8 +13,10 @@ from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.generation import PlannedHook, TrlGeneration
 from agentgym.training.loss_inputs.planned import planned_inputs
 from agentgym.training.model.sharding import ShardedModel
-from agentgym.training.objectives.planned import PlannedReference, PlannedSignalToNoise, planned_losses
+from agentgym.training.objectives.planned import PlannedLoss, PlannedReference, PlannedSignalToNoise, planned_losses
+from agentgym.training.parts import TrainingPart, make_parts
 from agentgym.training.processes import Processes
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.signals.selection import PlannedSignals
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.vllm.check import ServedSampling
@@ -50,7 +55,16 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
         (train.steps > 0, PlannedReference(losses)),
         (train.optimiser.snr_learning_rate, PlannedSignalToNoise(losses)),
         (True, make_gatherer(play_groups, train.gather)),
+        *((True, part) for part in _named_parts(losses, train)),
         (train.is_streamed, BackgroundPlay()),
         (plan.hardware.sharding is not None, ShardedModel()),
     ]
     return [part for is_asked_for, part in parts if is_asked_for]
+
+
+def _named_parts(losses: Sequence[PlannedLoss], train: TrainSection) -> list[TrainingPart]:
+    """Return the parts of [train.parts] that would take part. Raises: RecipeError."""
+    try:
+        return make_parts(train.parts, {name for loss in losses for name in loss.needs.from_parts})
+    except (CreditError, UnknownNameError, ValueError) as error:
+        raise RecipeError(f"[train.parts]: {error}") from error

@@ -128,6 +128,12 @@ class WrappedGatherer(TrainingPart):
         for wrapper in self.wrappers:
             wrapper.read_tasks(task_set)
 
+    def prepare(self, run: TrainingRun) -> None:
+        """Let all wrappers read the task set and load what they need."""
+        self.read_tasks(run.task_set)
+        for wrapper in self.wrappers:
+            wrapper.prepare(run)
+
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
         """Yield what the wrappers lack, and what they do not go with, the innermost wrapper first."""
         for wrapper in self.wrappers:
@@ -164,6 +170,11 @@ class WrappedGatherer(TrainingPart):
         """Let all wrappers leave what later stages need."""
         for wrapper in self.wrappers:
             wrapper.finish(run)
+
+    def close(self) -> None:
+        """Let all wrappers close what they have opened."""
+        for wrapper in self.wrappers:
+            wrapper.close()
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import TrainerCallback
 
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.processes import Processes
@@ -66,17 +64,3 @@ class EntropyHistory:
         if (folder / FILE).is_file():
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
             self._means, self._steps = state["means"], state["steps"]
-
-
-class EntropyHistoryCallback(TrainerCallback):
-    """Saves a history with each checkpoint. It must come before CheckpointCompleteCallback.
-
-    Attributes:
-        history: the trainer's; set it once there is a trainer.
-    """
-
-    history: EntropyHistory | None = None
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.is_world_process_zero and self.history is not None:
-            self.history.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")

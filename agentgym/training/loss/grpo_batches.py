@@ -21,7 +21,9 @@ from agentgym.trajectory import Trajectory
 _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 """Losses that TRL divides by the tokens of the whole batch. It divides bnpo by those of a part, the others by rows."""
 
-_OUTCOME = "outcome/"
+_OUTCOME, _INPUT = "outcome/", "input/"
+_INPUT_FIELDS = ("expert_returns", "optimal_values", "teacher_logps")
+"""Columns of training parts that TokenBatch has a field for."""
 _BY_GROUP = ("group_returns", "group_successes")
 """Columns with a number for each episode of the group, which may be as many as the batch has tokens."""
 
@@ -147,6 +149,11 @@ def row_columns(
     }
 
 
+def input_column(name: str) -> str:
+    """Return the column of the batch for what a training part gives by this name; `token_batch` reads it."""
+    return name if name in _INPUT_FIELDS else _INPUT + name
+
+
 def _component(trajectories: Sequence[Trajectory], name: str) -> torch.Tensor:
     """(B,) an outcome component; NaN for a failed episode and one without it."""
     values = [t.outcome.get(name, np.nan) if t.valid else np.nan for t in trajectories]
@@ -225,6 +232,7 @@ def token_batch(
         teacher_logps=batch.get("teacher_logps"),
         optimal_values=batch.get("optimal_values"),
         usual_entropies=usual_entropies,
+        inputs={name.removeprefix(_INPUT): values for name, values in batch.items() if name.startswith(_INPUT)},
         help_removed=batch["help_removed"],
         first_attempt_turns=batch["first_attempt_turns"],
         rows=rows,

@@ -68,6 +68,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
         group_gradients: measures the gradient of each group, which is then computed by itself.
         role_order: of roles that are updated one after the other; None for all together.
+        entropy_history: how sure the policy was in earlier steps; by default a new one, where a term needs it.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         microbatch_tokens: int = MICROBATCH_TOKENS,
         group_gradients: GroupGradients | None = None,
         role_order: RoleOrder | None = None,
+        entropy_history: EntropyHistory | None = None,
         **options: Any,
     ) -> None:
         self.group_gradients, self._role_order = group_gradients, role_order
@@ -98,7 +100,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         if self.ref_model is not None:
             project_labelled_only(self.ref_model, self.token_masks)
         self.processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
-        self.entropy_history: EntropyHistory | None = EntropyHistory() if self._needs_past_entropies else None
+        self.entropy_history = entropy_history or (EntropyHistory() if self._needs_past_entropies else None)
 
     def _get_per_token_logps_and_entropies(
         self,

@@ -70,7 +70,7 @@ class StepBatch:
         return self.trainer.processes.share(make)
 
     def imitated(self, episodes: Sequence[tuple[Trajectory, int]], count: int) -> OtherRows:
-        """Make a batch of episodes that the policy did not play, for losses that imitate them.
+        """Make a batch of episodes that the policy did not play, for losses that imitate them. It may be empty.
 
         Args:
             episodes: each with the index of its group, and with token ids of the policy.

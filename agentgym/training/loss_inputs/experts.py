@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol
+
+import torch
+from typing_extensions import override
 
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
 from agentgym.training.demonstrate import script_of, tokenise
+from agentgym.training.loss.step_batch import OtherRows, StepBatch
+from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
@@ -16,8 +21,13 @@ from agentgym.trajectory import Trajectory
 class Experts(Protocol):
     """Shows how tasks are solved."""
 
-    def of(self, tasks: Sequence[Task]) -> list[Trajectory | None]:
-        """An episode of each task, with token ids; None where there is none to imitate."""
+    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
+        """Return an episode of each task, with token ids; None where there is none to imitate.
+
+        Args:
+            rollouts: plays what has to be played.
+        """
+        ...
 
 
 class ScriptedExperts:
@@ -29,17 +39,16 @@ class ScriptedExperts:
     Raises: TaskError if the task set has no such player.
     """
 
-    def __init__(self, task_set: TaskSet, player: str, rollouts: Rollouts, renderer: Renderer) -> None:
-        self._script, self._player = script_of(task_set, player), player
-        self._rollouts, self._renderer = rollouts, renderer
+    def __init__(self, task_set: TaskSet, player: str, renderer: Renderer) -> None:
+        self._script, self._player, self._renderer = script_of(task_set, player), player, renderer
         self._episodes: dict[str, Trajectory | None] = {}
 
-    def of(self, tasks: Sequence[Task]) -> list[Trajectory | None]:
-        """The episode of each task; None where the player failed."""
+    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
+        """Return the episode of each task; None where the player failed."""
         new = {task.id: task for task in tasks if task.id not in self._episodes}
         if new:
             script = self._script
-            episodes = self._rollouts.play(
+            episodes = rollouts.play(
                 lambda task: ScriptedPolicy(script(task)),
                 list(new.values()),
                 label="expert",
@@ -64,6 +73,36 @@ class StoredExperts:
     def __init__(self, episodes: Sequence[Trajectory]) -> None:
         self._episodes = {episode.task.id: episode for episode in episodes}
 
-    def of(self, tasks: Sequence[Task]) -> list[Trajectory | None]:
-        """The episode of each task; None where none is stored."""
+    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
+        """Return the episode of each task; None where none is stored."""
         return [self._episodes.get(task.id) for task in tasks]
+
+
+class ExpertEpisodes(TrainingPart):
+    """Gives losses an expert's episode of each task of a step: its return, and its tokens to imitate."""
+
+    provides: ClassVar[tuple[str, ...]] = ("experts",)
+
+    def __init__(self, experts: Experts) -> None:
+        self._experts = experts
+
+    @override
+    def columns(self, step: StepBatch) -> Mapping[str, torch.Tensor]:
+        returns = _returns(self._experts.of(step.tasks, step.rollouts))
+        return {"expert_returns": returns[step.group_of_row]}
+
+    @override
+    def other_rows(self, step: StepBatch) -> Mapping[str, OtherRows]:
+        episodes = self._experts.of(step.tasks, step.rollouts)
+        present = [(episode, group) for group, episode in enumerate(episodes) if episode is not None]
+        rows = step.imitated(present, len(episodes))
+        if present:
+            of_row = _returns(episodes)[rows.batch["group_of_row"].cpu()]
+            rows.batch["expert_returns"] = of_row.to(rows.batch["episode_returns"])
+        return {"experts": rows}
+
+
+def _returns(episodes: Sequence[Trajectory | None]) -> torch.Tensor:
+    """(groups,) the return of each expert's episode; NaN where there is none."""
+    values = [float("nan") if episode is None else episode.return_from() for episode in episodes]
+    return torch.tensor(values, dtype=torch.float64)

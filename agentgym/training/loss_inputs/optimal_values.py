@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from typing_extensions import override
 
 from agentgym.policy.contract import Policy
 from agentgym.task import Task
+from agentgym.training.loss.step_batch import StepBatch
+from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 
 
-class OptimalValues:
+class OptimalValues(TrainingPart):
     """V* = b log mean exp(R / b) of each task, estimated when it is first asked for and kept in a file.
 
     Args:
-        policy: the reference.
+        make_policy: makes the policy of the reference model, from the model.
         episodes: of each task. temperature: b, in reward units.
         file: where the values are kept, so that a resumed run has the same.
     Source: A*-PO, Brantley et al. 2025, arXiv:2505.20686.
     """
 
-    def __init__(self, policy: Policy, rollouts: Rollouts, *, episodes: int, temperature: float, file: Path) -> None:
-        self._policy, self._rollouts = policy, rollouts
+    provides: ClassVar[tuple[str, ...]] = ("optimal_values",)
+
+    def __init__(self, make_policy: Callable[[Any], Policy], *, episodes: int, temperature: float, file: Path) -> None:
+        self._make_policy, self._policy = make_policy, Policy()
         self._episodes, self._temperature, self._file = episodes, temperature, file
         self._values: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
-    def of(self, tasks: Sequence[Task]) -> list[float]:
-        """The value of each task; NaN where all of its episodes failed."""
+    @override
+    def attach(self, trainer: Any) -> None:
+        self._policy = self._make_policy(trainer.accelerator.unwrap_model(trainer.ref_model))
+
+    @override
+    def columns(self, step: StepBatch) -> Mapping[str, torch.Tensor]:
+        values = step.share(lambda: self.of(step.tasks, step.rollouts))
+        return {"optimal_values": torch.tensor(values)[step.group_of_row]}
+
+    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[float]:
+        """Return the value of each task; NaN where all of its episodes failed. `rollouts`: plays them."""
         new = list({task.id: task for task in tasks if task.id not in self._values}.values())
         if new:
-            trajectories = self._rollouts.play(
-                self._policy, new, label="reference", group_size=self._episodes, record=False
-            )
+            trajectories = rollouts.play(self._policy, new, label="reference", group_size=self._episodes, record=False)
             for index, task in enumerate(new):
                 group = trajectories[index * self._episodes : (index + 1) * self._episodes]
                 returns = np.array([episode.return_from() for episode in group if episode.valid])

@@ -1,8 +1,7 @@
-"""The teacher, the experts and the corrector of a recipe, and whether the losses that need them can have them."""
+"""The teacher and the experts of a recipe, and whether the losses that need them can have them."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,12 @@ from pathlib import Path
 from transformers import AutoTokenizer
 from typing_extensions import override
 
-from agentgym import registry
-from agentgym.errors import TaskError, UnknownNameError
+from agentgym.errors import TaskError
 from agentgym.storage import checkpoint_in
 from agentgym.training.demonstrate import script_of
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.objectives.planned import PlannedLoss
-from agentgym.training.recipe.train_section import CorrectionsSection, TeacherSection, TrainSection
+from agentgym.training.recipe.train_section import TeacherSection, TrainSection
 
 
 def planned_inputs(losses: Sequence[PlannedLoss], train: TrainSection) -> list[PlannedPart]:
@@ -25,8 +23,6 @@ def planned_inputs(losses: Sequence[PlannedLoss], train: TrainSection) -> list[P
     for loss in losses:
         if "experts" in loss.needs.rows and train.experts is not None:
             parts.append(PlannedExperts(loss.key))
-        if "corrections" in loss.needs.rows and train.corrections is not None:
-            parts.append(PlannedCorrector(loss.key, train.corrections))
         if loss.needs.teacher and train.teacher is not None:
             parts.append(PlannedTeacher(loss.key, train.teacher))
     return parts
@@ -46,25 +42,6 @@ class PlannedExperts(PlannedPart):
             script_of(plan.task_set, section.scripted_player)
         except TaskError as error:
             yield f"{self.loss} needs episodes of an expert. {error}"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCorrector(PlannedPart):
-    """The policy of [train.corrections]. `loss`: the key of the loss that needs corrected thoughts."""
-
-    loss: str
-    section: CorrectionsSection
-
-    @override
-    def requires(self, plan: TrainingPlan) -> Iterator[str]:
-        begins = f"{self.loss} needs a policy that corrects thoughts. [train.corrections] policy"
-        section = self.section
-        try:
-            inspect.signature(registry.load("policies", section.policy)).bind(**section.options)
-        except UnknownNameError as error:
-            yield f"{begins} = {section.policy!r}: {error}"
-        except TypeError as error:
-            yield f"{begins} = {section.policy!r} cannot be made with the options {sorted(section.options)}: {error}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
+from typing_extensions import override
 
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
 from agentgym.storage import checkpoint_in
 from agentgym.training.loss.labelled_head import project_labelled_only
+from agentgym.training.loss.step_batch import StepBatch
+from agentgym.training.parts import TrainingPart, TrainingRun
 
 
 def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
@@ -33,20 +37,35 @@ def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def prepare_teacher(model: Any, trainer: Any) -> Any:
-    """Let a teacher compute log-probabilities as the trainer's own model does."""
-    disable_dropout_in_model(model)
-    add_fused_lm_head(model, temperature=trainer.temperature, cast_lm_head_to_fp32=trainer.args.cast_lm_head_to_fp32)
-    project_labelled_only(model, trainer.token_masks)
-    return trainer.accelerator.prepare_model(model, evaluation_mode=True)
+class TeacherScores(TrainingPart):
+    """Gives losses the log-probabilities of a second model for the tokens of a step: [train.teacher]."""
 
+    provides: ClassVar[tuple[str, ...]] = ("teacher",)
 
-def teacher_logps(teacher: Any, trainer: Any, batch: dict[str, Any]) -> torch.Tensor:
-    """(B, T) log-probabilities of a batch's own tokens under a prepared teacher."""
-    ids, mask = (torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
-    with torch.no_grad():
-        logps, *_ = trainer._get_per_token_logps_and_entropies(
-            teacher, ids, mask, batch["completion_ids"].size(1), trainer.args.per_device_train_batch_size
-        )
-    scored: torch.Tensor = logps
-    return scored
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._model: Any = None
+        self._trainer: Any = None
+
+    @override
+    def prepare(self, run: TrainingRun) -> None:
+        self._model = load_teacher(self._path, run.tokenizer, run.device)
+
+    @override
+    def attach(self, trainer: Any) -> None:
+        # It computes log-probabilities as the trainer's own model does.
+        disable_dropout_in_model(self._model)
+        head_in_fp32 = trainer.args.cast_lm_head_to_fp32
+        add_fused_lm_head(self._model, temperature=trainer.temperature, cast_lm_head_to_fp32=head_in_fp32)
+        project_labelled_only(self._model, trainer.token_masks)
+        self._model = trainer.accelerator.prepare_model(self._model, evaluation_mode=True)
+        self._trainer = trainer
+
+    @override
+    def columns(self, step: StepBatch) -> Mapping[str, torch.Tensor]:
+        batch = step.batch
+        ids, mask = (torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
+        width, rows = batch["completion_ids"].size(1), self._trainer.args.per_device_train_batch_size
+        with torch.no_grad():
+            logps, *_ = self._trainer._get_per_token_logps_and_entropies(self._model, ids, mask, width, rows)
+        return {"teacher_logps": logps}

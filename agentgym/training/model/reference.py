@@ -8,7 +8,7 @@ frozen copy of the adapter as it is when the trainer is made.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,8 @@ class ReferenceCallback(TrainerCallback):
         if checkpoint is not None and (file := checkpoint / REFERENCE / BEST).is_file():
             self._best = json.loads(file.read_text(encoding="utf-8"))["success"]
 
-    def note(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Take the metrics of a validation of the current weights, and return them.
+    def note(self, metrics: Mapping[str, float]) -> None:
+        """Take the metrics of a validation of the current weights.
 
         A reference of the kind "best" becomes the current weights if success is higher than in every validation before.
         The first validation, which is that of the reference itself before the first step, only sets the mark.
@@ -80,7 +80,6 @@ class ReferenceCallback(TrainerCallback):
             if self._best is not None:
                 self._copy_weights()
             self._best = success
-        return metrics
 
     def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
         if self._section.reset_optimiser and state.global_step % self._section.reset_every == 0:

@@ -16,9 +16,8 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import COMPLETE, HEALTHY, healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.progress import PhaseProgress
+from agentgym.training.parts import TrainingPart
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.samplers import Sampler, save_sampler
-from agentgym.training.signals.provider import Checkpointed
 
 
 class LoggingCallback(TrainerCallback):
@@ -90,18 +89,16 @@ def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Marks a checkpoint as complete once all is written, the state of the sampler and of the signals included."""
+    """Marks a checkpoint as complete once all is written, the states of the training's parts included."""
 
-    def __init__(self, sampler: Sampler | None = None, learning: Sequence[Checkpointed] = ()) -> None:
-        self._sampler, self._learning = sampler, learning
+    def __init__(self, parts: Sequence[TrainingPart] = ()) -> None:
+        self._parts = parts
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if self._sampler is not None:
-            save_sampler(self._sampler, folder)
-        for part in self._learning:
+        for part in self._parts:
             part.save(folder)
         (folder / COMPLETE).touch()
 

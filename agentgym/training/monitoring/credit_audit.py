@@ -6,13 +6,16 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import draw
 from agentgym.policy.contract import Policy
 from agentgym.storage.run_folder import RunFolder
+from agentgym.training.parts import TrainingPart
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
@@ -98,7 +101,7 @@ class CreditAudit:
         return {f"audit/{name}": value for name, value in metrics.items() if math.isfinite(value)}
 
 
-class CreditLog:
+class CreditLog(TrainingPart):
     """Appends the credit of every step to credit.jsonl in a run folder and, where [train] says so, audits it.
 
     Args:
@@ -120,6 +123,10 @@ class CreditLog:
                 iterations=section.passes,
                 seed=seed,
             )
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"credit_callback": self}
 
     def __call__(
         self, step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -17,9 +17,9 @@ from agentgym.reward import Schedule
 if TYPE_CHECKING:
     from agentgym.training.recipe.train_section import TermSection
 
-Rows = Literal["policy", "experts", "corrections"]
-"""Whose episodes a batch holds: the policy's own, an expert's on the same tasks, or turns of the policy's with a
-corrected thought."""
+Rows = str
+"""Whose episodes a batch holds: "policy" for its own, else the name that a training part gives to others, such as
+"experts" for those of an expert on the same tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class TokenBatch:
         first_attempt_turns: (B,) turns of each episode's first attempt; all of its turns where it has one attempt.
         help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without it; None for
             a batch without help.
+        inputs: (B,) or (B, T) further columns that training parts give, by name.
         usual_entropies: (K,) mean entropy of a turn by its index in earlier steps, in nats, NaN where unknown; None
             in the first step.
         rows: whose episodes these are.
@@ -75,6 +76,7 @@ class TokenBatch:
     usual_entropies: torch.Tensor | None = None
     first_attempt_turns: torch.Tensor | None = None
     help_removed: torch.Tensor | None = None
+    inputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
     rows: Rows = "policy"
 
     def outcome(self, name: str) -> torch.Tensor:
@@ -165,6 +167,7 @@ class Needs:
         past_entropies: `usual_entropies`, which checkpoints then keep.
         whole_groups: the loss of an episode depends on the others of its group: it is given whole groups.
         rows: whose episodes it is computed on.
+        parts: training parts that give it `inputs` of the batch, by registered name.
         instead: its weight, 0 to 1, is taken off the objective's.
     """
 
@@ -177,7 +180,14 @@ class Needs:
     past_entropies: bool = False
     whole_groups: bool = False
     rows: tuple[Rows, ...] = ("policy",)
+    parts: tuple[str, ...] = ()
     instead: bool = False
+
+    @property
+    def from_parts(self) -> tuple[str, ...]:
+        """What training parts have to provide, by the names in their `provides`."""
+        flags = [name for name in ("teacher", "optimal_values") if getattr(self, name)]
+        return (*flags, *(kind for kind in self.rows if kind != "policy"), *self.parts)
 
 
 F = TypeVar("F", bound=Callable[..., torch.Tensor])

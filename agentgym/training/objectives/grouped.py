@@ -27,7 +27,7 @@ _BY_TOKEN = (
     "teacher_logps",
     "turns",
 )
-_OUTCOME = "outcomes."
+_MAPPINGS = ("outcomes", "inputs")
 
 
 def losses_of_groups(
@@ -68,10 +68,9 @@ def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
     width = max(batch.own.shape[1] for batch in batches)
 
     def column(name: str, batch: TokenBatch) -> torch.Tensor:
-        if name.startswith(_OUTCOME):
-            return batch.outcomes[name.removeprefix(_OUTCOME)]
-        value: torch.Tensor = getattr(batch, name)
-        if name not in _BY_TOKEN:
+        mapping, _, key = name.partition(".")
+        value: torch.Tensor = getattr(batch, mapping)[key] if key else getattr(batch, name)
+        if name not in _BY_TOKEN and (mapping != "inputs" or value.dim() == 1):
             return value
         return pad(value, (0, width - value.shape[1]), value=-1 if name == "turns" else 0)
 
@@ -80,10 +79,13 @@ def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
 
 def _changed(tokens: TokenBatch, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
     """A batch with each tensor changed that has a row for each episode."""
-    outcomes = {name: change(_OUTCOME + name, values) for name, values in tokens.outcomes.items()}
+    mappings: dict[str, Any] = {
+        mapping: {name: change(f"{mapping}.{name}", values) for name, values in getattr(tokens, mapping).items()}
+        for mapping in _MAPPINGS
+    }
     changed: dict[str, Any] = {
         field.name: change(field.name, value)
         for field in fields(tokens)
         if isinstance(value := getattr(tokens, field.name), torch.Tensor) and field.name != "usual_entropies"
     }
-    return replace(tokens, outcomes=outcomes, **changed)
+    return replace(tokens, **mappings, **changed)

@@ -26,6 +26,8 @@ _ONLY_IN_LOSSES_OF_TRL = (
     "vespo_",
 )
 """Options of GRPOConfig, or how they begin, that only TRL's own losses read."""
+_BUILT_IN = ("teacher", "experts", "optimal_values")
+"""Training parts that the recipe has sections for."""
 _CRITICS = {"values", "action_values", "token_values"}
 """Signals that a critic gives."""
 
@@ -54,8 +56,12 @@ class PlannedLoss(PlannedPart):
             yield f"{self.key} needs a teacher. Name its checkpoint as `path` in [train.teacher]."
         if "experts" in needs.rows and train.experts is None:
             yield f"{self.key} needs episodes of an expert. Add [train.experts], with player = 'oracle'."
-        if "corrections" in needs.rows and train.corrections is None:
-            yield f"{self.key} needs a policy that corrects thoughts. Name it in [train.corrections]."
+        for name in needs.from_parts:
+            if name not in (*_BUILT_IN, *train.parts):
+                yield (
+                    f"{self.key} needs the training part {name!r}. Name its options in [train.parts.{name}], see "
+                    "`agentgym list training_parts`."
+                )
 
     @override
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:

@@ -10,6 +10,7 @@ from agentgym.deprecation import warn_renamed
 from agentgym.errors import RecipeError
 
 RENAMED_KEYS: dict[str, str] = {
+    "train.corrections": "train.parts.corrections",
     "train.learning_rate": "train.optimiser.learning_rate",
     "train.snr_learning_rate": "train.optimiser.snr_learning_rate",
     "train.warmup_steps": "train.optimiser.warmup_steps",

@@ -144,19 +144,6 @@ class ExpertsSection(ReadsEpisodes):
         return self.player or "oracle"
 
 
-class CorrectionsSection(Section):
-    """A policy that rewrites the agent's thoughts, for the term `thought_sft`."""
-
-    policy: str = "chat_api"
-    """The registered policy that corrects."""
-    options: dict[str, Any] = {}
-    """The options of this policy, for `chat_api` its `base_url` and `model`."""
-    turns_per_step: Count = 64
-    """How many turns of a step are corrected at most."""
-    max_tokens: Count = 256
-    """How many tokens a corrected thought may have."""
-
-
 class TermSection(Section):
     """A loss that is added to the objective's, see `agentgym list loss_terms`."""
 
@@ -215,8 +202,9 @@ class TrainSection(Section):
     """A model that some terms and objectives need."""
     experts: ExpertsSection | None = None
     """Episodes that some terms and objectives need."""
-    corrections: CorrectionsSection | None = None
-    """A policy that some terms and objectives need."""
+    parts: dict[str, dict[str, Any]] = {}
+    """Further parts of the training with their options, by registered name, see `agentgym list training_parts`. A part
+    that gives something to losses takes part where the objective or a term needs that."""
     generation: Literal["transformers", "trl"] = "transformers"
     """`transformers` samples in this process; `trl` samples through the trainer's own backend (vLLM by `trl.use_vllm =
     true`)."""

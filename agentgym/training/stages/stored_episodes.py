@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
-from agentgym.task import Task
+from agentgym.task import Task, TaskSet
 from agentgym.training.recipe.stage_options import StoredEpisodesSection
 from agentgym.training.selection import best_of, groups_of, success
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.episode_manifest import Row, episode_set
 from agentgym.trajectory import Trajectory
 
@@ -54,3 +55,8 @@ def expert_episodes(
         )
     best = [each.episode for group in groups_of(matching) for each in best_of(group, n=1)]
     return [{"episode": episode.id, "task": episode.task.id} for episode in best], best
+
+
+def check_experts(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
+    """Check the episodes of experts that a `reinforce` would learn from. Raises: as `expert_episodes`."""
+    expert_episodes(stage.name, task_set["train"], trajectories)

@@ -1,0 +1,253 @@
+"""The parts of a reinforcement, in their order: those that [train] names, and those that every reinforcement has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from agentgym.policy.logit_hooks.contract import TrainedHookMaker
+from agentgym.rollout.engine import ReportingEngine
+from agentgym.storage.adaptations import note_adaptations
+from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
+from agentgym.training.gatherers.branching import Branching
+from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
+from agentgym.training.monitoring.credit_audit import CreditLog
+from agentgym.training.parts import TrainingPart, TrainingRun
+from agentgym.training.recipe.episode_section import parse_hooks
+from agentgym.training.rollouts.rollouts import Rollouts
+from agentgym.training.samplers import Sampler, restore_sampler, save_sampler
+from agentgym.training.signals.provider import Checkpointed, SignalProvider
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.loss_sources import input_parts, loss_requirements
+from agentgym.training.stages.measure import validate
+from agentgym.training.stages.streaming import Streaming
+from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates, SignalToNoise
+
+SHOWN_METRICS = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+"""What is shown of a training, by metric."""
+STREAM_METRICS = {
+    "async/age_mean": "age",
+    "async/age_max": "oldest",
+    "async/masked": "masked",
+    "off_policy/effective_sample_size": "ess",
+    "async/episodes": "in flight",
+    "async/queued": "queued",
+    "async/publish_s": "publish s",
+    "pace/episodes_per_s": "episodes/s",
+    "pace/tokens_per_s": "tokens/s",
+}
+"""What is shown, too, of a training whose episodes are played in the background."""
+
+
+def scheduled_rollouts(context: RunContext) -> Rollouts:
+    """Return rollouts with the stop rules of [episode], and at each step with the budgets of its schedule."""
+    episode, passes = context.recipe.episode, context.recipe.train.passes
+    return context.rollouts.with_config(
+        stop_if=parse_hooks(episode.stop_if),
+        budgets=episode.budgets_at(0),
+        schedule=lambda step: {"budgets": episode.budgets_at(step // passes)},
+    )
+
+
+def training_run(context: RunContext, learner: Learner, checkpoint: Path | None) -> TrainingRun:
+    """Return what the parts of the training may read and use. `checkpoint`: that it goes on from, if any."""
+    return TrainingRun(
+        train=context.recipe.train,
+        seed=context.recipe.seed,
+        device=context.device,
+        folder=context.folder,
+        checkpoint=checkpoint,
+        task_set=context.task_set,
+        rollouts=context.rollouts,
+        policy=learner.policy,
+        tokenizer=learner.tokenizer,
+        renderer=learner.renderer,
+        show=partial(context.console.print, markup=False, highlight=False, soft_wrap=True),
+    )
+
+
+def gatherer_for(context: RunContext, stream: Streaming | None) -> WrappedGatherer:
+    """Make what gathers the groups, within its wrappers.
+
+    They are played in the background where there is a stream, and grown as trees where the estimator compares branches.
+    """
+    section = context.recipe.train
+    base: Gatherer = play_groups if stream is None else stream.gather
+    if "branches" in section.make_estimator().requires:
+        base = Branching(section.signals.root_episodes, section.signals.branch_before, context.recipe.seed).grow
+    return make_gatherer(base, section.gather)
+
+
+def parts_around(
+    context: RunContext, learner: Learner, sampler: Sampler | None, stream: Streaming | None, named: list[TrainingPart]
+) -> list[TrainingPart]:
+    """Make the parts that every reinforcement has, around those that the recipe names, in the order of callbacks.
+
+    Args:
+        sampler: of the recipe; None if tasks are only shuffled.
+        stream: plays in the background; None where each step is played when it is trained.
+        named: the gatherer and the parts of [train.parts].
+    """
+    recipe, section = context.recipe, context.recipe.train
+    parts: list[TrainingPart] = []
+    if stream is not None:
+        parts.append(StreamedPlay(stream))
+    parts += [
+        TrainingProgress(context, STREAM_METRICS if stream is not None else {}),
+        Validation(context, learner, parts),
+        Reference(section, learner.model, learner.processing_class, context.processes),
+        RoleUpdates(section, recipe.policy.lora),
+    ]
+    if section.optimiser.snr_learning_rate:
+        parts.append(SignalToNoise())
+    if any(needs.past_entropies for needs in loss_requirements(section)):
+        parts.append(PastEntropies())
+    if sampler is not None:
+        parts.append(TaskSampling(sampler, sampler if stream is None else stream.sampler))
+    return [
+        *parts,
+        Signals(context.signal_providers(learner, section.make_estimator())),
+        TrainedHook(getattr(learner.policy, "hook_maker", None)),
+        *named,
+        *input_parts(context, learner),
+        AdaptationMark(context.adapted),
+        CreditLog(section, context.folder, learner.policy, context.rollouts, seed=recipe.seed),
+    ]
+
+
+class StreamedPlay(TrainingPart):
+    """Publishes the weights to what plays in the background."""
+
+    def __init__(self, stream: Streaming) -> None:
+        self._stream = stream
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [self._stream.callback]
+
+
+class TrainingProgress(TrainingPart):
+    """Logs every step, and shows some of its metrics beside a progress bar."""
+
+    def __init__(self, context: RunContext, further_metrics: Mapping[str, str]) -> None:
+        section, phase = context.recipe.train, context.folder.phase("train")
+        title = "reinforcement" if phase == "train" else phase
+        bar = context.progress.add_task(title, total=section.steps * section.passes, line_a_note=True)
+        metrics = {**SHOWN_METRICS, **further_metrics}
+        if isinstance(context.rollouts.config.engine, ReportingEngine):
+            metrics |= {"cluster/nodes": "nodes"}
+        self._callback = LoggingCallback(context.folder, "train", context.progress, bar, metrics)
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [self._callback]
+
+
+class Validation(TrainingPart):
+    """Measures the policy on validation tasks every few steps. `parts`: of the training, which may change how."""
+
+    def __init__(self, context: RunContext, learner: Learner, parts: Sequence[TrainingPart]) -> None:
+        self._context, self._learner, self._parts = context, learner, parts
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        section = self._context.recipe.train
+        return [
+            ValidationCallback(
+                self._validate,
+                every=section.validate_every,
+                until=section.until_success,
+                before=section.reference.moves_as == "best",  # what the first one while training is compared with
+            )
+        ]
+
+    def _validate(self, step: int) -> dict[str, float]:
+        section = self._context.recipe.train
+        changes = {name: value for part in self._parts for name, value in part.measurement_changes().items()}
+        count, stratum = section.validate_tasks, section.validate_stratum
+        metrics = validate(self._context, self._learner, step, count, "validation", stratum=stratum, changes=changes)
+        for part in self._parts:
+            part.validated(metrics)
+        return metrics
+
+
+class TaskSampling(TrainingPart):
+    """Chooses the tasks of each step.
+
+    Args:
+        sampler: whose state a checkpoint keeps. used: what the trainer asks, which may be around the sampler.
+    """
+
+    def __init__(self, sampler: Sampler, used: Sampler | None) -> None:
+        self._sampler, self._used = sampler, used
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"sampler": self._used}
+
+    @override
+    def save(self, folder: Path) -> None:
+        save_sampler(self._sampler, folder)
+
+    @override
+    def restore(self, folder: Path) -> None:
+        restore_sampler(self._sampler, folder)
+
+
+class Signals(TrainingPart):
+    """Computes the signals that the estimator requires and no record holds."""
+
+    def __init__(self, providers: Sequence[SignalProvider]) -> None:
+        self._providers = providers
+        self._learning = [provider for provider in providers if isinstance(provider, Checkpointed)]
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"signal_providers": self._providers}
+
+    @override
+    def save(self, folder: Path) -> None:
+        for provider in self._learning:
+            provider.save(folder)
+
+    @override
+    def restore(self, folder: Path) -> None:
+        for provider in self._learning:
+            provider.restore(folder)
+
+
+class TrainedHook(TrainingPart):
+    """The maker of the policy's logit hooks, where it follows the training. `maker`: of any policy; None for none."""
+
+    def __init__(self, maker: Any) -> None:
+        self._maker = maker if isinstance(maker, TrainedHookMaker) else None
+
+    @override
+    def prepare(self, run: TrainingRun) -> None:
+        if self._maker is not None and run.checkpoint is None:
+            self._maker.begin()
+
+    @override
+    def save(self, folder: Path) -> None:
+        if self._maker is not None:
+            self._maker.save(folder)
+
+    @override
+    def restore(self, folder: Path) -> None:
+        if self._maker is not None:
+            self._maker.restore(folder)
+
+
+class AdaptationMark(TrainingPart):
+    """Notes in each checkpoint what the policy is adapted to without labels. `words`: empty if to nothing."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    @override
+    def save(self, folder: Path) -> None:
+        note_adaptations(folder, self._words)

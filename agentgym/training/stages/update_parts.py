@@ -1,0 +1,118 @@
+"""Parts of a reinforcement that change how the policy is updated: the reference, roles, and what earlier steps say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from agentgym.policy.adapters import has_adapter
+from agentgym.policy.lora_options import LoraOptions
+from agentgym.training.loss.entropy_history import EntropyHistory
+from agentgym.training.loss.role_order import RoleOrder, RoleRotation
+from agentgym.training.model.reference import ReferenceCallback, reference_of
+from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training.parts import TrainingPart, TrainingRun
+from agentgym.training.processes import Processes
+from agentgym.training.recipe.train_section import TrainSection
+
+
+class Reference(TrainingPart):
+    """The model that the policy is kept near or compared with, as [train.reference] says.
+
+    Args:
+        model, processing_class: that the reinforcement starts from.
+    """
+
+    def __init__(self, section: TrainSection, model: Any, processing_class: Any, processes: Processes) -> None:
+        self._section, self._processes = section, processes
+        self._model, self._processing_class = model, processing_class
+        self._callback = ReferenceCallback(section.reference)
+        self._making = ExitStack()  # until the trainer has taken the saved reference
+        self._checkpoint: Path | None = None
+
+    @override
+    def prepare(self, run: TrainingRun) -> None:
+        self._checkpoint = run.checkpoint
+        if self._section.keeps_reference and not has_adapter(self._model):
+            start = self._model, self._processing_class, run.folder.checkpoints, run.checkpoint, self._processes
+            self._making.enter_context(reference_of(*start))
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [self._callback]
+
+    @override
+    def attach(self, trainer: Any) -> None:
+        self._making.close()
+        self._callback.attach(trainer, self._checkpoint)
+
+    @override
+    def validated(self, metrics: Mapping[str, float]) -> None:
+        self._callback.note(metrics)
+
+    @override
+    def close(self) -> None:
+        self._making.close()
+
+
+class PastEntropies(TrainingPart):
+    """How sure the policy was in earlier steps, for terms that compare with that."""
+
+    def __init__(self) -> None:
+        self._history = EntropyHistory()
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"entropy_history": self._history}
+
+    @override
+    def save(self, folder: Path) -> None:
+        self._history.save(folder)
+
+    @override
+    def restore(self, folder: Path) -> None:
+        self._history.load(folder)
+
+
+class RoleUpdates(TrainingPart):
+    """The order in which roles are updated, and when their adapters change hands.
+
+    Args:
+        lora: of the policy; None for one without adapters.
+    """
+
+    def __init__(self, section: TrainSection, lora: LoraOptions | None) -> None:
+        order = section.roles.order
+        self._order = RoleOrder(order, lora.roles[0]) if order and lora is not None else None
+        self._every = section.roles.rotate_every * section.passes
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"role_order": self._order}
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [RoleRotation(self._every)] if self._every else []
+
+
+class SignalToNoise(TrainingPart):
+    """The learning rate of `train.optimiser.snr_learning_rate`, which follows how much the groups of a step agree."""
+
+    def __init__(self) -> None:
+        self._callback = SignalToNoiseCallback()
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"group_gradients": GroupGradients()}
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [self._callback]
+
+    @override
+    def attach(self, trainer: Any) -> None:
+        self._callback.trainer = trainer
