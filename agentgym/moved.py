@@ -42,6 +42,7 @@ MOVED: dict[str, str] = {
     "agentgym.training.scale_plan.*": "agentgym.methods.scale_plan",
     "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
     "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",
+    "agentgym.training.objectives.Needs": "agentgym.training.objectives.LossRequirements",
     "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.gatherers.Stateful": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.interop.inspect.*": "agentgym.bridges.inspect",

@@ -21,7 +21,7 @@ from agentgym import Message, Policy, PolicyError, RecipeError, StopReason, Unkn
 from agentgym.credit import Count
 from agentgym.policy import Renderer, Request, Sampling
 from agentgym.training import OtherRows, Rollouts, StepBatch, TrainingPart, TrainingPlan, TrainingRun
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 from agentgym.trajectory import Trajectory, Turn
 
 INSTRUCTION = (
@@ -188,7 +188,7 @@ class Corrections(TrainingPart):
             self._corrector.close()
 
 
-@define_loss(Needs(rows=("corrections",)))
+@define_loss(LossRequirements(rows=("corrections",)))
 def thought_sft(tokens: TokenBatch) -> torch.Tensor:
     """-log pi of the tokens of corrected thoughts, each after what the agent saw at its turn; the mean over all tokens.
 

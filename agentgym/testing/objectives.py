@@ -11,7 +11,7 @@ import torch
 from agentgym import registry
 from agentgym.testing.findings import Findings
 from agentgym.training.objectives import RowLosses, TokenBatch, TrlLoss, needs_of
-from agentgym.training.objectives.contract import Rows
+from agentgym.training.objectives.contract import EpisodeKind
 from agentgym.training.objectives.grouped import rows_of
 
 _EPISODES, _TOKENS, _WORDS = 5, 12, 7
@@ -44,7 +44,9 @@ def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0,
     findings.conclude()
 
 
-def _check_losses(row_losses: RowLosses, seed: int, findings: Findings, *, rows: Rows, whole_groups: bool) -> None:
+def _check_losses(
+    row_losses: RowLosses, seed: int, findings: Findings, *, rows: EpisodeKind, whole_groups: bool
+) -> None:
     draws = torch.Generator().manual_seed(seed)
     logits = torch.randn(_EPISODES, _TOKENS, _WORDS, dtype=torch.float64, generator=draws).requires_grad_()
     batch = replace(_random_batch(logits, draws), rows=rows)

@@ -52,7 +52,7 @@ from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]
@@ -218,7 +218,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         """What a forward pass needs of a trajectory beside its tokens."""
         return RowData.of(trajectory, self._vision)
 
-    def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> BatchCredit:
+    def _give_credit(self, second_pass_signals: Mapping[str, SignalRows]) -> BatchCredit:
         """The credit of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
         trajectories = self._episodes.trajectories
         given = batch_credit_of(
@@ -241,9 +241,9 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             self.log_metrics(self._credit_callback(self.state.global_step, trajectories, credit))
         return BatchCredit(credit, given.token_weights)
 
-    def _provided_signals(self) -> dict[str, Rows]:
+    def _provided_signals(self) -> dict[str, SignalRows]:
         """The signals that neither the records hold nor a second pass gives."""
-        signals: dict[str, Rows] = {}
+        signals: dict[str, SignalRows] = {}
         for provider in self._signal_providers:
             signals.update(provider.signals(self._episodes.trajectories, self.state.global_step))
         return signals
@@ -368,7 +368,7 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     return {**batch, "episode_return": returns}
 
 
-def _concatenated(parts: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:
+def _concatenated(parts: Sequence[Mapping[str, SignalRows]]) -> dict[str, SignalRows]:
     """Signals of consecutive parts of a batch as signals of the batch."""
     return {name: [row for part in parts for row in part[name]] for name in parts[0]}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from agentgym.credit import Weight
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(past_entropies=True))
+@define_loss(LossRequirements(past_entropies=True))
 def entropy_band(
     tokens: TokenBatch, *, low: Weight = 0.0, high: Weight = float("inf"), relative: bool = False
 ) -> torch.Tensor:

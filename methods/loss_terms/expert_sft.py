@@ -7,10 +7,10 @@ import math
 import torch
 
 from agentgym.credit import Share
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(rows=("experts",), instead=True))
+@define_loss(LossRequirements(rows=("experts",), instead=True))
 def expert_sft(tokens: TokenBatch, *, phi: bool = True, cutoff: Share = 1.0) -> torch.Tensor:
     """-phi log pi of the tokens of an expert's episodes of the step's tasks, phi = p (1 - p) without gradient.
 

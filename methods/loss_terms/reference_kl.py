@@ -6,10 +6,10 @@ import torch
 
 from agentgym import CreditError
 from agentgym.credit import Decay
-from agentgym.training.objectives import Needs, TokenBatch, define_loss, k3
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss, k3
 
 
-@define_loss(Needs(reference=True))
+@define_loss(LossRequirements(reference=True))
 def reference_kl(tokens: TokenBatch, *, decay: Decay = 1.0, first_attempt: bool = False) -> torch.Tensor:
     """The mean over turns of KL(pi, reference) per token of the turn, by the estimate r - 1 - log r.
 

@@ -8,10 +8,10 @@ import torch
 
 from agentgym import CreditError
 from agentgym.credit import Weight
-from agentgym.training.objectives import Needs, TokenBatch, define_loss, k3
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss, k3
 
 
-@define_loss(Needs(teacher=True))
+@define_loss(LossRequirements(teacher=True))
 def teacher_kl(
     tokens: TokenBatch,
     *,

@@ -6,10 +6,10 @@ import torch
 
 from agentgym import CreditError
 from agentgym.credit import PositiveWeight
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(advantages=False, reference=True, optimal_values=True))
+@define_loss(LossRequirements(advantages=False, reference=True, optimal_values=True))
 def apo(tokens: TokenBatch, *, beta: PositiveWeight = 1e-3) -> torch.Tensor:
     """(beta x log pi/pi_ref of the whole episode - (R - V*))^2, R its return and V* the optimal value of its task.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from agentgym.credit import Weight
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(advantages=False, group_outcomes=True, rows=("policy", "experts")))
+@define_loss(LossRequirements(advantages=False, group_outcomes=True, rows=("policy", "experts")))
 def grao(tokens: TokenBatch, *, imitation: Weight = 0.5, alignment: Weight = 0.6) -> torch.Tensor:
     """Minus A_i log pi(i) + imitation x A_y log pi(y) + alignment x A_i log(pi(i) / pi(y)), averaged over the group.
 

@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 
 from agentgym.credit import Share
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(advantages=False, group_outcomes=True))
+@define_loss(LossRequirements(advantages=False, group_outcomes=True))
 def nft(tokens: TokenBatch, *, floor: Share = 1.0, weigh: Literal["root", "failures", "none"] = "root") -> torch.Tensor:
     """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] for each token, R = pi / mu, r the success, q that of the group.
 

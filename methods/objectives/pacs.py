@@ -8,10 +8,10 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from agentgym.credit import PositiveWeight
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(advantages=False, group_outcomes=True, whole_groups=True))
+@define_loss(LossRequirements(advantages=False, group_outcomes=True, whole_groups=True))
 def pacs(
     tokens: TokenBatch,
     *,

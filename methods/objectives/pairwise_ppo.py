@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from agentgym.credit import PositiveWeight
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(advantages=False, group_outcomes=True, whole_groups=True))
+@define_loss(LossRequirements(advantages=False, group_outcomes=True, whole_groups=True))
 def pairwise_ppo(tokens: TokenBatch, *, component: str = "success", epsilon: PositiveWeight = 0.2) -> torch.Tensor:
     """PPO's clipped surrogate of each pair, whose ratio is that of i over that of j, and whose advantage is P - 1/2.
 

@@ -10,10 +10,10 @@ from loss_checks import check
 from agentgym import TaskSet, register
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(reference=True, teacher=True, group_outcomes=True))
+@define_loss(LossRequirements(reference=True, teacher=True, group_outcomes=True))
 def demanding(tokens: TokenBatch) -> Any:
     """A loss that needs much."""
     return tokens.per_row(tokens.logps)

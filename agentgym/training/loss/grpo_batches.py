@@ -15,7 +15,7 @@ from agentgym.credit import BatchCredit, spread_over_tokens
 from agentgym.errors import RecipeError
 from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch
-from agentgym.training.objectives.contract import Rows
+from agentgym.training.objectives.contract import EpisodeKind
 from agentgym.trajectory import Trajectory
 
 _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
@@ -204,7 +204,7 @@ def token_batch(
     *,
     mean_length: float = 1.0,
     usual_entropies: torch.Tensor | None = None,
-    rows: Rows = "policy",
+    rows: EpisodeKind = "policy",
 ) -> TokenBatch:
     """What an objective and loss terms are given of TRL's batch and of the model's forward pass over it.
 

@@ -32,8 +32,15 @@ from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.sharding import ShardingTrainer
 from agentgym.training.model.signal_to_noise import GroupGradients
-from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_by_row, needs_of, objective_share
-from agentgym.training.objectives.contract import Rows
+from agentgym.training.objectives import (
+    LossRequirements,
+    RowLosses,
+    WeightedTerm,
+    losses_by_row,
+    needs_of,
+    objective_share,
+)
+from agentgym.training.objectives.contract import EpisodeKind
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
@@ -51,7 +58,7 @@ class LossPart(NamedTuple):
     inputs: dict[str, Any]
     share: float
     row_share: float
-    kind: Rows = "policy"
+    kind: EpisodeKind = "policy"
     mean_length: float = 1.0
     ends_group: bool = True
 
@@ -91,7 +98,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._microbatch_tokens = microbatch_tokens
         self._pass = ForwardPass()  # the next one, or the last
         self._vision: VisionInputs | None = None  # of a policy that reads images
-        self._other_rows: Mapping[Rows, OtherRows] = {}  # of this step
+        self._other_rows: Mapping[EpisodeKind, OtherRows] = {}  # of this step
         super().__init__(model, args=args, **options)
         if (adapters := role_adapters_of(self.model)) is not None:
             adapters.attach(self.model)  # TRL has added its frozen copy
@@ -267,7 +274,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         first_pass = self.args.steps_per_generation
         return bool(self._step % (first_pass * self.num_iterations) < first_pass)
 
-    def _needs_by_name(self) -> dict[str, Needs]:
+    def _needs_by_name(self) -> dict[str, LossRequirements]:
         """What the objective and each term needs."""
         of_terms = {f"The term {term.name}": needs_of(term.row_losses) for term in self._terms}
         return {"The objective": needs_of(self._objective), **of_terms}

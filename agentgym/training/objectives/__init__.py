@@ -7,8 +7,10 @@ functions of `TokenBatch`, registered under the kinds `objectives` and `loss_ter
 
 from __future__ import annotations
 
+from agentgym.moved import moved_names
 from agentgym.training.objectives.contract import (
-    Needs,
+    EpisodeKind,
+    LossRequirements,
     RowLosses,
     TokenBatch,
     TrlLoss,
@@ -24,7 +26,8 @@ from agentgym.training.objectives.contract import (
 )
 
 __all__ = [
-    "Needs",
+    "EpisodeKind",
+    "LossRequirements",
     "RowLosses",
     "TokenBatch",
     "TrlLoss",
@@ -38,3 +41,5 @@ __all__ = [
     "needs_of",
     "objective_share",
 ]
+
+__getattr__ = moved_names(__name__)

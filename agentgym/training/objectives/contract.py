@@ -17,7 +17,7 @@ from agentgym.reward import Schedule
 if TYPE_CHECKING:
     from agentgym.training.recipe.train_section import TermSection
 
-Rows = str
+EpisodeKind = str
 """Whose episodes a batch holds: "policy" for its own, else the name that a training part gives to others, such as
 "experts" for those of an expert on the same tasks."""
 
@@ -77,7 +77,7 @@ class TokenBatch:
     first_attempt_turns: torch.Tensor | None = None
     help_removed: torch.Tensor | None = None
     inputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    rows: Rows = "policy"
+    rows: EpisodeKind = "policy"
 
     def outcome(self, name: str) -> torch.Tensor:
         """(B,) an outcome component; NaN where an episode does not have it.
@@ -156,7 +156,7 @@ def k3(log_ratio: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class LossRequirements:
     """What an objective or a loss term needs, which is checked before a run starts.
 
     Attributes:
@@ -179,7 +179,7 @@ class Needs:
     optimal_values: bool = False
     past_entropies: bool = False
     whole_groups: bool = False
-    rows: tuple[Rows, ...] = ("policy",)
+    rows: tuple[EpisodeKind, ...] = ("policy",)
     parts: tuple[str, ...] = ()
     instead: bool = False
 
@@ -191,10 +191,10 @@ class Needs:
 
 
 F = TypeVar("F", bound=Callable[..., torch.Tensor])
-_NEEDS_OF_MOST = Needs()
+_NEEDS_OF_MOST = LossRequirements()
 
 
-def define_loss(needs: Needs) -> Callable[[F], F]:
+def define_loss(needs: LossRequirements) -> Callable[[F], F]:
     """Decorate an objective or a loss term that needs more than its own episodes and their advantages."""
 
     def decorate(function: F) -> F:
@@ -204,10 +204,10 @@ def define_loss(needs: Needs) -> Callable[[F], F]:
     return decorate
 
 
-def needs_of(losses: RowLosses | TrlLoss | None) -> Needs:
+def needs_of(losses: RowLosses | TrlLoss | None) -> LossRequirements:
     """What an objective or a loss term needs; its options may be filled in already."""
     function = losses.func if isinstance(losses, partial) else losses
-    needs: Needs = getattr(function, "needs", _NEEDS_OF_MOST)
+    needs: LossRequirements = getattr(function, "needs", _NEEDS_OF_MOST)
     return needs
 
 

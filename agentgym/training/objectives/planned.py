@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from agentgym.errors import CreditError, RecipeError
 from agentgym.training.fit import PlannedPart, TrainingPlan
-from agentgym.training.objectives.contract import Needs, TrlLoss, make_objective, make_terms, needs_of
+from agentgym.training.objectives.contract import LossRequirements, TrlLoss, make_objective, make_terms, needs_of
 from agentgym.training.recipe.train_section import TrainSection
 
 _ONLY_IN_LOSSES_OF_TRL = (
@@ -42,7 +42,7 @@ class PlannedLoss(PlannedPart):
     """
 
     key: str
-    needs: Needs
+    needs: LossRequirements
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from agentgym.credit.options import PositiveWeight
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(Needs(critic=True))
+@define_loss(LossRequirements(critic=True))
 def ppo(
     tokens: TokenBatch, *, epsilon: PositiveWeight = 0.2, epsilon_high: PositiveWeight | None = None
 ) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.trajectory import Trajectory
 
@@ -30,8 +30,8 @@ class ContributionModel:
     def __init__(self, model: Any, **settings: Any) -> None:
         self.scorer = TurnScorer(model, heads=1, **settings)
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        contributions: Rows = [[0.0] * len(t.turns) for t in trajectories]
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
+        contributions: SignalRows = [[0.0] * len(t.turns) for t in trajectories]
         rows = [row for row, t in enumerate(trajectories) if t.valid]
         for row, numbers in zip(
             rows, self.scorer.read([_token_positions(trajectories[row]) for row in rows]), strict=True

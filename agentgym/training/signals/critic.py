@@ -12,7 +12,7 @@ import torch
 
 from agentgym.task import Task
 from agentgym.training.model.slow_copy import move_towards
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
@@ -55,9 +55,9 @@ class Critic:
         self.scorer = TurnScorer(model, heads=4 if double else 2, **settings)
         self._copy = copy.deepcopy(self.scorer) if double else None
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        values: Rows = [[0.0] * (len(t.turns) + 1) for t in trajectories]
-        actions: Rows = [[0.0] * len(t.turns) for t in trajectories]
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
+        values: SignalRows = [[0.0] * (len(t.turns) + 1) for t in trajectories]
+        actions: SignalRows = [[0.0] * len(t.turns) for t in trajectories]
         rows = [row for row, t in enumerate(trajectories) if t.valid]
         for row, numbers in zip(rows, self._numbers(self.scorer, [trajectories[row] for row in rows]), strict=True):
             values[row], actions[row] = numbers[0].tolist(), numbers[1].tolist()

@@ -10,7 +10,7 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 NO_ANSWER = (
@@ -39,9 +39,9 @@ class GoldAnswer:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
         self._policy, self._answer, self._rollouts = policy, task_set.answer, rollouts
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Raises: PolicyError from the model."""
-        rows: Rows = []
+        rows: SignalRows = []
         pairs: list[tuple[list[int], list[int]]] = []
         for trajectory in trajectories:
             if not trajectory.valid:

@@ -14,7 +14,7 @@ import torch
 from agentgym.policy.contract import Policy
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.gold_answer import prefixes
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory, Turn
 
 FILE = "hindsight.pt"
@@ -43,7 +43,7 @@ class PromptedHindsight:
         self._policy, self._rollouts = policy, rollouts
         self._outcome_ids = {good: encode(text) for good, text in OUTCOME_TEXTS.items()}
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Raises: PolicyError from the model."""
         pairs: list[tuple[list[int], list[int]]] = []
         for trajectory, turn, prefix in _turns_with_prefix(trajectories):
@@ -90,7 +90,7 @@ class LearnedHindsight:
         self._epochs, self._batch_size = epochs, batch_size
         self._order = np.random.default_rng(seed)
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         valid = [t for t in trajectories if t.valid]
         self._model.eval()
         gains: list[float] = []
@@ -182,6 +182,6 @@ def _turns_with_prefix(trajectories: Sequence[Trajectory]) -> list[tuple[Traject
     ]
 
 
-def _rows_of(trajectories: Sequence[Trajectory], gains: Iterator[float]) -> Rows:
+def _rows_of(trajectories: Sequence[Trajectory], gains: Iterator[float]) -> SignalRows:
     """One number a turn from an iterator over the turns of the valid trajectories; 0 for the others."""
     return [[next(gains) if t.valid else 0.0 for _ in t.turns] for t in trajectories]

@@ -9,7 +9,7 @@ import numpy as np
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.policy.token_spans import token_ranges, written_range
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory, Turn
 
 
@@ -32,7 +32,7 @@ class NamedSpans:
             raise CreditError(f"{policy.name} has no tokenizer: spans of characters cannot be given to its tokens.")
         self._named = self._left_out = 0
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         self._named = self._left_out = 0
         return {"span_values": [[self._values(turn) if t.valid else [] for turn in t.turns] for t in trajectories]}
 

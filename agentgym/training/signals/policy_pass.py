@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agentgym.errors import AgentGymError
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 
@@ -50,7 +50,7 @@ class PolicyPass:
     entropies: torch.Tensor
     measures: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
-    def signals(self, batch: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> dict[str, Rows]:
+    def signals(self, batch: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> dict[str, SignalRows]:
         """Return `entropies` of every turn and `token_entropies` of its tokens, the measures by their names, and the
         `log_ratios` of tokens if the batch has their sampling log-probabilities."""
         means = self.entropies.float().cpu().numpy()
@@ -119,7 +119,7 @@ def _logits_of(
         yield logits[:, -width - 1 : -1].float() / trainer.temperature, id_rows[:, -width:]
 
 
-def _rows(trajectories: Sequence[Trajectory], read: Callable[[int, int, int], Any], nothing: Any) -> Rows:
+def _rows(trajectories: Sequence[Trajectory], read: Callable[[int, int, int], Any], nothing: Any) -> SignalRows:
     """Return `read(row, start, end)` of every turn; `nothing` for the turns of invalid trajectories."""
     return [
         [read(row, start, end) for start, end in t.turn_spans()] if t.valid else [nothing] * len(t.turns)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agentgym.trajectory import Trajectory
 
-Rows = list[Any]
+SignalRows = list[Any]
 """One signal of a batch: one entry per trajectory, shaped as `Group` says."""
 
 
@@ -21,7 +21,7 @@ class SignalProvider(Protocol):
 
     provides: tuple[str, ...]
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Return the signals of every trajectory, in order; invalid trajectories get placeholders of the same shape."""
         ...
 

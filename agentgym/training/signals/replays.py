@@ -9,7 +9,7 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Fork, tree_labels
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 
@@ -30,7 +30,7 @@ class MonteCarloContinuations:
         self._policy, self._rollouts, self._samples = policy, rollouts, samples
         self._share_without, self._episode_count = 0.0, 0
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Return the continuations of every turn.
 
         A turn whose environment could not be restored gets the trajectory's own return, and so no credit. The share
@@ -50,7 +50,7 @@ class MonteCarloContinuations:
         for t in trajectories:
             if t.valid:
                 group_returns.setdefault(t.task.id, []).append(t.return_from())
-        rows: Rows = []
+        rows: SignalRows = []
         for t in trajectories:
             if not t.valid:
                 rows.append([[0.0]] * (len(t.turns) + 1))
@@ -76,7 +76,7 @@ class LeaveOneOutReplays:
     def __init__(self, rollouts: Rollouts, exact: int = 0) -> None:
         self._rollouts, self._exact = rollouts, exact
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Raises: CreditError if a replay fails, as in an environment whose calls cannot be repeated."""
         selections: list[tuple[Trajectory, frozenset[int]]] = []
         for trajectory in trajectories:
@@ -111,7 +111,7 @@ class BranchLabels:
 
     provides: tuple[str, ...] = ("branches",)
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         return {"branches": tree_labels(trajectories)}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:

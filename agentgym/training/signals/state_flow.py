@@ -12,7 +12,7 @@ import torch
 
 from agentgym.policy.adapters import own_model
 from agentgym.training.signals.hidden_states import hidden_states, own_spans
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 FILE = "state_flow.pt"
@@ -83,8 +83,8 @@ class StateFlow:
         self._episodes = 0  # that the network has learnt from
         self._successes: list[tuple[torch.Tensor, torch.Tensor]] = []  # of the last batch
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        deviations: Rows = [[[] for _ in t.turns] for t in trajectories]
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
+        deviations: SignalRows = [[[] for _ in t.turns] for t in trajectories]
         self._successes = []
         for row, trajectory, states in hidden_states(self._model, trajectories):
             states = states * states.square().mean(1, keepdim=True).clamp(min=1e-12).rsqrt()

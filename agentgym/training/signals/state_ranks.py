@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from agentgym.training.signals.hidden_states import hidden_states, own_spans
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 FILE = "state_ranks.json"
@@ -43,7 +43,7 @@ class StateRanks:
         self._success = 0.5
         self._last = np.zeros((0, 3))  # of the valid trajectories of the last batch
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         deviations = np.zeros((len(trajectories), 3))
         measured = []
         for row, trajectory, states in hidden_states(self._model, trajectories):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.provider import SignalRows
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
@@ -33,8 +33,8 @@ class TokenCritic:
     def __init__(self, model: Any, return_spec: ReturnSpec, **settings: Any) -> None:
         self.return_spec, self.scorer = return_spec, TurnScorer(model, heads=1, **settings)
 
-    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        values: Rows = [[[0.0]] * len(t.turns) for t in trajectories]
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
+        values: SignalRows = [[[0.0]] * len(t.turns) for t in trajectories]
         rows = [row for row, t in enumerate(trajectories) if t.valid]
         for row, numbers in zip(
             rows, self.scorer.read([_token_positions(trajectories[row]) for row in rows]), strict=True

@@ -7,7 +7,7 @@ from functools import partial
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import TeacherScores
-from agentgym.training.objectives import Needs, make_objective, make_terms, needs_of
+from agentgym.training.objectives import LossRequirements, make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart
 from agentgym.training.recipe.train_section import ExpertsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -17,7 +17,7 @@ from agentgym.training.stages.stored_episodes import EXPERTS_MANIFEST, expert_ep
 OPTIMAL_VALUES = "optimal_values.json"
 
 
-def loss_requirements(section: TrainSection) -> list[Needs]:
+def loss_requirements(section: TrainSection) -> list[LossRequirements]:
     """Return what the objective and each term need."""
     terms = [term.row_losses for term in make_terms(section.terms)]
     return [needs_of(losses) for losses in (make_objective(section.objective), *terms)]
