@@ -18,7 +18,15 @@ from agentgym.task import Task
 from agentgym.training import OtherRows, StepBatch, TrainingPart
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
-from agentgym.training.objectives import TokenBatch, make_objective, make_term, objective_share
+from agentgym.training.objectives import (
+    LossRequirements,
+    TokenBatch,
+    WeightedTerm,
+    define_loss,
+    make_objective,
+    make_term,
+    objective_share,
+)
 from agentgym.training.processes import ALONE
 from agentgym.trajectory import Trajectory
 
@@ -270,3 +278,31 @@ def test_what_the_trainer_was_not_given_is_named_before_the_first_step(tokenizer
         trainer._terms = [make_term(name, 1.0, None, {})]
         with pytest.raises(CreditError, match=f"The term {name} needs {missing}, which the trainer was not given"):
             trainer.train()
+
+
+class Distances(TrainingPart):
+    """Gives losses a number for each row, as a part of another package would."""
+
+    provides = ("distances",)
+
+    def columns(self, step: StepBatch) -> dict[str, torch.Tensor]:
+        return {"distances": torch.arange(float(len(step.group_of_row)))}
+
+
+def test_a_part_of_another_package_gives_a_loss_a_column_of_its_own(tokenizer, tmp_path):
+    seen = []
+
+    @define_loss(LossRequirements(parts=("distances",)))
+    def near(tokens):
+        seen.append(tokens.inputs["distances"].tolist())
+        return tokens.per_row(tokens.logps) * tokens.inputs["distances"]
+
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer._terms = [WeightedTerm("near", near)]
+    with pytest.raises(CreditError, match="The term near needs distances, which the trainer was not given"):
+        trainer.train()
+    trainer.parts = [Distances()]
+    trainer.model.train()
+    gradients(trainer, trainer._generate_and_score_completions(rows()))
+    assert [sorted(column) for column in seen] == [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]]  # rows of like length go together
