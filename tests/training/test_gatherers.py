@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy
-from agentgym.errors import JudgeError
+from agentgym.errors import CreditError, JudgeError
 from agentgym.messages import Message, StopReason
 from agentgym.methods.supply.max_variance import greatest_variance
 from agentgym.registry import load, names
@@ -320,3 +320,22 @@ def test_two_gatherers_of_one_kind_keep_their_own_states(tmp_path):
     resumed.restore(tmp_path)
     assert [wrapper.state() for wrapper in resumed.wrappers] == [wrapper.state() for wrapper in gather.wrappers]
     assert gather.wrappers[0].state() != gather.wrappers[1].state()
+
+
+class Remembering:
+    """A gatherer with a state that no checkpoint would keep."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __call__(self, step):
+        return self.inner(step)
+
+    def state(self):
+        return {}
+
+
+def test_a_gatherer_whose_state_would_be_lost_is_refused(monkeypatch):
+    monkeypatch.setattr("agentgym.training.gatherers.contract.load_part", lambda *_: Remembering)
+    with pytest.raises(CreditError, match=r"'remembering' has state, .* derive its class from .*GathererWrapper"):
+        make_gatherer(given_groups([1.0]), ["remembering"])

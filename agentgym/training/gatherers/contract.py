@@ -185,7 +185,8 @@ def play_groups(step: StepRequest) -> list[GatheredGroup]:
 def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
     """Wrap a gatherer, the innermost wrapper first, each with its options: `max_variance(factor=2)`.
 
-    Raises: UnknownNameError; CreditError for options that a wrapper does not take, and for their order.
+    Raises: UnknownNameError; CreditError for options that a wrapper does not take, for their order, and for a class
+        with a state that does not derive from GathererWrapper: its state would be lost.
     """
     wrapped: list[GathererWrapper] = []
     for text in wrappers:
@@ -194,6 +195,13 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
         part = parse_part(text)
         gatherer = load_part("gatherers", part.name, part.options)(base)
         wrapper = gatherer if isinstance(gatherer, GathererWrapper) else GathererWrapper(gatherer)
+        if wrapper is not gatherer and (
+            ignored := [name for name in ("state", "read_tasks") if hasattr(gatherer, name)]
+        ):
+            raise CreditError(
+                f"The gatherer {text!r} has {' and '.join(ignored)}, which would not be called: derive its class from "
+                "agentgym.training.gatherers.GathererWrapper."
+            )
         wrapper.label = text
         wrapped.append(wrapper)
         base = wrapper
