@@ -15,6 +15,7 @@ import base64
 import configparser
 import hashlib
 import io
+import shutil
 import tomllib
 import zipfile
 from pathlib import Path
@@ -61,6 +62,8 @@ def build_editable(
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for member, raw in members.items():
             wheel.writestr(member, raw)
+    for folder in Path().glob("*.egg-info"):  # Python would read its entry points, which lack those of the checkout
+        shutil.rmtree(folder)
     return name
 
 

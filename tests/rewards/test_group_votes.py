@@ -109,9 +109,3 @@ async def test_each_task_says_who_judges_it_with_its_weights_in_whole_runs():
 async def test_a_task_whose_verifier_is_not_there_is_not_judged(truth, says):
     with pytest.raises(JudgeError, match=says):
         await ByTask().outcome(make_trajectory([answered("x")], truth=truth))
-
-
-async def test_the_old_key_verifier_still_names_the_reward_and_warns():
-    trajectory = make_trajectory("4", truth={"verifier": "answer_match", "answer": "4"})
-    with pytest.warns(DeprecationWarning, match=r"truth\['verifier'\] is now truth\['reward'\]"):
-        assert type(ByTask().reward_of(trajectory)).__name__ == "AnswerMatch"

@@ -185,7 +185,10 @@ class RunContext:
         """
         hardware, section = self.recipe.machine, self.recipe.policy
         named = own_model(model)
-        name = f"{type(named).__name__} of {named.num_parameters() / 1e6:.1f} M parameters"
+        size = f"in {section.quantization}"  # weights in 4 bits are packed, and counted otherwise once they are resumed
+        if not section.quantization:
+            size = f"of {named.num_parameters() / 1e6:.1f} M parameters"
+        name = f"{type(named).__name__} {size}"
         as_called = processing_class, section.call_format, section.template_options
         if self.engine is not None:
             published = sharing_copy(model) if self.recipe.machine.sharding and self.processes.is_first else model
