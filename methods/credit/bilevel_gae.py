@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym.credit import Array, BiasClass, Decay, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import Truncated, turn_advantages, values_before
+from agentgym.credit.arithmetic import Truncated, discounted_sums, turn_advantages, values_before
 
 Boundary = Literal["first", "last"]
 
@@ -52,11 +52,18 @@ def bilevel_gae(
     Returns: [N, T], reward units.
     Raises: CreditError naming trajectory and turn where a turn has no token values.
     """
-    values, returns = _turn_returns(group, gamma, lam, boundary, truncated, outcome_weight, turn_weight)
-    td_errors = _td_errors(values, returns, token_gamma)
-    decay = (token_gamma * token_lam) ** np.arange(values.shape[2])
-    first: Array = (decay * td_errors).sum(axis=2)
-    return first
+    advantages = token_advantages(
+        group,
+        gamma=gamma,
+        lam=lam,
+        token_gamma=token_gamma,
+        token_lam=token_lam,
+        boundary=boundary,
+        truncated=truncated,
+        outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )
+    return advantages[:, :, 0]
 
 
 def token_advantages(
@@ -73,34 +80,15 @@ def token_advantages(
 ) -> Array:
     """[N, T, L] the advantage of every token of every turn, for trainers that take them; 0 after a turn's last token.
 
-    Args and errors: as `bilevel_gae`.
+    Args and errors are those of `bilevel_gae`.
     """
-    values, returns = _turn_returns(group, gamma, lam, boundary, truncated, outcome_weight, turn_weight)
-    td_errors = _td_errors(values, returns, token_gamma)
-    advantages, later = np.empty(td_errors.shape), np.zeros(td_errors.shape[:2])
-    for token in reversed(range(td_errors.shape[2])):
-        later = td_errors[:, :, token] + token_gamma * token_lam * later
-        advantages[:, :, token] = later
-    return np.where(np.isnan(values), 0.0, advantages)
-
-
-def _turn_returns(
-    group: Group,
-    gamma: float,
-    lam: float,
-    boundary: Boundary,
-    truncated: Truncated,
-    outcome_weight: float,
-    turn_weight: float,
-) -> tuple[Array, Array]:
-    """Token values [N, T, L] and the return of every turn [N, T]."""
     values: Array = group.signal("token_values")
     if not values.shape[2]:
         values = np.full((*values.shape[:2], 1), np.nan)
     count = (~np.isnan(values)).sum(axis=2)
     at = np.zeros(count.shape, np.int64) if boundary == "first" else np.maximum(count - 1, 0)
     state_values = values_before(group, "token_values", np.take_along_axis(values, at[:, :, None], axis=2)[:, :, 0])
-    advantages = turn_advantages(
+    turns = turn_advantages(
         group,
         state_values,
         gamma=gamma,
@@ -109,7 +97,8 @@ def _turn_returns(
         outcome_weight=outcome_weight,
         turn_weight=turn_weight,
     )
-    return values, advantages + state_values
+    td_errors = _td_errors(values, turns + state_values, token_gamma)
+    return np.where(np.isnan(values), 0.0, discounted_sums(td_errors, token_gamma * token_lam))
 
 
 def _td_errors(values: Array, returns: Array, token_gamma: float) -> Array:

@@ -11,12 +11,33 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from agentgym import CreditError
-from agentgym.credit import Array
+from agentgym import CreditError, MissingSignalError
+from agentgym.credit import Array, Group
 
 Coalition = frozenset[int]
 Value = Callable[[Coalition], float]
 MAX_EXACT_TURNS = 16
+
+
+def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], int], Array]) -> Array:
+    """[N, T] what `credit_of` makes of the counterfactuals of each trajectory and its number of turns; 0 where padding.
+
+    Raises: MissingSignalError naming the trajectory and the set of turns whose value `credit_of` misses; CreditError
+        with the trajectory in front where `credit_of` raises it.
+    """
+    counterfactuals = group.signal("counterfactuals")
+    credit = np.zeros(group.turn_mask.shape)
+    for i, count in enumerate(group.turns):
+        try:
+            credit[i, :count] = credit_of(counterfactuals[i], int(count))
+        except KeyError as error:
+            raise MissingSignalError(
+                f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
+                f"return with all {count} turns played and with each one left out."
+            ) from error
+        except CreditError as error:
+            raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
+    return credit
 
 
 def leave_one_out_values(value: Value, turns: int) -> Array:

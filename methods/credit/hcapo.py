@@ -7,14 +7,14 @@ import numpy as np
 from agentgym import CreditError
 from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
 from agentgym.credit.arithmetic import (
-    centred,
     divide_by_std,
     episode_returns,
     returns_to_go,
     stable_std,
-    standardised,
     subtract_index_baseline,
 )
+
+from .shaping import above_others
 
 
 @define_estimator(
@@ -54,7 +54,6 @@ def hcapo(
     turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.exp(np.clip(np.where(group.turn_mask, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
     refined = subtract_index_baseline(ratio * turn_returns, returns, group.turn_mask, "loo")
-    if scale == "none":
-        return centred(returns, "loo")[:, None] + credit_weight * refined
-    base: Array = standardised(returns, baseline="mean", ddof=ddof)[:, None]
-    return base + credit_weight * divide_by_std(refined, stable_std(returns, ddof=ddof))
+    if scale == "std":
+        refined = divide_by_std(refined, stable_std(returns, ddof=ddof))
+    return above_others(returns, scale, ddof=ddof)[:, None] + credit_weight * refined

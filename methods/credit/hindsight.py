@@ -8,7 +8,9 @@ import numpy as np
 from annotated_types import Gt, Le
 
 from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Share, Weight, define_estimator
-from agentgym.credit.arithmetic import centred, divide_by_std, episode_returns, stable_std, standardised
+from agentgym.credit.arithmetic import centred, divide_by_std, episode_returns, stable_std
+
+from .shaping import above_others
 
 
 @define_estimator(
@@ -45,7 +47,7 @@ def hindsight(
     Degenerate: turns that changed the belief equally, or a single turn, get A_i.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    above = centred(returns, "loo") if scale == "none" else standardised(returns, baseline="mean", ddof=ddof)
+    above = above_others(returns, scale, ddof=ddof)
     evidence = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     successes = np.mean(group.signal("outcomes") >= success_at)
     signed_moves = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)

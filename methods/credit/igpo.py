@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from agentgym.credit import Array, Bools, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import normalise_columns
+from agentgym.credit.arithmetic import discounted_sums, normalise_columns
 
 from .shaping import forward_fill
 
@@ -55,9 +55,7 @@ def igpo(
     else:
         advantages = _normalised(rewards, answered, scale, ddof)
         advantages = advantages + _normalised(rewards, group.turn_mask & ~answered, scale, ddof)
-    for k in reversed(range(advantages.shape[1] - 1)):
-        advantages[:, k] += gamma * advantages[:, k + 1]
-    return advantages
+    return discounted_sums(advantages, gamma)
 
 
 def _normalised(rewards: Array, mask: Bools, scale: Scale, ddof: int) -> Array:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
-from agentgym import MissingSignalError
 from agentgym.credit import Array, Group, PositiveWeight, Scale, Weight, define_estimator
 
-from .counterfactual import leave_one_out_values
+from .counterfactual import leave_one_out_values, turn_credit
 from .shaping import add_turn_credit
 
 
@@ -43,14 +40,5 @@ def leave_one_turn_out(
     Degenerate: a group of one or of equal trajectories keeps phi - mean phi, a comparison within a trajectory.
     Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing.
     """
-    values = group.signal("counterfactuals")
-    phi = np.zeros(group.turn_mask.shape)
-    for i, count in enumerate(group.turns):
-        try:
-            phi[i, :count] = leave_one_out_values(values[i].__getitem__, int(count))
-        except KeyError as error:
-            raise MissingSignalError(
-                f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
-                f"return with all {count} turns played and with each one left out."
-            ) from error
+    phi = turn_credit(group, lambda values, turns: leave_one_out_values(values.__getitem__, turns))
     return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

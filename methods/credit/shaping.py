@@ -7,7 +7,14 @@ from typing import Literal
 import numpy as np
 
 from agentgym.credit import Array, Baseline, Group, Scale
-from agentgym.credit.arithmetic import centred, episode_returns, returns_to_go, standardised, subtract_index_baseline
+from agentgym.credit.arithmetic import (
+    centred,
+    discounted_sums,
+    episode_returns,
+    returns_to_go,
+    standardised,
+    subtract_index_baseline,
+)
 
 
 def forward_fill(numbers: Array) -> Array:
@@ -19,6 +26,11 @@ def forward_fill(numbers: Array) -> Array:
     columns = np.maximum.accumulate(np.where(known, np.arange(numbers.shape[1]), -1), axis=1)
     filled = np.take_along_axis(numbers, np.maximum(columns, 0), axis=1)
     return np.where(columns >= 0, filled, 0.0)
+
+
+def above_others(scores: Array, scale: Scale, *, ddof: int) -> Array:
+    """Return each score [N] less the mean of the others ("none", as `rloo`), or standardised ("std", as `grpo`)."""
+    return centred(scores, "loo") if scale == "none" else standardised(scores, baseline="mean", ddof=ddof)
 
 
 def shaped_advantages(
@@ -63,10 +75,10 @@ def add_turn_credit(
     if credit == "returned":
         before = np.where(group.last_turn, 0.0, credit_weight * phi)
         rewards = np.where(group.last_turn, (returns - before.sum(axis=1))[:, None], before)
-        turn_returns = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+        turn_returns = discounted_sums(rewards, 1.0)
         filled: Array = np.nan_to_num(subtract_index_baseline(turn_returns, returns, group.turn_mask, "loo"))
         return filled
-    above = centred(returns, "loo") if scale == "none" else standardised(returns, baseline="mean", ddof=1)
+    above = above_others(returns, scale, ddof=1)
     mean = np.where(group.turn_mask, phi, 0.0).sum(axis=1) / group.turns
     joined: Array = np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
     return joined

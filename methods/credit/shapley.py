@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
-from agentgym import CreditError
 from agentgym.credit import Array, Group, PositiveWeight, Scale, Weight, define_estimator
 
-from .counterfactual import shapley_of_known
+from .counterfactual import shapley_of_known, turn_credit
 from .shaping import add_turn_credit
 
 
@@ -40,11 +37,5 @@ def shapley(
     Degenerate: as `leave_one_turn_out`.
     Raises: CreditError naming a trajectory and a turn if no pair of values shows what the turn adds.
     """
-    known = group.signal("counterfactuals")
-    phi = np.zeros(group.turn_mask.shape)
-    for i, count in enumerate(group.turns):
-        try:
-            phi[i, :count] = shapley_of_known(known[i], int(count))
-        except CreditError as error:
-            raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
+    phi = turn_credit(group, shapley_of_known)
     return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

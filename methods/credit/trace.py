@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym.credit import Array, Count, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import broadcast_to_turns, centred, standardised
+from agentgym.credit.arithmetic import broadcast_to_turns
 
-from .shaping import forward_fill
+from .shaping import above_others, forward_fill
 
 SMALLEST_GAP = 1e-8
 
@@ -46,8 +46,7 @@ def trace(
     one or of equal trajectories is not 0.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
-    above = centred(outcomes, "loo") if scale == "none" else standardised(outcomes, baseline="mean", ddof=ddof)
-    above = np.nan_to_num(above)  # a group of one has no others
+    above = np.nan_to_num(above_others(outcomes, scale, ddof=ddof))  # a group of one has no others
     columns = np.arange(group.turn_mask.shape[1])
     ends = np.where(group.signal("tool_turn"), columns + 1, 0).max(axis=1)[:, None]  # turns up to the last tool turn
     closed = np.where(columns < ends, gaps_closed(group), 0.0)

@@ -80,12 +80,10 @@ def words_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
 def keeps_its_name(node: ast.AST) -> bool:
     """Whether a definition cannot be renamed.
 
-    An alias, `old = renamed_member("new")`; a tool, which agents see; a key of a recipe, which is in users' files.
+    A tool, which agents see; a key of a recipe, which is in users' files.
     """
     match node:
         case ast.ClassDef(bases=[ast.Name(id="Section")]):
-            return True
-        case ast.Assign(value=ast.Call(func=ast.Name(id="renamed_member"))):
             return True
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return any(ast.unparse(decorator).startswith("tool") for decorator in node.decorator_list)
@@ -96,7 +94,7 @@ def names_it_fixes(node: ast.AST) -> list[ast.expr]:
     """The names that keep theirs with a definition that cannot be renamed: of a section its keys, not its methods."""
     if isinstance(node, ast.ClassDef):
         return [child.target for child in node.body if isinstance(child, ast.AnnAssign)]
-    return list(getattr(node, "targets", ()))
+    return []
 
 
 def names_defined_by(node: ast.AST) -> list[str]:

@@ -9,7 +9,13 @@ critics.py           a critic's values before each turn, and generalised advanta
 
 from agentgym.credit.arithmetic.critics import Truncated, turn_advantages, value_after_last, values_before
 from agentgym.credit.arithmetic.label_groups import LabelGroups, group_by_label
-from agentgym.credit.arithmetic.returns import broadcast_to_turns, episode_returns, returns_to_go, rewards_or_zero
+from agentgym.credit.arithmetic.returns import (
+    broadcast_to_turns,
+    discounted_sums,
+    episode_returns,
+    returns_to_go,
+    rewards_or_zero,
+)
 from agentgym.credit.arithmetic.statistics import (
     SMALLEST_RELATIVE_STD,
     SMALLEST_STD,
@@ -32,6 +38,7 @@ __all__ = [
     "baseline_of",
     "broadcast_to_turns",
     "centred",
+    "discounted_sums",
     "divide_by_std",
     "episode_returns",
     "group_by_label",

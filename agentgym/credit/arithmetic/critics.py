@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.arithmetic.returns import rewards_or_zero
+from agentgym.credit.arithmetic.returns import discounted_sums, rewards_or_zero
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError
@@ -73,9 +73,4 @@ def turn_advantages(
     td_errors = rewards + gamma * following - values
     td_errors[rows, last] += outcome_weight * group.signal("outcomes")
     td_errors[~group.turn_mask] = 0.0
-    advantages = np.empty(td_errors.shape)
-    later = np.zeros(group.size)
-    for k in reversed(range(td_errors.shape[1])):
-        later = td_errors[:, k] + gamma * lam * later
-        advantages[:, k] = later
-    return advantages
+    return discounted_sums(td_errors, gamma * lam)

@@ -39,6 +39,15 @@ def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1
     return to_go
 
 
+def discounted_sums(terms: Array, decay: float) -> Array:
+    """Return the shape of `terms`: on its last axis, each term plus `decay` times the sum from the next term on."""
+    sums, following = np.empty(terms.shape), np.zeros(terms.shape[:-1])
+    for k in reversed(range(terms.shape[-1])):
+        following = terms[..., k] + decay * following
+        sums[..., k] = following
+    return sums
+
+
 def broadcast_to_turns(group: Group, per_trajectory: Array) -> Array:
     """[N] to [N, T]: every turn of a trajectory gets the number of the trajectory."""
     return np.broadcast_to(per_trajectory[:, None], group.turn_mask.shape)
