@@ -127,10 +127,13 @@ def _began(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what the kernel says of a living process, from its state on: proc(5). Empty if there is none."""
+    """Return what the kernel says of a living process, from its state on: proc(5). Empty if there is none.
+
+    Raises: OSError if that cannot be read, which does not mean that the process has ended.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
     return [] if fields[0] == "Z" else fields
 

@@ -58,13 +58,16 @@ def start_server(binaries: str) -> None:
 
 
 def _runs() -> bool:
-    """Whether the process that the cluster's lock file names is a server."""
+    """Return whether the process that the cluster's lock file names is a server.
+
+    Raises: OSError if /proc cannot be read.
+    """
     try:
         with open(f"{CLUSTER}/postmaster.pid") as lock:
             pid = int(lock.readline())
         with open(f"/proc/{pid}/stat") as status:
             name, _, rest = status.read().partition("(")[2].rpartition(")")
-    except (OSError, ValueError):
+    except (FileNotFoundError, ProcessLookupError, ValueError):
         return False
     return name == "postgres" and not rest.lstrip().startswith("Z")
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from agentgym.sandbox.guest.group_owners import is_alive
+
 LABEL = "agentgym.owner"
 PLACE_LABEL = "agentgym.place"
 FOLDER_PREFIX = "agentgym-docker-"
@@ -56,11 +58,12 @@ class Owner:
 
     @property
     def alive(self) -> bool:
-        return _start_of(self.pid) == self.started
+        started = _start_of(self.pid)
+        return is_alive(self.pid) if started is None else started == self.started
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process started; None if there is no such process, or only a zombie."""
+    """Return when a process started; None if it has ended, or /proc cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

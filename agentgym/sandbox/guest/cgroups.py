@@ -12,6 +12,7 @@ from typing import Any
 
 from . import syscalls
 from .cgroup_mounts import cgroup_mounts, cgroups_of
+from .group_owners import PREFIX, claim, is_named, is_spawners, remove_if_abandoned
 from .metering import number_after
 from .root import HOST
 from .syscalls import Syscall
@@ -34,10 +35,14 @@ class Limits:
 
 @dataclass
 class _Hierarchy:
-    """A mounted hierarchy and the controllers used from it. `parent`: a descriptor of this spawner's own group."""
+    """A mounted hierarchy and the controllers used from it.
+
+    `name`, `parent`: this spawner's own group in the directory `home`, and a descriptor of it, which holds its lock.
+    """
 
     version: int
     home: int
+    name: str
     parent: int
     controllers: tuple[str, ...]
 
@@ -53,7 +58,7 @@ class Cgroups:
 
     hierarchies: list[_Hierarchy] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-    name: str = field(default_factory=lambda: f"agentgym-{os.getpid()}")
+    name: str = field(default_factory=lambda: f"{PREFIX}{os.getpid()}")
 
     @classmethod
     def open(cls) -> Cgroups:
@@ -101,19 +106,21 @@ class Cgroups:
                 if not names:
                     continue
                 try:
-                    home, parent = self._create_parent_group(folder, version, names, make_room=make_room)
+                    group = self._create_parent_group(folder, version, names, make_room=make_room)
                 except OSError as error:
                     failure = error
                     continue
-                self.hierarchies.append(_Hierarchy(version, home, parent, tuple(names)))
+                self.hierarchies.append(_Hierarchy(version, *group, tuple(names)))
                 return tuple(names)
         if failure is not None:
             raise failure
         return ()
 
-    def _create_parent_group(self, folder: str, version: int, names: list[str], *, make_room: bool) -> tuple[int, int]:
-        """Create this spawner's group in one place. Returns: descriptors of the place and of the group."""
-        home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    def _create_parent_group(
+        self, folder: str, version: int, names: list[str], *, make_room: bool
+    ) -> tuple[int, str, int]:
+        """Create this spawner's group in one place. Returns: a descriptor of the place; the group's name and its."""
+        home, group, name = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), -1, ""
         switch_on = " ".join(f"+{name}" for name in names)
         try:
             if make_room:
@@ -121,25 +128,29 @@ class Cgroups:
             if version == 2:
                 _write(home, "cgroup.subtree_control", switch_on)
             _remove_dead_spawners(home)
-            os.mkdir(self.name, 0o755, dir_fd=home)
-            parent = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
+            name, group = claim(home, self.name)
             if version == 2:
-                _write(parent, "cgroup.subtree_control", switch_on)
+                _write(group, "cgroup.subtree_control", switch_on)
             if "cpu" in names:
-                _apply_nice_value(parent, version)
+                _apply_nice_value(group, version)
             if "memory" in names and version == 1:
-                _keep_counting_socket_buffers(parent)
+                _keep_counting_socket_buffers(group)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.rmdir(self.name, dir_fd=home)
+            if group >= 0:
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=home)
+                os.close(group)
             os.close(home)
             raise
-        return home, parent
+        return home, name, group
 
     @classmethod
     def from_handover(cls, handover: dict[str, Any]) -> Cgroups:
         """Return what `hand_over` returned in the process that this one replaces, descriptors included."""
-        trees = [_Hierarchy(version, home, parent, tuple(names)) for version, home, parent, names in handover["trees"]]
+        trees = [
+            _Hierarchy(version, home, name, parent, tuple(names))
+            for version, home, name, parent, names in handover["trees"]
+        ]
         for tree in trees:
             os.set_inheritable(tree.home, False)
             os.set_inheritable(tree.parent, False)
@@ -150,7 +161,7 @@ class Cgroups:
         for tree in self.hierarchies:
             os.set_inheritable(tree.home, True)
             os.set_inheritable(tree.parent, True)
-        trees = [(tree.version, tree.home, tree.parent, tree.controllers) for tree in self.hierarchies]
+        trees = [(tree.version, tree.home, tree.name, tree.parent, tree.controllers) for tree in self.hierarchies]
         return {"trees": trees, "missing": self.missing, "name": self.name}
 
     def delegate(self, user: int, pid: int) -> None:
@@ -222,6 +233,10 @@ class Cgroups:
         """Descriptors of the folders of sandboxes' groups."""
         return [tree.parent for tree in self.hierarchies]
 
+    def exist(self) -> bool:
+        """Return whether this spawner's own groups are still there. Nothing but the spawner should remove them."""
+        return all(is_named(tree.home, tree.name, tree.parent) for tree in self.hierarchies)
+
     def remove(self, name: str) -> bool:
         """Remove a group whose processes have ended. Returns: False if the kernel still has something in it."""
         done = True
@@ -238,14 +253,14 @@ class Cgroups:
         """Remove this spawner's own groups."""
         for tree in self.hierarchies:
             with contextlib.suppress(OSError):
-                os.rmdir(self.name, dir_fd=tree.home)
+                os.rmdir(tree.name, dir_fd=tree.home)
 
     def clear(self, give_up_s: float) -> None:
         """Remove this spawner's groups and everything below, as soon as the kernel permits."""
         deadline = time.monotonic() + give_up_s
         remaining = self.hierarchies
         while remaining and time.monotonic() < deadline:
-            remaining = [tree for tree in remaining if not _remove_group(tree.home, self.name)]
+            remaining = [tree for tree in remaining if not _remove_group(tree.home, tree.name)]
             time.sleep(0.005 if remaining else 0)
 
 
@@ -311,16 +326,8 @@ def _move_down(home: int) -> None:
 def _remove_dead_spawners(home: int) -> None:
     """Remove the empty groups of spawners that were killed."""
     for name in os.listdir(home):
-        pid = name.removeprefix("agentgym-")
-        if pid == name or not pid.isdecimal() or is_alive(int(pid)):
-            continue
-        _remove_group(home, name)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process has not ended. A zombie has: it holds nothing, but nobody may ever wait for it."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return bool(fields) and fields[0] not in "ZX"
+        if is_spawners(name):
+            remove_if_abandoned(home, name)
 
 
 def _remove_group(home: int, name: str) -> bool:

@@ -83,7 +83,17 @@ def unsupported() -> str | None:
     release = tuple(int(part) for part in system.release.split("-")[0].split(".")[:2])
     if release < (5, 14):
         return f"the kernel is {system.release}; 5.14 or newer is needed (process limits per user namespace)"
+    if not shows_own_processes():
+        return "/proc is not that of this pid namespace; mount it anew (unshare --mount-proc)"
     return None
+
+
+def shows_own_processes() -> bool:
+    """Return whether /proc counts processes as this process's pid namespace does."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int = 0, options: str | None = None) -> None:

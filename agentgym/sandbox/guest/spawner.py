@@ -153,6 +153,11 @@ class Spawner:
             self._dispose(record)
             return
         except OSError as error:
+            if not self.cgroups.exist():  # somebody removed them; no sandbox lives, or they could not have gone
+                self._end()
+                self._abort(record)
+                self._dispose(record, "retired", "the control groups of the spawner process were removed")
+                return
             self._abort(record)
             self._dispose(record, _SHORTAGES.get(error.errno or 0, "unavailable"), zygote.describe_error(error))
             return

@@ -172,8 +172,8 @@ class NamespacesBackend:
             except ConnectionError as error:
                 if last:
                     raise SandboxUnavailable(
-                        f"The spawner process was killed twice while it created one sandbox ({error}). If nobody "
-                        "killed it on purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once."
+                        f"The spawner process was killed twice while it created one sandbox ({error}). If that was not "
+                        "done on purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once."
                     ) from error
         raise AssertionError("unreachable: the second try returns or raises")
 
@@ -220,6 +220,8 @@ class NamespacesBackend:
                 if not error_text:
                     raise ConnectionError("the spawner has ended") from error
                 raise SandboxUnavailable(f"The spawner process ended:\n{error_text}") from error
+            if spawner_report and spawner_report.get("kind") == "retired":
+                raise ConnectionError(spawner_report["text"]) from error
             if spawner_report and spawner_report.get("kind") == "layers":
                 raise _LayersMissing(json.loads(spawner_report["text"])) from None
             raise _creation_error(spawner_report) from error

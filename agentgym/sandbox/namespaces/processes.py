@@ -2,7 +2,7 @@
 
 A spawner is recognised by its command line and by living in our own pid namespace: what runs inside a sandbox can call
 itself anything, but never leaves its namespace. A sandbox is a child of a spawner that is process 1 of another pid
-namespace. Control groups are named after their spawner: `agentgym-PID`.
+namespace. Control groups are named after their spawner, `agentgym-PID`, and locked by it while it lives.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from agentgym.sandbox.contract import Running
 from agentgym.sandbox.guest.cgroup_mounts import cgroup_mounts, cgroups_of
-from agentgym.sandbox.guest.cgroups import is_alive
+from agentgym.sandbox.guest.group_owners import PREFIX, is_alive, is_spawners, remove_if_abandoned
+from agentgym.sandbox.guest.kernel import shows_own_processes
 from agentgym.sandbox.namespaces.spawner import IMAGE, OWNER
 
 _SPAWNER = b"from guest import spawner"  # in every spawner's command line
-_GROUP = "agentgym-"
 _END_S = 5.0
 _MIB = 2**20
 
@@ -79,8 +79,7 @@ def clean() -> list[str]:
         if _end(pid):
             done.append(f"spawner {pid}, whose owner {_named_owner(spawner) or 'unknown'} has ended, and its sandboxes")
     for group in _groups():
-        number = group.name.removeprefix(_GROUP)
-        if number.isdecimal() and not is_alive(int(number)) and _remove(group):
+        if is_spawners(group.name) and _remove_if_abandoned(group):
             done.append(f"control group {group}")
     return done
 
@@ -94,6 +93,8 @@ def _is_not_given_out(pid: int) -> bool:
 
 def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:
     """Spawners by pid, including those that became an image's Python."""
+    if not shows_own_processes():  # the pids in arguments would name other processes
+        return {}
     own_depth = processes[os.getpid()].depth
     return {
         pid: process
@@ -110,7 +111,9 @@ def _living_owner(spawner: _Process, processes: dict[int, _Process]) -> int:
             break
         if named := _named_owner(above):
             owner = processes.get(named)
-            return named if owner is not None and owner.started <= spawner.started else 0
+            if owner is None:  # it has ended, or /proc did not show it
+                return named if is_alive(named) else 0
+            return named if owner.started <= spawner.started else 0
         above = processes.get(above.parent)
     return spawner.parent if spawner.parent != 1 else 0
 
@@ -187,7 +190,7 @@ def _memory_bytes(pid: int, pids: list[int]) -> int:
     groups = cgroups_of(pid)
     for mount in cgroup_mounts():
         group = mount.group_with("memory", groups)
-        if group and _GROUP in group:
+        if group and PREFIX in group:
             name = "memory.usage_in_bytes" if mount.version == 1 else "memory.current"
             with contextlib.suppress(OSError, ValueError):
                 return int(Path(mount.point, group, name).read_text())
@@ -207,20 +210,20 @@ def _groups() -> list[Path]:
             for folder in [top / mount.inside(path), *(top / mount.inside(path)).parents]:
                 if folder == top or top in folder.parents:
                     with contextlib.suppress(OSError):
-                        groups |= set(folder.glob(f"{_GROUP}*"))
+                        groups |= set(folder.glob(f"{PREFIX}*"))
     return sorted(groups)
 
 
-def _remove(group: Path) -> bool:
-    """Remove a group and its child groups, if none has processes. Returns: whether it is gone."""
+def _remove_if_abandoned(group: Path) -> bool:
+    """Remove a group and all below it, if no spawner owns it and it has no processes. Returns: whether it is gone."""
     try:
-        for child in group.iterdir():
-            if child.is_dir():
-                child.rmdir()
-        group.rmdir()
+        home = os.open(group.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return False
-    return True
+    try:
+        return remove_if_abandoned(home, group.name)
+    finally:
+        os.close(home)
 
 
 def _uptime_s() -> float:

@@ -1,0 +1,108 @@
+"""Which spawner a control group belongs to: the one that holds a lock on its directory.
+
+The process id in a group's name means something only in the pid namespace of its spawner, while the tree of groups is
+shared by all of them. The lock is the kernel's, so every process sees it, and it ends with the processes that hold it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+
+PREFIX = "agentgym-"
+_ATTEMPTS = 1000
+
+
+def claim(home: int, name: str) -> tuple[str, int]:
+    """Create a group in the directory `home` and lock it for this process and its forks.
+
+    If another pid namespace has given the name already, the group gets a name of its own, `NAME-2` or the next.
+    Returns: the group's name and a descriptor of it, which holds the lock. Raises: OSError.
+    """
+    for number in range(1, _ATTEMPTS):
+        candidate = name if number == 1 else f"{name}-{number}"
+        try:
+            os.mkdir(candidate, 0o755, dir_fd=home)
+        except FileExistsError:
+            continue
+        with contextlib.suppress(FileNotFoundError):  # removed as abandoned before it was locked
+            group = os.open(candidate, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
+            fcntl.flock(group, fcntl.LOCK_EX)
+            if is_named(home, candidate, group):
+                return candidate, group
+            os.close(group)
+    raise FileExistsError(f"{_ATTEMPTS} groups are named like it", name)
+
+
+def is_named(home: int, name: str, group: int) -> bool:
+    """Return whether a group that is open still stands in the directory `home` under this name."""
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=home, follow_symlinks=False), os.fstat(group))
+    except FileNotFoundError:
+        return False
+
+
+def is_spawners(name: str) -> bool:
+    """Return whether a group's name is one that `claim` gives to spawners."""
+    return _pid_in(name) is not None
+
+
+def remove_if_abandoned(home: int, name: str) -> bool:
+    """Remove a spawner's group and all below it if no living process owns it and no process is in it.
+
+    A group without a lock is spared if its name holds the id of a living process: a spawner of an earlier
+    version may be at work.
+    Returns: whether it was removed.
+    """
+    try:
+        group = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(group, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        pid = _pid_in(name)
+        if pid is None or is_alive(pid):
+            return False
+        for child in os.listdir(group):
+            with contextlib.suppress(OSError):  # files; a group that holds processes keeps its parent, too
+                os.rmdir(child, dir_fd=group)
+        os.rmdir(name, dir_fd=home)
+    except OSError:
+        return False
+    finally:
+        os.close(group)
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process has not ended, as far as can be seen.
+
+    A zombie has ended: it holds nothing, but may never be waited for. A process about which /proc cannot be read
+    counts as alive.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return _exists(pid)  # a /proc that hides other users' processes shows nothing of them
+    except OSError:
+        return True
+    return not fields or fields[0] not in "ZX"
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # another user's
+    return True
+
+
+def _pid_in(name: str) -> int | None:
+    """Return the process id in a spawner's group's name; None if it is not a spawner's."""
+    parts = name.removeprefix(PREFIX).split("-")
+    is_theirs = name.startswith(PREFIX) and len(parts) <= 2 and all(part.isdecimal() for part in parts)
+    return int(parts[0]) if is_theirs else None
