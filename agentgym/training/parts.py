@@ -27,12 +27,10 @@ from agentgym.credit.named_parts import load_part
 from agentgym.policy.contract import Policy, Renderer
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
-from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
+from agentgym.training.fit import PlannedPart
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
-
-__all__ = ["Exclusion", "TrainingPart", "TrainingPlan", "TrainingRun", "make_parts"]
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,10 @@ from typing import Literal
 import torch
 
 from agentgym.credit import PositiveWeight, Share
-from agentgym.training.objectives import TokenBatch
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
+@define_loss(LossRequirements(corrects_old_policies=True))
 def decoupled_ppo(
     tokens: TokenBatch,
     *,

@@ -95,7 +95,6 @@ HEAVY_MODULES = {
     "agentgym.training.loss.entropy_history": "train",
     "agentgym.training.loss_inputs.optimal_values": "train",
     "agentgym.training.loss_inputs.teacher": "train",
-    "agentgym.training.loss_inputs.planned": "train",
     "agentgym.training.loss_inputs.experts": "train",
     "agentgym.training.stages.loss_sources": "train",
     "agentgym.training.stages.reinforce_parts": "train",

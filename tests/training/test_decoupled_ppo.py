@@ -10,7 +10,8 @@ import torch
 from tiny_trainers import rows, trainer_of
 from token_batches import batch_of
 
-from agentgym.training.objectives import make_objective
+from agentgym import registry
+from agentgym.training.objectives import LossRequirements, define_loss, make_objective
 from agentgym.training.recipe.train_section import TrainSection
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
@@ -81,3 +82,17 @@ def test_with_decoupled_ppo_old_turns_are_masked_and_not_weighed_a_second_time()
     assert chosen.name == "rloo | off_policy"
     assert "log_ratios" not in chosen.requires
     assert "versions" in chosen.requires
+
+
+def test_an_objective_of_another_package_says_which_estimator_it_takes_and_what_it_corrects(monkeypatch):
+    """The recipe knows no objective by its name."""
+
+    @define_loss(LossRequirements(estimator="opo", corrects_old_policies=True))
+    def invented(tokens):
+        return tokens.per_row(tokens.logps)
+
+    monkeypatch.setitem(registry._registered["objectives"], "invented", invented)
+    assert TrainSection(objective="invented").estimator == "opo"
+    assert TrainSection(objective="invented", estimator="rloo").estimator == "rloo"
+    assert "log_ratios" not in TrainSection(objective="invented()", staleness=2).make_estimator().requires
+    assert "log_ratios" in TrainSection(objective="reinforce", staleness=2).make_estimator().requires

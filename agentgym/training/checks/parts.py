@@ -11,14 +11,16 @@ from agentgym.training.demonstrate import DEMONSTRATION
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.generation import PlannedHook, TrlGeneration
-from agentgym.training.loss_inputs.planned import planned_inputs
+from agentgym.training.loss_inputs.experts import PlannedExperts
+from agentgym.training.loss_inputs.teacher import TeacherScores
 from agentgym.training.model.sharding import ShardedModel
-from agentgym.training.objectives.planned import PlannedLoss, PlannedReference, PlannedSignalToNoise, planned_losses
+from agentgym.training.objectives.planned import PlannedLoss, PlannedReference, planned_losses
 from agentgym.training.parts import TrainingPart, make_parts
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.signals.selection import PlannedSignals
 from agentgym.training.stages.contract import PlannedStage
+from agentgym.training.stages.update_parts import SignalToNoise
 from agentgym.training.vllm.check import ServedSampling
 
 
@@ -51,15 +53,26 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
         (plan.vllm is not None, ServedSampling()),
         (train.generation == "trl", TrlGeneration()),
         (train.steps > 0, PlannedSignals(train.make_estimator())),
-        *((True, part) for part in (*losses, *planned_inputs(losses, train))),
+        *((True, part) for part in (*losses, *_inputs(losses, train))),
         (train.steps > 0, PlannedReference(losses)),
-        (train.optimiser.snr_learning_rate, PlannedSignalToNoise(losses)),
+        (train.optimiser.snr_learning_rate, SignalToNoise([loss.needs for loss in losses])),
         (True, make_gatherer(play_groups, train.gather)),
         *((True, part) for part in _named_parts(losses, train)),
         (train.is_streamed, BackgroundPlay()),
         (plan.hardware.sharding is not None, ShardedModel()),
     ]
     return [part for is_asked_for, part in parts if is_asked_for]
+
+
+def _inputs(losses: Sequence[PlannedLoss], train: TrainSection) -> list[PlannedPart]:
+    """Return what the losses need and the recipe names: each input once for each loss that needs it."""
+    parts: list[PlannedPart] = []
+    for loss in losses:
+        if "experts" in loss.needs.rows and train.experts is not None:
+            parts.append(PlannedExperts(loss.key))
+        if loss.needs.teacher and train.teacher is not None:
+            parts.append(TeacherScores(train.teacher, loss.key))
+    return parts
 
 
 def _named_parts(losses: Sequence[PlannedLoss], train: TrainSection) -> list[TrainingPart]:

@@ -12,9 +12,10 @@ from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
+from agentgym.training.fit import Exclusion, TrainingPlan
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan, TrainingRun
+from agentgym.training.parts import TrainingPart, TrainingRun
 
 FILE = "gatherers.json"
 """Of the states of the wrappers, in the folder of a checkpoint."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
 from typing_extensions import override
 
+from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
 from agentgym.training.demonstrate import script_of, tokenise
+from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.loss.step_batch import OtherRows, StepBatch
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
@@ -76,6 +79,22 @@ class StoredExperts:
     def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
         """Return the episode of each task; None where none is stored."""
         return [self._episodes.get(task.id) for task in tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExperts(PlannedPart):
+    """The scripted player of [train.experts]. `loss`: the key of the loss that needs its episodes, for messages."""
+
+    loss: str
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        if (section := plan.train.experts) is None or section.episodes:
+            return
+        try:
+            script_of(plan.task_set, section.scripted_player)
+        except TaskError as error:
+            yield f"{self.loss} needs episodes of an expert. {error}"
 
 
 class ExpertEpisodes(TrainingPart):

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from transformers import AutoTokenizer
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 from typing_extensions import override
 
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
 from agentgym.storage import checkpoint_in
+from agentgym.training.fit import TrainingPlan
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.parts import TrainingPart, TrainingRun
+from agentgym.training.recipe.train_section import TeacherSection
 
 
 def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
     """Load a teacher whose tokens are those of the policy.
 
     Args:
-        path: a local checkpoint, a run folder, or a hub name. tokenizer: of the policy.
+        path: a local checkpoint, a run folder, or a hub name. tokenizer: the policy's.
     Raises: RecipeError if it cannot be loaded, or if its vocabulary differs.
     """
     folder = checkpoint_in(Path(path))
@@ -38,14 +41,34 @@ def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
 
 
 class TeacherScores(TrainingPart):
-    """Gives losses the log-probabilities of a second model for the tokens of a step: [train.teacher]."""
+    """Gives losses the log-probabilities of a second model for the tokens of a step: [train.teacher].
+
+    A path that may be of a hub model is looked for when it is loaded.
+
+    Args:
+        loss: the key of the loss that needs them, for messages.
+    """
 
     provides: ClassVar[tuple[str, ...]] = ("teacher",)
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, section: TeacherSection, loss: str = "") -> None:
+        self._path, self._loss = section.path, loss
         self._model: Any = None
         self._trainer: Any = None
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        path, policy = self._path, plan.policy
+        is_local = Path(path).exists() or path.startswith((".", "/", "~"))
+        folder = checkpoint_in(Path(path))
+        if is_local and folder is None:
+            yield f"{self._loss} needs a teacher, and train.teacher.path = {path!r} holds no checkpoint."
+        own = checkpoint_in(Path(policy.path)) if policy.path and not policy.tokenizer else None
+        if folder is not None and own is not None and _vocabulary(folder) != _vocabulary(own):
+            yield (
+                f"{self._loss} needs a teacher with the vocabulary of policy.path = {policy.path!r}, and "
+                f"train.teacher.path = {path!r} has another."
+            )
 
     @override
     def prepare(self, run: TrainingRun) -> None:
@@ -69,3 +92,8 @@ class TeacherScores(TrainingPart):
         with torch.no_grad():
             logps, *_ = self._trainer._get_per_token_logps_and_entropies(self._model, ids, mask, width, rows)
         return {"teacher_logps": logps}
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder).get_vocab()
+    return vocabulary

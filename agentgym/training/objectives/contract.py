@@ -162,6 +162,8 @@ class LossRequirements:
     Attributes:
         advantages: it multiplies by advantages, so the recipe's estimator counts. Not read of a loss term.
         critic: the advantages must be those of a critic.
+        estimator: what gives the advantages in a recipe that names no estimator; "" for the recipe's default.
+        corrects_old_policies: it weighs tokens that an older policy sampled by itself, so that the estimator need not.
         group_outcomes: `success` of a group of whole, independent episodes.
         reference: `reference_logps`. teacher: `teacher_logps`. optimal_values: `optimal_values`.
         past_entropies: `usual_entropies`, which checkpoints then keep.
@@ -173,6 +175,8 @@ class LossRequirements:
 
     advantages: bool = True
     critic: bool = False
+    estimator: str = ""
+    corrects_old_policies: bool = False
     group_outcomes: bool = False
     reference: bool = False
     teacher: bool = False

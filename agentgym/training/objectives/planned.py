@@ -189,26 +189,3 @@ class PlannedReference(PlannedPart):
                 f"[train.reference] kind = {kind!r}: nothing reads the reference model. Set train.kl above 0, or leave "
                 "`kind` out."
             )
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSignalToNoise(PlannedPart):
-    """The learning rate of `train.optimiser.snr_learning_rate`, which is of the gradients of one batch of groups."""
-
-    losses: Sequence[PlannedLoss]
-
-    @override
-    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
-        begins = "train.optimiser.snr_learning_rate: the ratio"
-        if plan.process_count > 1:
-            yield f"{begins} is measured in one process, and this run has several. Leave one of them out."
-        if any(loss.needs.rows != ("policy",) for loss in self.losses):
-            yield (
-                f"{begins} counts the policy's own groups, and a loss of this recipe trains on other episodes. Leave "
-                "one of them out."
-            )
-        if plan.train.trl.get("gradient_accumulation_steps", 1) != 1:
-            yield (
-                f"{begins} is of one batch, and [train.trl] gradient_accumulation_steps joins several. Leave one of "
-                "them out."
-            )

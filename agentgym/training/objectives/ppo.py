@@ -8,7 +8,7 @@ from agentgym.credit.options import PositiveWeight
 from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(LossRequirements(critic=True))
+@define_loss(LossRequirements(critic=True, estimator="turn_gae"))
 def ppo(
     tokens: TokenBatch, *, epsilon: PositiveWeight = 0.2, epsilon_high: PositiveWeight | None = None
 ) -> torch.Tensor:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from agentgym import registry
 from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
-from agentgym.credit.named_parts import parse_part
-from agentgym.errors import RecipeError
+from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.options import Count, Rate, Section, Share
 from agentgym.training.recipe.adapt_section import AdaptSection
@@ -164,6 +164,15 @@ class TermSection(Section):
         return min(values), max(values)
 
 
+def _requirements_of(objective: object) -> Any:
+    """Return the LossRequirements that an objective declares; None for one that cannot be loaded or declares none."""
+    name = str(objective).partition("(")[0].strip()
+    try:
+        return getattr(registry.load("objectives", name), "needs", None)
+    except (UnknownNameError, MissingExtraError):  # the checks before a run say so
+        return None
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes."""
 
@@ -250,10 +259,11 @@ class TrainSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _estimator_of_the_objective(cls, table: Any) -> Any:
-        """PPO has a critic: it needs no estimator to be named."""
-        if isinstance(table, dict) and str(table.get("objective", "")).partition("(")[0].strip() == "ppo":
-            return {"estimator": "turn_gae", **table}
-        return table
+        """Take the estimator that the objective brings along, such as a critic's, where the recipe names none."""
+        if not isinstance(table, dict) or "objective" not in table or "estimator" in table:
+            return table
+        brought = getattr(_requirements_of(table["objective"]), "estimator", "")
+        return {"estimator": brought, **table} if brought else table
 
     @model_validator(mode="after")
     def _experts_solved_the_same_tasks(self) -> TrainSection:
@@ -328,7 +338,7 @@ class TrainSection(Section):
     @property
     def correction(self) -> Literal["none", "tis"]:
         """The mode of that `off_policy`: none where the objective corrects by itself."""
-        return "none" if parse_part(self.objective).name == "decoupled_ppo" else "tis"
+        return "none" if getattr(_requirements_of(self.objective), "corrects_old_policies", False) else "tis"
 
     @property
     def _composition(self) -> str:

@@ -32,7 +32,7 @@ def input_parts(context: RunContext, learner: Learner) -> list[TrainingPart]:
     needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
     parts: list[TrainingPart] = []
     if section.teacher is not None and "teacher" in needed:
-        parts.append(TeacherScores(section.teacher.path))
+        parts.append(TeacherScores(section.teacher))
     if section.experts is not None and "experts" in needed:
         parts.append(ExpertEpisodes(_experts(context, learner, section.experts)))
     if "optimal_values" in needed:

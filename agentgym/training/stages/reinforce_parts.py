@@ -102,9 +102,10 @@ def parts_around(
         Reference(section, learner.model, learner.processing_class, context.processes),
         RoleUpdates(section, recipe.policy.lora),
     ]
+    requirements = loss_requirements(section)
     if section.optimiser.snr_learning_rate:
-        parts.append(SignalToNoise())
-    if any(needs.past_entropies for needs in loss_requirements(section)):
+        parts.append(SignalToNoise(requirements))
+    if any(needs.past_entropies for needs in requirements):
         parts.append(PastEntropies())
     if sampler is not None:
         parts.append(TaskSampling(sampler, sampler if stream is None else stream.sampler))
