@@ -12,12 +12,11 @@ import tempfile
 from pathlib import Path
 
 from rootfs import assemble
+from specs import checks_about
 
 from agentgym.errors import ConformanceError
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import ATTACKS, SPEC, check_backend
-
-THEMES = ("The kernel", "The host", "The guest")
+from agentgym.testing.backends import SPEC, check_backend
 
 
 class OfImage(NamespacesBackend):
@@ -37,7 +36,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         backend = OfImage(Path(folder))
         try:
-            await check_backend(backend, only=[case.name for case in ATTACKS if case.theme in THEMES])
+            await check_backend(backend, only=checks_about("The host", "The guest"))
             findings = []
         except ConformanceError as error:
             findings = error.findings
