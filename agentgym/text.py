@@ -1,4 +1,4 @@
-"""Text for people: shares of 1 in percent, and what agents and tools wrote made safe to look at.
+"""Text for people: shares in percent, and foreign text made safe to look at; and for judges, who compare it folded.
 
 Shares are rounded the same way everywhere, halves away from zero, as the pages' scripts do. Python's own formats round
 halves to even, and those of binary fractions either way: 62.5 % would be 62 % in a terminal and 63 % on a page.
@@ -10,7 +10,17 @@ import math
 import re
 import unicodedata
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from typing import Any
+
+_TWINS = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2039\u203a\u2032\u00b4\u02bc\u02b9\uff07", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\uff02", '"'),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u2043", "-"),
+}
+"""The ASCII apostrophe, quote and hyphen, for each character that only typography tells apart from it."""
+_OWN_MEANING = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>")
+"""The kinds of compatibility characters that say something else than the characters they are made of."""
 
 
 def hundredfold(share: float, digits: int = 0) -> str:
@@ -30,6 +40,32 @@ def points(difference: float, digits: int = 0) -> str:
     """A difference of two shares in points of a hundred, with its sign: "+13" for 0.125."""
     text = hundredfold(difference, digits)
     return text if text.startswith("-") else f"+{text}"
+
+
+def fold_text(text: str) -> str:
+    """Return a text as judges compare it: in one spelling, where Unicode and typography have several.
+
+    Small letters, composed; single spaces, and none around; plain quotes, apostrophes, hyphens and minus signs; ASCII
+    digits and full-width letters as plain ones; nothing that is not seen. Exponents, indices and fractions stay, so
+    that 10\N{SUPERSCRIPT TWO} is not 102.
+    """
+    if not text.isascii():
+        text = "".join(char if char.isascii() else _plain(char) for char in unicodedata.normalize("NFC", text))
+    text = text.casefold()
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+
+
+@lru_cache(4096)
+def _plain(char: str) -> str:
+    """Return what stands for a character where texts are compared; nothing for one that is not seen."""
+    if (twin := _TWINS.get(char)) is not None:
+        return twin
+    if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
+        return ""
+    if (digit := unicodedata.decimal(char, None)) is not None:
+        return str(digit)
+    kind = unicodedata.decomposition(char).partition(" ")[0]
+    return char if kind in _OWN_MEANING else unicodedata.normalize("NFKC", char)
 
 
 def visible(value: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, JudgeError, Result, Reward, Trajectory, Turn
-from agentgym.reward import Components
+from agentgym.reward import Components, fold_text
 
 READERS = ("open", "follow")
 _HEADING = re.compile(r"# (.+?)( \(part \d+ of \d+\))?")
@@ -58,7 +58,7 @@ def pages_read(turn: Turn) -> list[str]:
 
 def folded(title: str) -> str:
     """Return a title in the form in which titles are compared."""
-    return " ".join(title.casefold().split())
+    return fold_text(title)
 
 
 def _read(call: Call, result: Result) -> Collection[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import math
 import operator
 import secrets
 import warnings
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym import GuestModule, JudgeError, Reward, SandboxError, SandboxSpec, Trajectory, shared_backend
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_number
 from agentgym.sandbox import Backend
 
 from . import judge_guest
@@ -230,7 +229,7 @@ def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two encoded values are equal: numbers by value to 1e-9 relative, `?` never."""
+    """Whether two encoded values are equal: numbers by value, whole ones exactly, `?` never."""
     if not (isinstance(left, list) and isinstance(right, list)):
         return type(left) is type(right) and bool(left == right)
     if len(left) != len(right) or not left or "?" in (left[0], right[0]):
@@ -243,14 +242,10 @@ def same(left: Any, right: Any) -> bool:
 def _same_number(left: Any, right: Any) -> bool:
     if left == right:
         return bool(left != "nan")
-    numbers = []
-    for text in (left, right):
-        try:
-            numbers.append(float(int(text, 16)) if "0x" in text else float(text))
-        except (ValueError, TypeError, OverflowError):
-            return False
-    both_whole = "0x" in left and "0x" in right  # two whole numbers are compared exactly, and they differ
-    return not both_whole and math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-12)
+    try:
+        return same_number(*(int(text, 16) if "0x" in text else float(text) for text in (left, right)))
+    except (ValueError, TypeError, OverflowError):
+        return False
 
 
 def _truth_of(data: Any) -> bool:

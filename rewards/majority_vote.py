@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import Components
+from agentgym.reward import Components, same_answer
 
-from .answer_match import same_answer
 from .final_answer import final_answer
 from .symbolic_maths import equivalent
 

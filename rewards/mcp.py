@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_answer, same_data
 
-from .answer_match import same_answer
 from .final_answer import final_call
 from .fresh_files import lines_of
 
@@ -71,4 +70,4 @@ def _equal(actual: Any, expected: Any) -> bool:
         expected_data = json.loads(expected) if isinstance(expected, str) else expected
     except ValueError:
         return isinstance(expected, str) and lines_of(actual) == lines_of(expected)
-    return bool(actual_data == expected_data)
+    return same_data(actual_data, expected_data)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgym import Call, JudgeError, Result, Reward, Trajectory, Turn
-from agentgym.reward import Components
-
-from .answer_match import same_answer
+from agentgym.reward import Components, fold_text, same_answer
 
 MAX_ROWS, MAX_CELLS = 5, 24
 
@@ -45,7 +43,7 @@ class QueryEvidence(Reward):
             reached_before, paid_before = reached, paid
             new = False
             for call, result in zip(current.calls, current.results, strict=False):
-                query = " ".join(str(call.arguments.get(self.argument, "")).casefold().split()).rstrip("; ")
+                query = fold_text(str(call.arguments.get(self.argument, ""))).rstrip("; ")
                 if not self._ran(call, result) or query in earlier_queries:
                     continue
                 earlier_queries.add(query)
@@ -65,7 +63,7 @@ class QueryEvidence(Reward):
             return reached
         for link in range(len(chain), reached, -1):
             value = chain[link - 1]
-            if value.casefold() not in query and any(same_answer(cell, value) for cell in cells):
+            if fold_text(value) not in query and any(same_answer(cell, value) for cell in cells):
                 return link
         return reached
 

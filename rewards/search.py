@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from agentgym import Combined, Trajectory
-from agentgym.reward import SUCCESS, Components
+import re
+from fractions import Fraction
 
-from .answer_match import AnswerMatch, same_answer
+from agentgym import Combined, Trajectory
+from agentgym.reward import SUCCESS, Components, fold_text, read_number, same_answer
+
+from .answer_match import AnswerMatch
 from .citation import Citation
 from .evidence import Evidence
 from .final_answer import final_answer, gold_answers
 from .token_overlap import exact_match
+
+_NUMBER = re.compile(r"(?<![\w.])[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|(?:(?<![\w.])[+-])?\d+(?:\.\d+)?", re.ASCII)
+"""A number with its sign, which is one only at the beginning of a word: 1914-1918 holds 1914 and 1918."""
 
 
 class QuestionAnswered(AnswerMatch):
     """Outcome component `success`: 1.0 if the answer is `truth["answer"]` or one of `truth["answers"]`, else 0.0.
 
     Answers are compared as in `answer_match`, or else as in SQuAD: without case, punctuation and English articles
-    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1). The whole answer counts, so a list of guesses matches nothing.
+    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1) and with the same numbers, whose signs and points are no
+    punctuation. The whole answer counts, so a list of guesses matches nothing.
     """
 
     def outcome(self, episode: Trajectory) -> Components:
@@ -24,7 +31,13 @@ class QuestionAnswered(AnswerMatch):
         gold = gold_answers(episode, "search")
         answer = final_answer(episode, self.argument) or ""
         same = any(same_answer(answer, g, tolerance=self.tolerance) for g in gold)
-        return {SUCCESS: float(same or exact_match(answer, gold))}
+        alike = any(exact_match(answer, [g]) and _numbers_in(answer) == _numbers_in(g) for g in gold)
+        return {SUCCESS: float(same or alike)}
+
+
+def _numbers_in(text: str) -> list[Fraction | None]:
+    """Return the numbers in a text in order, with their signs."""
+    return [read_number(number[0]) for number in _NUMBER.finditer(fold_text(text))]
 
 
 class SearchReward(Combined):

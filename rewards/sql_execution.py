@@ -51,7 +51,7 @@ class SqlExecution(Reward):
     `databases` and `economy` 0.
 
     Args:
-        tolerance: relative difference up to which two numbers are equal.
+        tolerance: relative difference up to which two numbers are equal, unless both are whole.
         backend: makes the judge's sandboxes; a name or a Backend.
         environment_options: of the judge's environment, such as `{"query_s": 30}` where gold queries are slow.
     Source: Zhong et al. 2020, arXiv:2010.02840 (test suites); the reward for running: Reasoning-SQL, arXiv:2503.23157;
@@ -63,7 +63,7 @@ class SqlExecution(Reward):
     def __init__(
         self,
         *,
-        tolerance: float = 1e-6,
+        tolerance: float = 1e-9,
         backend: str | Backend | None = None,
         environment_options: Mapping[str, Any] | None = None,
     ) -> None:

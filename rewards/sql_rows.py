@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from agentgym.reward import same_number
 
 Row = Sequence[Any]
 MATCHED_ONE_BY_ONE = 300
 """The largest number of rows for which near-equal rows are matched pairwise if sorting has not paired them."""
 
 
-def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolerance: float = 1e-6) -> bool:
+def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolerance: float = 1e-9) -> bool:
     """Whether two results hold the same rows, equally often.
 
-    Column names are ignored, the order of columns is not. Numbers are compared by value: 3 equals 3.0, and numbers that
-    differ by less than the tolerance are equal. Text is compared exactly. NULL only equals NULL.
+    Column names are ignored, the order of columns is not. Numbers are compared by value: 3 equals 3.0, whole numbers
+    are compared exactly, and others up to the tolerance, which covers the order of a sum and no lost row. Text is
+    compared exactly. NULL only equals NULL.
 
     Args:
         ordered: rows must also come in the same order.
-        tolerance: relative difference up to which two numbers are equal.
+        tolerance: relative difference up to which two numbers are equal, unless both are whole.
     Source: Zhong et al. 2020, arXiv:2010.02840 (execution match, multisets, order where the gold query orders).
     """
     if len(gold) != len(rows) or {len(row) for row in gold} != {len(row) for row in rows}:
@@ -30,7 +32,8 @@ def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolera
         return all(_same_row(a, b, tolerance) for a, b in zip(left, right, strict=True))
     if Counter(map(_exactly, left)) == Counter(map(_exactly, right)):
         return True
-    pairs = zip(sorted(left, key=_sort_key), sorted(right, key=_sort_key), strict=True)
+    key = _sort_key([*left, *right])
+    pairs = zip(sorted(left, key=key), sorted(right, key=key), strict=True)
     if all(_same_row(a, b, tolerance) for a, b in pairs):
         return True
     return len(left) <= MATCHED_ONE_BY_ONE and _matched(left, right, tolerance)
@@ -74,12 +77,17 @@ def _exactly(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple((type(value).__name__, value) for value in row)
 
 
-def _sort_key(row: Row) -> tuple[tuple[int, float, str], ...]:
-    """Return the sort key of a row; numbers are rounded to six digits."""
-    return tuple(
-        (1, float(f"{value:.6g}"), "") if _is_number(value) else (0 if value is None else 2, 0.0, str(value))
-        for value in row
-    )
+def _sort_key(rows: Sequence[Row]) -> Callable[[Row], Any]:
+    """Return the sort key of rows: numbers of columns with a float are rounded to six digits, and then decide ties."""
+    rounded = [any(isinstance(value, float) for value in column) for column in zip(*rows, strict=False)]
+
+    def key(row: Row) -> Any:
+        numbers = [value if _is_number(value) else 0 for value in row]
+        near = [float(f"{n:.6g}") if is_rounded else n for n, is_rounded in zip(numbers, rounded, strict=False)]
+        kinds = [(2, str(value)) if isinstance(value, str | bytes) else (value is not None, "") for value in row]
+        return kinds, near, numbers
+
+    return key
 
 
 def _is_number(value: Any) -> bool:
@@ -94,7 +102,7 @@ def _same(left: Any, right: Any, tolerance: float) -> bool:
     if isinstance(left, int) and isinstance(right, int):
         return left == right
     if _is_number(left) and _is_number(right):
-        return math.isclose(left, right, rel_tol=tolerance, abs_tol=1e-9)
+        return same_number(left, right, tolerance=tolerance)
     return type(left) is type(right) and bool(left == right)
 
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, JudgeError, Reward, Task, ToolError, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_answer
 from agentgym.sandbox import Backend
 
-from .answer_match import same_answer
 from .final_answer import final_call
 from .judge_environment import judge_environment
 

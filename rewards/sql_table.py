@@ -23,7 +23,7 @@ class SqlTable(Reward):
     query runs in a fresh environment of the task's own kind, as for `sql_execution`.
 
     Args:
-        digits: significant digits to which numbers are compared.
+        digits: significant digits to which numbers are compared that are not whole.
         backend, environment_options: as of `sql_execution`.
     Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
         columns one by one; here the rows must agree as well.
@@ -81,6 +81,6 @@ class SqlTable(Reward):
         return [tuple(self._rounded_value(value) for value in row) for row in rows]
 
     def _rounded_value(self, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) >= 10**300:
+        if not isinstance(value, float) or value.is_integer():
             return value
         return float(f"{value:.{self.digits}g}")

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_answer
 
-from .answer_match import same_answer
 from .final_answer import final_call, final_record
 from .told_values import untold
 

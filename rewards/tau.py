@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentgym import JudgeError, Message, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, fold_text
 
 from .final_answer import final_record
 
@@ -49,8 +49,8 @@ class TauBench(Reward):
 
 def are_said(outputs: Iterable[Any], messages: Iterable[Message]) -> bool:
     """Whether each output stands in a message without calls: in any case, commas left out of the message."""
-    texts = [message.text.lower().replace(",", "") for message in messages if not message.calls]
-    return all(any(str(output).lower() in text for text in texts) for output in outputs)
+    texts = [fold_text(message.text).replace(",", "") for message in messages if not message.calls]
+    return all(any(fold_text(str(output)) in text for text in texts) for output in outputs)
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from agentgym import Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, fold_text
 
 from .final_answer import final_answer, gold_answers
 
@@ -45,7 +45,7 @@ class TokenOverlap(Reward):
 
 def normalised(text: str) -> str:
     """Return the text in lower case, without punctuation, articles and runs of white space."""
-    text = unicodedata.normalize("NFKC", text[: MAX_CHARS + 1]).casefold()
+    text = fold_text(text[: MAX_CHARS + 1])
     text = "".join(char for char in text if not unicodedata.category(char).startswith("P"))
     return " ".join(_ARTICLES.sub(" ", text).split())
 

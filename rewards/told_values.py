@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from .answer_match import normalised
+from agentgym.reward import fold_answer, fold_text
 
 MAX_CHARS = 2_000
 """What a simulated user reads of a message."""
@@ -48,15 +48,15 @@ def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
     is
     told where its words stand. Of a message only the first `MAX_CHARS` characters count.
     """
-    texts = [text[:MAX_CHARS].casefold() for text in messages]
+    texts = [fold_text(text[:MAX_CHARS]) for text in messages]
     named = [_values_in(text) for text in texts]
-    required = [(str(value), _values_in(str(value).casefold())) for value in values]
+    required = [(str(value), _values_in(fold_text(str(value)))) for value in values]
     missing = []
     for text, own in required:
         kind, value = next(((kind, min(members)) for kind, members in own.items() if members), ("", ""))
-        if not kind or _AMOUNT.sub("", _TIME.sub("", _DATE.sub("", text.casefold()))).strip():
-            words = re.compile(rf"(?<!\w){re.escape(normalised(text))}(?!\w)")
-            is_told = any(words.search(normalised(message)) for message in texts)
+        if not kind or _AMOUNT.sub("", _TIME.sub("", _DATE.sub("", fold_text(text)))).strip():
+            words = re.compile(rf"(?<!\w){re.escape(fold_answer(text))}(?!\w)")
+            is_told = any(words.search(fold_answer(message)) for message in texts)
         else:
             few = [message[kind] for message in named if len(message[kind]) <= MAX_IN_MESSAGE]
             candidates = set().union(*few)

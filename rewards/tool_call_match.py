@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym import Call, JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_data
 
 MAX_CALLS = 10
 
@@ -102,22 +102,8 @@ def _fits(call: Call, expected: ExpectedCall) -> bool:
 
 
 def same(value: Any, *accepted: Any) -> bool:
-    """Whether a value equals an accepted one: text by folded case and spaces, numbers by value; True is not 1."""
-    return any(_equal(value, candidate) for candidate in accepted)
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, str) and isinstance(right, str):
-        return " ".join(left.casefold().split()) == " ".join(right.casefold().split())
-    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    return (type(left) is type(right) and left == right) or (
-        {type(left), type(right)} == {int, float} and left == right
-    )
+    """Whether a value equals an accepted one: text folded, numbers by value; True is not 1."""
+    return any(same_data(value, candidate, folded=True) for candidate in accepted)
 
 
 def _best_matching(scores: Sequence[Sequence[float]]) -> float:

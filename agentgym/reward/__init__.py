@@ -2,10 +2,12 @@
 
 contract.py  what a reward is, and the checks on what it answers
 functions.py a reward made of one function
+comparison.py numbers and texts of answers, compared
 combined.py  several rewards as one: weights, schedules over training, gates, caps
 """
 
 from agentgym.reward.combined import Combined, Gate, Schedule
+from agentgym.reward.comparison import fold_answer, read_number, same_answer, same_data, same_number
 from agentgym.reward.contract import (
     SUCCESS,
     Components,
@@ -17,6 +19,7 @@ from agentgym.reward.contract import (
     validate_spans,
 )
 from agentgym.reward.functions import FunctionReward, reward_function
+from agentgym.text import fold_text
 
 __all__ = [
     "SUCCESS",
@@ -27,7 +30,13 @@ __all__ = [
     "Reward",
     "RewardStage",
     "Schedule",
+    "fold_answer",
+    "fold_text",
+    "read_number",
     "reward_function",
+    "same_answer",
+    "same_data",
+    "same_number",
     "validate_components",
     "validate_each",
     "validate_feedback",

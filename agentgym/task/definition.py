@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agentgym.messages import Message, images_of
+from agentgym.text import fold_text
 
 Split = Literal["train", "validation", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
@@ -79,11 +80,11 @@ class Task:
         return list(self.messages) or [Message("user", self.prompt)]
 
     def content_key(self, *, numbered: bool = True) -> str:
-        """Hash of what is asked, blind to case and white space: equal keys are the same problem.
+        """Hash of what is asked, blind to case, white space and how Unicode spells it: equal keys are the same problem.
 
         Without `numbered`, blind to BOOKKEEPING parameters too: equal keys may be the same problem.
         """
-        words = [" ".join(m.text.casefold().split()) for m in self.opening()]
+        words = [fold_text(m.text) for m in self.opening()]
         parameters = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
         images = [image.digest for image in images_of(self.opening())]
         text = canonical_json([self.environment, words, _folded(parameters), *([images] if images else [])])
@@ -105,7 +106,7 @@ def canonical_json(value: Any) -> str:
 
 def _folded(value: Any) -> Any:
     if isinstance(value, str):
-        return " ".join(value.casefold().split())
+        return fold_text(value)
     if isinstance(value, Mapping):
         return {key: _folded(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_answer
 
 from .documents import Content, bytes_of, holds
 
@@ -26,7 +26,7 @@ class DesktopReward(Reward):
             text and style, the pixels of a `picture` (a PNG in base64), or its bytes in `base64`: see documents.py.
         others: with files; true if every other file must be as the task gave it (the default).
         windows: pairs of class and a text that stands in the title of an open window.
-        answer: what `done` was told, compared without case and outer spaces.
+        answer: what `done` was told, compared as `agentgym.reward.same_answer` does.
     An episode that never called `done` has failed.
     """
 
@@ -47,7 +47,7 @@ class DesktopReward(Reward):
                 any(window_class.casefold() == kind.casefold() and text in title for window_class, title in windows)
             )
         if truth.get("answer") is not None:
-            passed.append(_normalised(answer) == _normalised(str(truth["answer"])) != "")
+            passed.append(same_answer(answer, truth["answer"]))
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
     def _files(self, state: Mapping[str, Any], truth: Mapping[str, Any], episode: Trajectory) -> list[bool]:
@@ -93,7 +93,3 @@ def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
-
-
-def _normalised(text: str) -> str:
-    return " ".join(text.casefold().split())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, same_answer, same_data
 
 TASK_OVER = "The task is over.\n"
 """The first line of the result that ends an episode; the end state follows as JSON. No other result begins with it:
@@ -23,7 +23,7 @@ class WebReward(Reward):
     page itself gives a reward, `page_reward`; only `success` counts.
 
     `truth`, all of what it names must be right: `effects`, what must have changed, exactly, as data or as JSON;
-    `answer`, compared without case and outer spaces, numbers by value; `url`, the end of the address in which the
+    `answer`, compared as `agentgym.reward.same_answer` does; `url`, the end of the address in which the
     episode ends; `downloads`, text (or `sha256:` and the hash) by name. Or `page`, true where the page's own reward
     decides: above 0 is a success. An episode that never ended the task has failed it.
     """
@@ -46,14 +46,14 @@ class WebReward(Reward):
         effects = (end_state or {}).get("effects", {})
         right = end_state is not None
         if "effects" in truth:
-            right = right and "failed" not in (end_state or {}) and _normalised(effects) == _normalised(expected)
+            right = right and "failed" not in (end_state or {}) and same_data(effects, expected, folded=True)
         if "url" in truth:
             right = right and str((end_state or {}).get("url", "")).endswith(str(truth["url"]))
         if "downloads" in truth:
             right = right and (end_state or {}).get("downloads", {}) == truth["downloads"]
         if "answer" in truth:
             right = right and same_answer(answer, str(truth["answer"]))
-        share = sum(_normalised(effects.get(key)) == _normalised(value) for key, value in expected.items()) / max(
+        share = sum(same_data(effects.get(key), value, folded=True) for key, value in expected.items()) / max(
             len(expected), 1
         )
         return {SUCCESS: float(right), **({"effects_right": share} if expected else {})}
@@ -67,20 +67,9 @@ class WebReward(Reward):
         return None, ""
 
 
-def same_answer(given: str, expected: str) -> bool:
-    """Whether two answers are equal, ignoring case, outer spaces and a final full stop; numbers compare by value."""
-    first, second = (" ".join(text.casefold().split()).removesuffix(".") for text in (given, expected))
-    if first == second:
-        return bool(first)
-    try:
-        return abs(float(first) - float(second)) < 1e-9
-    except ValueError:
-        return False
-
-
 def same_value(first: Any, second: Any) -> bool:
     """Whether two values are equal but for case and spaces in text."""
-    return bool(_normalised(first) == _normalised(second))
+    return same_data(first, second, folded=True)
 
 
 def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
@@ -118,12 +107,3 @@ def _check_truth(task_id: str, parameters: Mapping[str, Any], truth: Any) -> Non
             f"{task_id}: truth['effects'] can never be met: give parameters['state'], or judge by answer, url or "
             "downloads."
         )
-
-
-def _normalised(value: Any) -> Any:
-    """Return the value with text in lower case and single spaces and with sorted keys; the order of lists is kept."""
-    if isinstance(value, str):
-        return " ".join(value.casefold().split())
-    if isinstance(value, Mapping):
-        return {key: _normalised(item) for key, item in sorted(value.items())}
-    return [_normalised(item) for item in value] if isinstance(value, (list, tuple)) else value

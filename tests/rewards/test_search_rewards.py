@@ -164,3 +164,38 @@ async def test_no_amount_of_reading_is_worth_as_much_as_an_answer():
         await validate_components(reward.outcome(reading), reward)
     )
     assert everything == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [
+        ("5", "-5"),
+        ("-5", "5"),
+        ("314", "3.14"),
+        ("10000002", "10000001"),
+        ("15", "1,5"),
+        ("1,5", "15"),
+        ("315 metres", "3.15 metres"),
+    ],
+)
+def test_signs_and_points_of_numbers_are_no_punctuation(given, gold):
+    judge = load_reward("search")
+    assert judge.rewards[0].outcome(play([answer(given)], truth={"answer": gold})) == {"success": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "gold"),
+    [
+        ("The 5.", "5"),
+        ("10,000", "10000"),
+        ("\u22125", "-5"),
+        ("May 5, 1990", "May 5 1990"),
+        ("1914\u20131918", "1914-1918"),
+        ("COVID19", "COVID-19"),
+        ("the Caf\u00e9 d\u2019Or!", "Cafe\u0301 d'Or"),
+        ("$1,184.50", "1184.5"),
+    ],
+)
+def test_other_spellings_of_the_answer_are_right(given, gold):
+    judge = load_reward("search")
+    assert judge.rewards[0].outcome(play([answer(given)], truth={"answer": gold})) == {"success": 1.0}

@@ -6,8 +6,8 @@ import pytest
 
 from agentgym import Call, JudgeError, Message, StopReason, Task, load_reward
 from agentgym.messages import Result, ResultStatus
-from agentgym.reward import validate_components
-from agentgym.rewards.answer_match import AnswerMatch, same_answer
+from agentgym.reward import same_answer, validate_components
+from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.query_evidence import QueryEvidence
 from agentgym.trajectory import Trajectory, Turn
 
@@ -56,6 +56,7 @@ def earned(*turns, truth=TRUTH):
         ("$1,184.50", "1184.5"),
         ("1184.5000001", "1184.5"),
         ("1e3", "1000"),
+        ("\uff14\uff11\uff12", "412.0"),
     ],
 )
 def test_the_same_answer_may_be_written_in_other_ways(given, gold):
@@ -77,7 +78,8 @@ def test_the_same_answer_may_be_written_in_other_ways(given, gold):
         ("2021-05-04", "2021-05-05"),
         ("%", "412-7306"),
         (".", "."),
-        ("\uff14\uff11\uff12", "412.0"),  # full-width digits are no plainly written number
+        ("10000001", "10000002"),
+        ("4155550123", "4155550124"),
     ],
 )
 def test_another_answer_is_another_answer(given, gold):

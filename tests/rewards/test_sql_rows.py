@@ -33,10 +33,13 @@ ROWS = st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=6)
         ([[True]], [[1]], False, True),
         ([], [], False, True),
         ([[2**70]], [[2**70]], False, True),
+        ([[10_000_001]], [[10_000_002]], False, False),
+        ([[10_000_001.0]], [[10_000_002]], False, False),
+        ([[4949996.25]], [[4949994.0]], False, False),  # the sum of 4,001 rows, and of all but one
         ([[2**60]], [[2**60 + 1]], False, False),
         ([[10**400]], [[10**400]], True, True),
         ([[float("nan")]], [[1.0]], False, False),
-        ([[1.0000001, 5], [1.0, 3]], [[1.0, 5], [1.0000001, 3]], False, True),  # sorting would pair them wrongly
+        ([[1.0000000001, 5], [1.0, 3]], [[1.0, 5], [1.0000000001, 3]], False, True),  # sorting would pair them wrongly
     ],
 )
 def test_rows_by_hand(gold, given_rows, ordered, same):
@@ -64,8 +67,17 @@ def test_a_row_that_is_missing_twice_or_changed_is_seen(rows, index):
     rows=st.lists(st.lists(st.floats(1, 9), min_size=2, max_size=2), min_size=1, max_size=6), seed=st.integers(0, 99)
 )
 def test_noise_below_the_tolerance_never_matters(rows, seed):
-    noisy = [[value * (1 + 1e-9 * ((seed + n) % 3 - 1)) for value in row] for n, row in enumerate(rows)]
+    noisy = [[value * (1 + 1e-10 * ((seed + n) % 3 - 1)) for value in row] for n, row in enumerate(rows)]
     assert same_rows(rows, noisy[::-1], ordered=False)
+
+
+def test_long_results_are_paired_by_their_whole_numbers():
+    """More rows than are matched one by one: ids that differ by one stand beside averages with noise."""
+    rows = [[10_000_000 + index, 1 / 3 + index % 3] for index in range(1000)]
+    noisy = [[key, value * (1 + 1e-15)] for key, value in rows]
+    assert same_rows(rows, random.Random(0).sample(noisy, len(noisy)), ordered=False)
+    noisy[7][0] += 5_000
+    assert not same_rows(rows, noisy, ordered=False)
 
 
 @pytest.mark.parametrize(

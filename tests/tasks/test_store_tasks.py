@@ -16,7 +16,7 @@ import pytest
 
 from agentgym import Call, Message, StopReason, load_task_set
 from agentgym.policy import ScriptedPolicy
-from agentgym.rewards.answer_match import same_answer
+from agentgym.reward import same_answer
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.tasks.store import database
 from agentgym.tasks.store import task_set as build

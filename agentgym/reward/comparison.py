@@ -1,0 +1,95 @@
+"""Compare answers: numbers by value, whole ones exactly; everything else as folded text (`fold_text`).
+
+Every judge that compares numbers or texts of answers does it with these functions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from agentgym.text import fold_text
+
+Number: TypeAlias = int | float | Fraction
+TOLERANCE, LEAST = 1e-9, 1e-12
+"""Relative and absolute difference up to which two numbers are equal, unless both are whole: what the order of a sum of
+floats changes, and less than a row that is lost."""
+_EXACT_FLOATS = 2.0**53
+_MAX_DIGITS = 400
+_NUMBER = re.compile(
+    r"([+-]?)[$€£]?([+-]?)(\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)", re.ASCII
+)
+_QUOTES = "'\"`"
+
+
+def same_number(left: Number, right: Number, *, tolerance: float = TOLERANCE) -> bool:
+    """Whether two numbers are equal: two whole ones exactly, others up to a relative tolerance. NaN equals nothing.
+
+    A float of 2**53 or more counts as not whole, because it does not hold every digit.
+    """
+    if left == right:
+        return True
+    if is_whole(left) and is_whole(right):
+        return False
+    try:
+        return math.isclose(left, right, rel_tol=tolerance, abs_tol=LEAST)
+    except OverflowError:  # one of them is a whole number that no float holds
+        return False
+
+
+def is_whole(number: Number) -> bool:
+    """Whether a number is an integer, and known to the last digit."""
+    if isinstance(number, float):
+        return number.is_integer() and abs(number) < _EXACT_FLOATS
+    return number == int(number)
+
+
+def read_number(text: str) -> Fraction | None:
+    """Return the value of a plain number such as `$1,184.50`, `-3` or `1e6`; None for anything else (a date, nan)."""
+    match = _NUMBER.fullmatch(fold_text(text)) if len(text) <= _MAX_DIGITS else None
+    if match is None or (match[1] and match[2]):
+        return None
+    return Fraction(match[1] + match[2] + match[3].replace(",", ""))
+
+
+def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool:
+    """Whether two answers are equal: numbers by value, other texts folded, without outer quotes and a last full stop.
+
+    An empty answer equals nothing.
+    """
+    left, right = fold_answer(str(answer)), fold_answer(str(gold))
+    if not left or not right:
+        return False
+    if left == right:
+        return True
+    numbers = read_number(left), read_number(right)
+    return None not in numbers and same_number(*numbers, tolerance=tolerance)  # type: ignore[arg-type]
+
+
+def same_data(left: Any, right: Any, *, folded: bool = False) -> bool:
+    """Whether two values of JSON are equal: numbers by value, True and 1 apart; texts exactly, or folded on request.
+
+    Raises: RecursionError for values that are nested too deeply.
+    """
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return same_number(left, right)
+    if isinstance(left, str) and isinstance(right, str):
+        return left == right or (folded and fold_text(left) == fold_text(right))
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(same_data(a, b, folded=folded) for a, b in zip(left, right, strict=True))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(same_data(left[key], right[key], folded=folded) for key in left)
+    return type(left) is type(right) and bool(left == right)
+
+
+def fold_answer(text: str) -> str:
+    """Return a text folded, without outer quotes and a last full stop."""
+    text = fold_text(text).removesuffix(".")
+    while len(text) >= 2 and text[0] == text[-1] and text[0] in _QUOTES:
+        text = text[1:-1].strip()
+    return text

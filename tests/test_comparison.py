@@ -1,0 +1,135 @@
+"""One comparison of numbers and texts for all judges: whole numbers exactly, sums of floats without their noise."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym import Task
+from agentgym.reward import fold_text, read_number, same_answer, same_data, same_number
+
+NFD, CURLY, MINUS, WIDE, NO_BREAK = "Cafe\u0301", "d\u2019Or", "\u22125", "\uff11\uff12", "New\u00a0York"
+
+
+@given(number=st.integers(-(10**20), 10**20), other=st.integers(-(10**20), 10**20))
+def test_whole_numbers_are_equal_only_to_themselves(number, other):
+    assert same_number(number, other) == (number == other)
+    assert same_answer(str(number), str(other)) == (number == other)
+    assert not same_number(number, number + 1)
+    assert not same_answer(f"{number:,}", f"{number + 1:,}")
+
+
+@pytest.mark.parametrize("number", [10_000_001, 4_155_550_123, 123_456_789_012, 10**17, 10**30])
+def test_ids_and_phone_numbers_that_differ_by_one_are_two(number):
+    assert not same_answer(str(number), str(number + 1))
+    assert not same_answer(number, f"{number + 1}.0")
+    assert not same_data({"id": number}, {"id": number + 1})
+
+
+@given(amounts=st.lists(st.integers(1, 10**6), min_size=2, max_size=200), seed=st.integers(0, 99))
+def test_the_order_of_a_sum_does_not_matter_and_a_lost_row_does(amounts, seed):
+    values = [amount / 100 for amount in amounts]
+    shuffled = random.Random(seed).sample(values, len(values))
+    assert same_number(sum(values), sum(shuffled))
+    assert not same_number(sum(values), sum(values[1:]))
+
+
+def test_a_lost_row_of_four_thousand_is_seen():
+    assert not same_number(4949996.25, 4949994.0)
+    assert not same_number(4949996.25, 4949996.0)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (3, 3.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (0.1 + 0.2 - 0.3, 0, True),
+        (1e-10, 2e-10, False),
+        (2**53 + 1, 2**53, False),
+        (1e20, 10**20, True),
+        (Fraction(1, 3), 1 / 3, True),
+        (float("nan"), float("nan"), False),
+        (float("inf"), float("inf"), True),
+        (float("inf"), 10**400, False),
+        (10**400, 10**400 + 1, False),
+        (10**400, 0.5, False),
+    ],
+)
+def test_numbers_by_hand(left, right, same):
+    assert same_number(left, right) is same
+    assert same_number(right, left) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("$1,184.50", Fraction("1184.5")),
+        ("-$5", -5),
+        ("$-5", -5),
+        (MINUS, -5),
+        (WIDE, 12),
+        ("1e3", 1000),
+        (".5", Fraction(1, 2)),
+        ("1,5", None),
+        ("10\u00b2", None),
+        ("1\u00bd", None),
+        ("2021-05-04", None),
+        ("nan", None),
+        ("-$-5", None),
+        ("1e9999", None),
+        ("1_000", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_a_plain_number_is_read_and_nothing_else(text, value):
+    assert read_number(text) == value
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (NFD, "caf\u00e9"),
+        (CURLY, "D'OR"),
+        ("\u201cyes\u201d", '"yes"'),
+        (MINUS, "-5"),
+        ("1914\u20131918", "1914-1918"),
+        (WIDE, "12"),
+        ("\u0661\u0662", "12"),
+        (NO_BREAK, "New York"),
+        ("\ufb01ne", "fine"),
+        ("zero\u200bwidth", "zerowidth"),
+        ("Stra\u00dfe", "STRASSE"),
+    ],
+)
+def test_what_unicode_spells_in_two_ways_is_one_answer(left, right):
+    assert fold_text(left) == fold_text(right)
+    assert same_answer(left, right)
+    assert same_data([left], [right], folded=True)
+    assert not same_data([left], [right])
+    first, second = (Task("t", "test/any-v1", text) for text in (left, right))
+    assert first.content_key() == second.content_key()
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("10\u00b2", "102"), ("1\u00bd", "11/2"), ("H\u2082", "H2x"), ("a", "\u03b1")]
+)
+def test_exponents_and_other_letters_say_something_else(left, right):
+    assert fold_text(left) != fold_text(right)
+
+
+@given(text=st.text())
+def test_folding_twice_changes_nothing(text):
+    assert fold_text(fold_text(text)) == fold_text(text)
+
+
+def test_data_are_compared_by_kind():
+    assert same_data({"a": [1, 2.0]}, {"a": (1.0, 2)})
+    assert not same_data({"a": True}, {"a": 1})
+    assert not same_data([1], [1, 2])
+    assert not same_data({"a": None}, {})
+    assert not same_data("1", 1)
