@@ -81,7 +81,7 @@ def play_and_keep(
     if output.folder:
         hint = f"Read one with: agentgym show {output.folder} --episode '{trajectories[0].id}'"
         out().print(hint, markup=False, soft_wrap=True)
-    exit_by_failures(Counter(t.error or "" for t in trajectories if not t.valid), len(trajectories))
+    exit_by_failures(Counter(t.error or "" for t in trajectories if not t.scored), len(trajectories))
 
 
 async def _play(manager: EpisodeManager, tasks: list[Task]) -> list[Trajectory]:
@@ -91,6 +91,6 @@ async def _play(manager: EpisodeManager, tasks: list[Task]) -> list[Trajectory]:
         bar = progress.add_task("episodes", total=len(tasks) * manager.config.group_size, note="")
         async for trajectory in manager.run(tasks):
             trajectories.append(trajectory)
-            solved += (trajectory.success or 0.0) if trajectory.valid else 0.0
+            solved += (trajectory.success or 0.0) if trajectory.scored else 0.0
             progress.update(bar, advance=1, note=f"solved {percent(solved / len(trajectories))}")
     return trajectories

@@ -15,6 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.evaluation.cuts import command_option, cuts_of, format_cuts
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
@@ -67,6 +68,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         lines.append(Text(f"the agent was {visible(evaluation.knowledge)}", style="yellow"))
     if attempts := format_attempts(evaluation):
         lines.append(Text(f"attempts: {attempts}"))
+    if cuts := format_cuts(evaluation.cuts(), command_option, episodes=sum(len(row.stop) for row in evaluation.rows)):
+        lines.append(Text(cuts, style="yellow"))
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
     causes = [Text(f"  {line}", style="red") for line in format_causes(evaluation.causes())]
     failures = evaluation.failures()
@@ -81,13 +84,14 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
     """What came out of some episodes: success, turns, how they stopped, what went wrong."""
     valid = [t for t in trajectories if t.valid]
     by_task: dict[str, list[float]] = {}
-    for t in valid:
+    scored = [t for t in trajectories if t.scored]
+    for t in scored:
         if t.success is not None:
             by_task.setdefault(t.task.id, []).append(t.success)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    failed = len(trajectories) - len(valid)
+    failed = len(trajectories) - len(scored)
     table.add_row("episodes", f"{len(trajectories)}, of which {failed} failed")
     estimate = success_rate(list(by_task.values()))
     table.add_row("success", estimate.percent() + (f" over {estimate.n} tasks" if estimate.n else ""))
@@ -104,6 +108,8 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
         table.add_row("took", ", ".join(took))
     stops = Counter(t.stop_reason.value for t in trajectories if t.stop_reason)
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
+    if cuts := format_cuts(cuts_of(trajectories), command_option):
+        table.add_row("", Text(cuts, style="yellow"))
     failures: Counter[str] = Counter()
     for t in trajectories:
         failures.update(count_failures(t))

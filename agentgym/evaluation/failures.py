@@ -41,6 +41,16 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     "timeout": ("calls that took too long", "scored", "the agent chose what to run"),
     "over_budget": ("calls after a budget was used up", "scored", "budgets are part of the task"),
     "repeated": ("calls made before with the same result", "scored", "asking twice costs turns, which the reward sees"),
+    "cut": (
+        "messages cut off at the limit of their tokens (max_turn_tokens)",
+        "scored",
+        "brevity is learnt; SimpleTIR masks such episodes where nothing could be run",
+    ),
+    "filtered": (
+        "messages that a content filter stopped",
+        "scored",
+        "the model chose its words",
+    ),
     "void": (
         "turns that neither spoke nor held a call that could be run",
         "scored",

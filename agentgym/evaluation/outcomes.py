@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentgym.errors import EvaluationError
+from agentgym.evaluation.cuts import count_cuts
 from agentgym.evaluation.statistics import (
     Estimate,
     Outcomes,
@@ -169,6 +170,10 @@ class OutcomeStatistics:
             for counts in row.failures:
                 total.update(counts)
         return total
+
+    def cuts(self) -> dict[str, int]:
+        """Return how many episodes each budget ended and how many messages were cut; see agentgym.evaluation.cuts."""
+        return count_cuts((stop for row in self.rows for stop in row.stop), self.failures())
 
     def causes(self) -> Counter[str]:
         """How often episodes failed, by cause: the error, where it was raised, and what was being done."""

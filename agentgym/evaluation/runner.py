@@ -88,8 +88,8 @@ async def evaluate(
     costs: dict[tuple[str, int], SearchUsage] = {}
     async for trajectory in _episodes(manager, tasks, search, costs):
         trajectories.append(trajectory)
-        solved += trajectory.success or 0.0 if trajectory.valid else 0.0
-        failed += not trajectory.valid
+        solved += trajectory.success or 0.0 if trajectory.scored else 0.0
+        failed += not trajectory.scored
         if on_trajectory is not None:
             on_trajectory(trajectory)
         if progress is not None:
@@ -238,13 +238,13 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         )
     row = TaskOutcome(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
-        if trajectory.valid and trajectory.success is None:
+        if trajectory.scored and trajectory.success is None:
             raise EvaluationError(
                 f"{trajectory.id} was judged without a 'success' component (outcome: {dict(trajectory.outcome)}). "
                 "Evaluation reads that component: let the reward return {'success': 0.0 to 1.0} from `outcome`."
             )
         calls, calls_ok = calls_of(trajectory)
-        row.success.append(trajectory.success if trajectory.valid else None)
+        row.success.append(trajectory.success if trajectory.scored else None)
         row.turns.append(len(trajectory.turns))
         row.stop.append(trajectory.stop_reason.value if trajectory.stop_reason else "")
         row.calls.append(calls)
@@ -253,7 +253,7 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
         row.failures.append(dict(count_failures(trajectory)))
-        row.error.append("" if trajectory.valid else trajectory.error or "")
-        row.outcome.append(dict(trajectory.outcome) if trajectory.valid else {})
+        row.error.append("" if trajectory.scored else trajectory.error or "")
+        row.outcome.append(dict(trajectory.outcome) if trajectory.scored else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
     return row

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from agentgym.evaluation.comparison import compare
+from agentgym.evaluation.cuts import format_cuts
 from agentgym.evaluation.record import Evaluation
 from agentgym.text import percent, points, visible
 
@@ -24,6 +25,8 @@ def format_evaluation(evaluation: Evaluation) -> str:
         line += f", {evaluation.knowledge}"
     if attempts := format_attempts(evaluation):
         line += f", attempts: {attempts}"
+    if cuts := format_cuts(evaluation.cuts()):
+        line += f", {cuts}"
     return line + (f", {evaluation.failed} episodes failed and are left out" if evaluation.failed else "")
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.contract import FinishReason, Policy, Reply, Request
 from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import (
     MAX_CALLS,
@@ -98,7 +98,7 @@ class ChatApiPolicy(Policy):
         choice, usage = _choice(answer)
         return Reply(
             message=self._message(choice["message"], request.tools),
-            finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+            finish_reason=finish_reason(choice),
             policy_version=self.version,
             prompt_tokens=_count(usage, "prompt_tokens"),
             completion_tokens=_count(usage, "completion_tokens"),
@@ -211,6 +211,12 @@ def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     usage = answer.get("usage")
     return choice, usage if isinstance(usage, dict) else {}
+
+
+def finish_reason(choice: Mapping[str, Any]) -> FinishReason:
+    """Return why a server's message ended, which is `stop` for every reason that is not ours."""
+    reason = choice.get("finish_reason")
+    return reason if reason in ("length", "content_filter") else "stop"
 
 
 def _text(content: Any) -> str:

@@ -10,7 +10,7 @@ from agentgym.errors import PolicyError
 from agentgym.messages import Message
 from agentgym.trajectory import TokenMask
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class Reply:
         token_ids: exactly what was sampled, its end-of-turn token included; None without a renderer.
         logprobs: natural-log probability of each token under the distribution that it was sampled from, after
             temperature and top-p; at temperature 0 under the model's own. As many as token_ids.
-        finish_reason: `length` if the limit of the turn or of the context ended it.
+        finish_reason: `length` if the limit of the turn or of the context ended it; `content_filter` if the server
+            would not let the model say it.
         policy_version: version of the weights that sampled it, or its first token if they changed meanwhile.
         version_changes: (token, version) where they changed: from that token on, weights of this version sampled.
         prompt_tokens, completion_tokens: as counted by the model, for cost.

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from agentgym.messages import StopReason
 from agentgym.options import validated_dataclass
+from agentgym.storage.failures import says_nothing
 from agentgym.trajectory import Turn
 
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -30,7 +31,8 @@ class Budgets:
     max_calls: Count = 64
     """How many tools all turns of an episode may call together. Further calls are not run."""
     time_s: Annotated[float, Field(gt=0)] = 600.0
-    """How many seconds an episode may take, from the reset to its last turn. Judging the outcome does not count."""
+    """How many seconds the reset, the tools and the judging of turns may take in an episode. The time in which the
+    policy samples, or waits for its turn to sample, does not count, and neither does judging the outcome."""
     max_void_turns: Count = 3
     """How many turns in a row may hold nothing that the environment can act on or answer."""
     infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1
@@ -77,8 +79,7 @@ class BudgetUsage:
         """Add a finished turn. `exact`: its token ids are known; else the policy's own counts are taken."""
         self.turns += 1
         self.calls += min(len(turn.calls), self.budgets.max_calls - self.calls)
-        is_speech = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
-        self.void_turns = self.void_turns + 1 if turn.void and not is_speech else 0
+        self.void_turns = self.void_turns + 1 if says_nothing(turn) else 0
         if exact:
             self.tokens += len(turn.token_ids)
         else:

@@ -13,6 +13,7 @@ from agentgym.trajectory import Turn
 
 EMPTY = "Your message was empty. Call a tool, or say your answer."
 CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."
+FILTERED = "A content filter stopped your message. Say it in other words, or go another way."
 OVER_BUDGET = "This call was not finished: the episode has used up {budget}."
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EnvironmentServerError, EpisodesFailed, JudgeError, PolicyError, SandboxError
+from agentgym.messages import StopReason
 from agentgym.trajectory import Trajectory
 
 INFRASTRUCTURE = (SandboxError, EnvironmentServerError, PolicyError, JudgeError, TimeoutError)
@@ -126,16 +127,23 @@ class FailureStreak:
 
     def too_many_with(self, trajectory: Trajectory) -> list[Trajectory]:
         """Count an episode that has ended. Returns: the failures in a row if they are too many, else nothing."""
-        if trajectory.valid:
+        if trajectory.scored:
             self._failed.clear()
             return []
         self._failed.append(trajectory)
         return self._failed if len(self._failed) == self._most else []
 
 
+def no_turn(trajectory: Trajectory) -> str:
+    """Return why an episode that did not fail has no turn."""
+    if trajectory.stop_reason is StopReason.CONTEXT_FULL:
+        return "the prompt has more tokens than the context of the model"
+    return f"no turn was taken ({trajectory.stop_reason})"
+
+
 def too_many_failures(failed: list[Trajectory], *, is_recorded: bool) -> EpisodesFailed:
     """Return the error that ends a run, with the causes. `is_recorded`: whether a ledger lets the run be resumed."""
-    causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in failed)
+    causes = Counter(t.error or no_turn(t) for t in failed)
     listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MAX_LISTED))
     hint = "They will be played again when it is resumed. " if is_recorded else ""
     return EpisodesFailed(

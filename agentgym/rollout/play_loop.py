@@ -10,10 +10,12 @@ from agentgym.environment import changes_context, unwrapped
 from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.reward import SUCCESS
 from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
 from agentgym.rollout.checks import check_messages, check_reply
+from agentgym.rollout.clock import EpisodeClock
 from agentgym.rollout.contexts import Contexts
-from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, over_budget
+from agentgym.rollout.conversation import CUT, EMPTY, FILTERED, Conversation, open_turn, over_budget
 from agentgym.rollout.environment_handle import EnvironmentHandle
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episodes import EpisodeConfig
@@ -43,6 +45,7 @@ class PlayLoop:
         self._environment, self._retries = environment, retries
         self._task = trajectory.task.public()
         self._usage = BudgetUsage(self._budgets)
+        self._clock = EpisodeClock(self._budgets.time_s)
         self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries.note)
         self._added_role = next((added.role for added in trajectory.provenance.additions if added.role), "")
         self._ready = False
@@ -67,7 +70,7 @@ class PlayLoop:
     async def play(self) -> StopReason:
         """Reset the environment, and play until something ends the episode. Returns: why it ended."""
         try:
-            async with asyncio.timeout(self._budgets.time_s) as limit:
+            async with self._clock:
                 await self._reset()
                 await self._read_state()
                 await self.play_turns()
@@ -83,7 +86,7 @@ class PlayLoop:
             await self._keep_open_turn(str(error))
             return StopReason.ENVIRONMENT
         except TimeoutError:
-            if not limit.expired():
+            if not self._clock.expired():
                 raise
             if not self._ready:
                 raise TimeoutError(f"not ready after {self._budgets.time_s:g} s") from None
@@ -133,7 +136,9 @@ class PlayLoop:
             state = await self._environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
             trajectory.end_state = EndState(state.state_key, state.potential)
             config.keep_checkpoint(trajectory, state.checkpoint)
-        if self._judge is not None:
+        if self._judge is not None and not trajectory.turns:  # there was no room for one: nothing is to be judged
+            trajectory.outcome = {SUCCESS: 0.0}
+        elif self._judge is not None:
             retries.activity = "judging the outcome"
             if await self._judge.judge_end(trajectory) and config.ledger is not None:
                 config.ledger.begin(trajectory)  # its turns have new rewards: they are written again, with the end
@@ -194,7 +199,8 @@ class PlayLoop:
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
             try:
-                reply = await policy.generate(request)
+                with self._clock.stopped():
+                    reply = await policy.generate(request)
                 check_reply(policy, reply)
                 return reply
             except (ContextFull, PolicyLeft):
@@ -250,6 +256,8 @@ class PlayLoop:
         environment = self._environment.current
         if turn.finish_reason == "length":
             turn.replies = (Message("user", CUT.format(tokens=len(turn.token_ids) or "too many")),)
+        elif turn.finish_reason == "content_filter":
+            turn.replies = (Message("user", FILTERED),)
         elif not turn.message.content:
             turn.replies = (Message("user", EMPTY),)
         else:

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from agentgym.environment import Checkpoint, Environment, EnvironmentWrapper, Outlook
 from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.contract import FinishReason, Policy, Reply, Request
 from agentgym.task import Task
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
@@ -98,7 +99,7 @@ class ReplayPolicy(Policy):
         if turn == self.fork.turn:
             return await self.successor.generate(request)
         recorded = record.turns[turn]
-        reply = Reply(recorded.message, finish_reason="length" if recorded.finish_reason == "length" else "stop")
+        reply = Reply(recorded.message, finish_reason=cast(FinishReason, recorded.finish_reason))
         reply.policy_version = recorded.policy_version
         if self.renderer is not None:
             if request.prefix_ids is not None and list(request.prefix_ids) == _prefix_ids(record, turn):

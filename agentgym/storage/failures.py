@@ -23,6 +23,8 @@ LEVELS: dict[str, Level] = {
     "timeout": "call",
     "over_budget": "call",
     "repeated": "call",
+    "cut": "turn",
+    "filtered": "turn",
     "void": "turn",
     "wrong_answer": "end",
     "refused": "end",
@@ -31,6 +33,7 @@ LEVELS: dict[str, Level] = {
 }
 """Every kind with what it is counted per, in the order that tables show."""
 
+_CUT = {"length": "cut", "content_filter": "filtered"}
 _DECLINES = re.compile(
     r"\b(?:i(?:'m| am)? (?:sorry|can(?:no|')t|(?:am |'m )?(?:unable|not able) to|won't|will not|refuse|must decline)"
     r"|i (?:do not|don't) (?:feel comfortable|think i (?:can|should))|as an ai\b)",
@@ -50,11 +53,18 @@ def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
             key, answer = _written(call), (result.content, result.status)
             kinds += ["repeated"] if last_answers.get(key) == answer else []
             last_answers[key] = answer
-        spoke = not turn.calls and turn.message.content and turn.finish_reason != "length"
-        if turn.void and not spoke:
+        if turn.finish_reason in _CUT:
+            kinds.append(_CUT[turn.finish_reason])
+        elif says_nothing(turn):
             kinds.append("void")
         kinds_by_turn.append(kinds)
     return kinds_by_turn
+
+
+def says_nothing(turn: Turn) -> bool:
+    """Return whether a turn neither speaks nor holds a call that could be run. What was cut off does not speak."""
+    speaks = not turn.calls and turn.message.content and turn.finish_reason not in _CUT
+    return turn.void and not speaks
 
 
 def count_failures(trajectory: Trajectory) -> Counter[str]:

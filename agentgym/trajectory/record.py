@@ -110,8 +110,13 @@ class Trajectory:
 
     @property
     def valid(self) -> bool:
-        """May enter statistics and the loss: it ended, the infrastructure held, and it has a turn."""
+        """May enter statistics of turns and the loss: it ended, the infrastructure held, and it has a turn."""
         return self.stop_reason is not None and not self.stop_reason.failed and bool(self.turns)
+
+    @property
+    def scored(self) -> bool:
+        """May enter rates of success: it is valid, or its prompt left no room for a turn, which scores 0."""
+        return self.valid or self.stop_reason is StopReason.CONTEXT_FULL
 
     @property
     def success(self) -> float | None:

@@ -80,7 +80,7 @@ class Turn:
     potential: float | None = None
     """The environment's potential before the turn, where it is known."""
     finish_reason: str = "stop"
-    """Why the message ended; `length` where a budget cut it off."""
+    """Why the message ended; `length` where a budget cut it off, `content_filter` where the model's server did."""
     generate_s: float = 0.0
     """The wall time of the message in seconds."""
     tools_s: float = 0.0

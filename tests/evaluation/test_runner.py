@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from agentgym import Call, Message, Task, TaskSet, ToolError
-from agentgym.errors import EvaluationError, HeldOutError, SandboxDied, TaskError
+from agentgym.cli.tables import evaluation_table
+from agentgym.errors import ContextFull, EvaluationError, HeldOutError, SandboxDied, TaskError
 from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
-from agentgym.evaluation.text import format_gains
+from agentgym.evaluation.text import format_evaluation, format_gains
 from agentgym.messages import Result, ResultStatus, StopReason
-from agentgym.policy import ScriptedPolicy
+from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.storage.failures import count_failures
 from agentgym.storage.ledger import Ledger
@@ -250,3 +253,44 @@ async def test_a_tool_that_refuses_counts_against_the_agent_and_not_the_machine(
     assert got.failed == 0
     assert got.failures()["tool_error"] == 2
     assert got.execution_rate() == 0.5
+
+
+async def test_a_task_whose_prompt_fills_the_context_scores_0_and_is_counted():
+    """Half of the tasks do not fit. All four that do are solved: 4 of 8, and not 4 of 4."""
+
+    class Small(ScriptedPolicy):
+        async def generate(self, request):
+            raise ContextFull("9000 tokens do not fit 8192")
+
+    got = await play(lambda task: perfect(task) if "even" in task.tags else Small([]))
+    assert (got.success().value, got.success().n, got.failed) == (0.5, 8, 0)
+    assert got.causes() == {}
+    assert got.cuts() == {"context": 4}
+    assert "cut off: 4 of 8 episodes by the context of the model" in render(evaluation_table(got))
+
+
+async def test_what_cut_episodes_and_messages_is_named_with_its_option():
+    class Cut(Policy):
+        async def generate(self, request):
+            reason = ("length", "content_filter")[request.turn % 2]
+            return Reply(Message("assistant", "I think" if request.turn % 2 else ""), finish_reason=reason)
+
+    got = await play(lambda task: perfect(task) if "even" in task.tags else Cut(), budgets=Budgets(max_turns=2))
+    assert got.failures() == {"cut": 4, "filtered": 4, "no_answer": 4}
+    assert got.cuts() == {"max_turns": 4, "max_turn_tokens": 4, "filter": 4}
+    text = render(evaluation_table(got))
+    assert (
+        "cut off: 4 of 8 episodes by --max-turns; 4 messages by --max-turn-tokens; 4 messages by the content filter of "
+        "the model's server"
+    ) in text
+    assert "neither spoke" not in text
+    assert "cut off: 4 episodes by max_turns; 4 messages by max_turn_tokens" in format_evaluation(got)
+    got.rows = [row for row in got.rows if "even" in row.tags]
+    assert got.cuts() == {}
+    assert "cut off" not in render(evaluation_table(got)) + format_evaluation(got)
+
+
+def render(table) -> str:
+    console = Console(file=io.StringIO(), soft_wrap=True, width=200)
+    console.print(table)
+    return console.file.getvalue()

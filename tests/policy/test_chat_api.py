@@ -152,6 +152,7 @@ async def test_a_cut_reply_a_refusal_and_parts_are_read():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     for answer, text, finish in (
         (says("half", finish="length"), "half", "length"),
+        (says("half", finish="content_filter"), "half", "content_filter"),
         ({"choices": [{"message": {"content": None, "refusal": "No."}}]}, "No.", "stop"),
         (says(parts), "ab", "stop"),
         (says(None), "", "stop"),

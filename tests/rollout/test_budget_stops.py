@@ -159,16 +159,32 @@ def test_time_runs_out_between_turns_and_the_episode_is_scored():
     assert trajectory.arrays().loss_mask[-1]
 
 
-def test_time_that_runs_out_while_the_policy_thinks_drops_that_turn_alone():
-    class Thinker(Policy):
-        renderer = ByteRenderer()
+class Thinker(Policy):
+    """Thinks for 100 s before each message, which it says on and on."""
 
-        async def generate(self, request):
-            await asyncio.sleep(100 * request.turn)
-            message = say("add")
-            ids = self.renderer.encode(message)
-            return Reply(message, ids, [0.0] * len(ids))
+    renderer = ByteRenderer()
 
-    trajectory = FakeClock().run(play(Thinker(), budgets=Budgets(time_s=50)))
-    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.TIME, 1)
-    assert trajectory.arrays().loss_mask[-1]  # the observation nobody read is not kept
+    def __init__(self, message, thinks_s=100.0):
+        self.message, self.thinks_s = message, thinks_s
+
+    async def generate(self, request):
+        await asyncio.sleep(self.thinks_s)
+        ids = self.renderer.encode(self.message)
+        return Reply(self.message, ids, [0.0] * len(ids))
+
+
+def test_the_clock_of_an_episode_stands_still_while_its_policy_samples():
+    clock = FakeClock()
+    trajectory = clock.run(play(Thinker(say("add")), budgets=Budgets(time_s=50, max_turns=4)))
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TURNS, 4)
+    assert clock.now == pytest.approx(400)
+
+
+def test_between_the_messages_of_a_slow_policy_the_clock_goes_on():
+    clock = FakeClock()
+    budgets = Budgets(time_s=25, max_turns=20)
+    trajectory = clock.run(play(Thinker(say("slow_add")), environment=lambda: Counter(latency_s=10.0), budgets=budgets))
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.TIME, 3)
+    assert clock.now == pytest.approx(3 * 100 + 25)
+    assert trajectory.turns[-1].results[0].status is ResultStatus.OVER_BUDGET
+    assert trajectory.arrays().loss_mask[-1]

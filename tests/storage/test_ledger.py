@@ -14,7 +14,7 @@ from scripted_episodes import counting, make_manager, play, say, task
 from agentgym.errors import LedgerError, SandboxDied
 from agentgym.messages import Call, ImagePart, Message, Result, ResultStatus, StopReason, TextPart
 from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.codec import pack_turn, trajectory_from_json, trajectory_to_json, unpack_turn
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock, TargetReached
@@ -217,14 +217,9 @@ def test_an_episode_that_ends_by_time_is_kept_without_the_observation_nobody_rea
     async def playing():
         ledger = Ledger(tmp_path / "l.sqlite")
 
-        class Thinking(ScriptedPolicy):
-            async def generate(self, request):
-                await asyncio.sleep(1000 * request.turn)
-                return await super().generate(request)
-
-        trajectories = await EpisodeManager(
-            Thinking(counting(3), ByteRenderer()), RolloutConfig(environment=Counter), ledger=ledger
-        ).collect([task()])
+        script = [say("add"), say("slow_add")]
+        episodes = manager(ledger, script, environment=lambda: Counter(latency_s=10.0), budgets=Budgets(time_s=5))
+        trajectories = await episodes.collect([task()])
         loaded = ledger.load(trajectories[0].id)
         ledger.close()
         return trajectories[0], loaded

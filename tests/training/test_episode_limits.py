@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from lookup_runs import assert_equal_weights, execute, recipe
+from rich.console import Console
 
 from agentgym import registry
 from agentgym.errors import RecipeError
@@ -18,7 +21,7 @@ from agentgym.methods.attempts import Attempts
 from agentgym.rollout import EpisodeHook
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe
+from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.episode_section import EpisodeSection
 
@@ -155,3 +158,22 @@ def test_a_hook_of_another_package_is_named_in_a_recipe_with_its_options(monkeyp
     assert config.episode_hooks == (Reminder(every=3), Attempts(n=3)), "the rules are those of reinforcement alone"
     with pytest.raises(RecipeError, match="reminder"):
         recipe(episode__hooks=["reminder(often=3)"])
+
+
+def test_a_run_says_at_each_measurement_and_step_which_budgets_cut_how_much(tmp_path):
+    """A model that has learnt nothing writes messages of 16 tokens until they are cut, three in a row."""
+    output = io.StringIO()
+    limited = LIMITED | {"episode__schedule": {}, "episode__max_turns": 2}
+    chosen = recipe(**limited, train__steps=1, evaluate__tasks=8)
+    train(chosen, folder=tmp_path / "run", console=Console(file=output, width=400))
+    text = output.getvalue()
+    [row] = RunFolder(tmp_path / "run").metrics("train")
+    turns, messages = int(row["cut/max_turns"]), int(row["cut/max_turn_tokens"])
+    assert 6 <= turns <= 8
+    assert messages >= 2 * turns
+    assert "held-out before, cut off: " in text
+    assert "held-out after, cut off: " in text
+    assert re.search(r"[678] of 8 episodes by episode.max_turns", text)
+    [step] = [line for line in text.splitlines() if line.startswith("reinforcement 1/1")]
+    of_step = f"{messages} messages by episode.max_turn_tokens; {turns} episodes by episode.max_turns"
+    assert f"cut off: {of_step}" in step

@@ -105,7 +105,7 @@ class AnthropicMessages:
 
     def _stop(self, answer: Answer) -> str:
         stop = finish_of(answer, "tool_use", "end_turn")
-        return "max_tokens" if stop == "length" else stop
+        return {"length": "max_tokens", "content_filter": "refusal"}.get(stop, stop)
 
 
 def _image_source(part: Mapping[str, Any]) -> ImagePart:

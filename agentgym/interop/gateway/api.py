@@ -109,8 +109,8 @@ def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
 
 def finish_of(answer: Answer, calls: str, stop: str) -> str:
     """Why a message ended, by the names of an API."""
-    if answer.finish_reason == "length":
-        return "length"
+    if answer.finish_reason != "stop":
+        return answer.finish_reason
     return calls if answer.message.calls else stop
 
 

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import TaskID
 from transformers import TrainerCallback
 
+from agentgym.evaluation.cuts import format_cuts, recipe_option
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import COMPLETE, HEALTHY, healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
+from agentgym.training.monitoring.diagnostics import CUT
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.parts import TrainingPart
 from agentgym.training.processes import ALONE, Processes
@@ -37,6 +39,8 @@ class LoggingCallback(TrainerCallback):
             return  # the summary that closes a stage is not a step of it
         self._folder.log(state.global_step, self._phase, **numbers)
         notes = [f"{title} {numbers[key]:.3f}" for key, title in self._titles.items() if key in numbers]
+        cuts = {key.removeprefix(CUT): number for key, number in numbers.items() if key.startswith(CUT)}
+        notes += [text] if (text := format_cuts(cuts, recipe_option)) else []
         self._progress.update(self._bar, note="  ".join(notes))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

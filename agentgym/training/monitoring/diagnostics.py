@@ -10,20 +10,29 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.evaluation.cuts import cuts_of
 from agentgym.messages import ResultStatus
 from agentgym.reward import SUCCESS
-from agentgym.storage.failures import turn_failures
+from agentgym.storage.failures import says_nothing, turn_failures
 from agentgym.task import source_of
 from agentgym.trajectory import Trajectory, Turn
 
+CUT = "cut/"
+"""Metrics that begin so count the episodes that a budget ended, and the messages that were cut."""
+
 
 def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return means over the valid trajectories: success, other components, turns, calls that ran, how they stopped."""
-    valid = [t for t in trajectories if t.valid]
-    metrics = {"failed": float(len(trajectories) - len(valid))}
+    """Return means over the valid trajectories: success, other components, turns, calls that ran, how they stopped.
+
+    Under `cut/` stand counts: see agentgym.evaluation.cuts.
+    """
+    scored = [t for t in trajectories if t.scored]
+    valid = [t for t in scored if t.valid]
+    metrics = {"failed": float(len(trajectories) - len(scored))}
+    metrics |= {f"{CUT}{name}": float(count) for name, count in cuts_of(scored).items()}
+    successes = [t.success for t in scored if t.success is not None]
     if not valid:
-        return metrics
-    successes = [t.success for t in valid if t.success is not None]
+        return metrics | ({"success": float(np.mean(successes))} if successes else {})
     results = [result for t in valid for turn in t.turns for result in turn.results]
     if successes:
         metrics["success"] = float(np.mean(successes))
@@ -89,7 +98,7 @@ def diagnose(
         "zero_gradient": float(np.mean([not any(np.any(credit[i]) for i in group) for group in trained])),
         "no_tool": float(np.mean([not any(_ran(turn) for turn in t.turns) for t in valid])),
         "ended_on_tool": float(np.mean([_ended_on_tool(t) for t in valid])),
-        "void": kinds.count("void") / len(turns),
+        "void": float(np.mean([says_nothing(turn) for turn in turns])),
         "repeated": kinds.count("repeated") / calls if calls else 0.0,
         "turn_tokens": float(np.mean([len(turn.token_ids) for turn in turns])),
         "diversity": _mean(

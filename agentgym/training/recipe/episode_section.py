@@ -77,6 +77,8 @@ class EpisodeSection(Section):
     max_episode_tokens: Count = 1024
     """How many tokens an episode may have after the prompt, results included."""
     max_turn_tokens: Count = 256
+    max_calls: Count = 64
+    max_void_turns: Count = 3
     time_s: Seconds = 120.0
     instruction: str = ""
     attempts: AttemptsSection | None = None
@@ -136,6 +138,8 @@ class EpisodeSection(Section):
             max_turns=self.max_turns,
             max_turn_tokens=self.max_turn_tokens,
             max_episode_tokens=self.max_episode_tokens,
+            max_calls=self.max_calls,
+            max_void_turns=self.max_void_turns,
             time_s=self.time_s,
         )
 

@@ -18,6 +18,7 @@ from agentgym.evaluation.text import format_causes
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
+from agentgym.rollout.failures import no_turn
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -200,16 +201,16 @@ class Rollouts:
             label: of the batch. `recorded_as`: the labels that its episodes have in the ledger.
         Raises: EpisodesFailed if all of them did; the ledger then keeps what has these labels under others.
         """
-        causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in trajectories if not t.valid)
-        if not causes:
-            return
-        lines = format_causes(causes)
-        if causes.total() == len(trajectories):
+        if trajectories and not any(trajectory.valid for trajectory in trajectories):
+            lines = format_causes(Counter(t.error or no_turn(t) for t in trajectories))
             if self.ledger is not None:  # or else a resumed run would read these failures back
                 self.loop.call(partial(_set_aside, self.ledger, recorded_as))
             raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
+        causes = Counter(t.error or no_turn(t) for t in trajectories if not t.scored)
+        if not causes:
+            return
         self.report(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
-        for line in lines:
+        for line in format_causes(causes):
             self.report(f"  {line}")
 
     def report(self, line: str) -> None:

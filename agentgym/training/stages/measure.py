@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentgym.evaluation.cuts import cuts_of, format_cuts, recipe_option
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import add_search, choose, from_trajectories, note_held_out_use
@@ -70,7 +71,19 @@ def _validate(
     shown_phase, success = context.folder.phase(phase).replace("_", " "), metrics.get("success", float("nan"))
     line = f"{shown_phase} at step {step}: success {success:.3f}"
     context.console.print(f"{line} on {len(trajectories)} tasks", markup=False, highlight=False, soft_wrap=True)
+    _say_cuts(context, phase, cuts_of(trajectories), len(trajectories))
     return metrics
+
+
+def _say_cuts(context: RunContext, what: str, counts: Mapping[str, int], episodes: int) -> None:
+    """Print which budgets of the recipe ended episodes of a measurement, if any did."""
+
+    def key(name: str) -> str:
+        own = getattr(context.recipe.evaluate, name, None)
+        return recipe_option(name) if own is None else f"evaluate.{name}"
+
+    if cuts := format_cuts(counts, key, episodes=episodes):
+        context.console.print(f"{what}, {cuts}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,7 @@ def _measure(
     evaluation.held_out_uses, evaluation.adapted = held_out_uses, context.adapted
     evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
     context.folder.write_json(EVALUATION.format(name=when), evaluation.to_json())
+    _say_cuts(context, f"held-out {when}", evaluation.cuts(), len(trajectories))
 
 
 @define_stage(section="evaluate", result=EVALUATION)

@@ -1,0 +1,80 @@
+"""Which budget ended how many episodes, and what cut how many messages, with the option that changes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from agentgym.messages import StopReason
+from agentgym.storage.failures import turn_failures
+from agentgym.trajectory import Trajectory
+
+BUDGETS = {
+    StopReason.MAX_TURNS: "max_turns",
+    StopReason.MAX_TOKENS: "max_episode_tokens",
+    StopReason.MAX_CALLS: "max_calls",
+    StopReason.TIME: "time_s",
+    StopReason.REPEATED_VOID: "max_void_turns",
+    StopReason.CONTEXT_FULL: "context",
+}
+"""The budget that each stop reason tells of, as a field of `agentgym.rollout.Budgets`; `context` is the model's."""
+MESSAGES = {"cut": "max_turn_tokens", "filtered": "filter"}
+"""What cut messages, by kind of failure: a budget, or the content filter of a server."""
+
+
+_CAUSES = {
+    "context": "the context of the model, which was full",
+    "filter": "the content filter of the model's server",
+}
+
+
+def count_cuts(stops: Iterable[str], failures: Mapping[str, int]) -> dict[str, int]:
+    """Return how many episodes each budget ended, and how many messages were cut, by the names above; those above 0.
+
+    Args:
+        stops: stop reasons of the episodes. failures: counts by kind, of all of them.
+    """
+    budgets: dict[str, str] = {reason.value: budget for reason, budget in BUDGETS.items()}
+    counts = Counter(budgets[stop] for stop in stops if stop in budgets)
+    counts += Counter({name: failures.get(kind, 0) for kind, name in MESSAGES.items()})
+    return dict(counts.most_common())
+
+
+def cuts_of(trajectories: Iterable[Trajectory]) -> dict[str, int]:
+    """Return `count_cuts` of some episodes."""
+    stops: list[str] = []
+    failures: Counter[str] = Counter()
+    for trajectory in trajectories:
+        stops.append(trajectory.stop_reason or "")
+        failures.update(kind for kinds in turn_failures(trajectory.turns) for kind in kinds)
+    return count_cuts(stops, failures)
+
+
+def format_cuts(counts: Mapping[str, float], option: Callable[[str], str] = str, *, episodes: int | None = None) -> str:
+    """Return what cut episodes and messages, in one line that names the options; empty if nothing did.
+
+    For example "cut off: 12 of 40 episodes by --time-s; 3 messages by --max-turn-tokens".
+
+    Args:
+        counts: as `count_cuts` returns them. option: makes the name of an option from a field of Budgets.
+        episodes: how many there were, to be said with each count.
+    """
+    phrases = []
+    for name, count in counts.items():
+        if name in MESSAGES.values():
+            what = "message" if count == 1 else "messages"
+        else:
+            what = "of 1 episode" if episodes == 1 else f"of {episodes} episodes"
+            what = what if episodes else "episode" if count == 1 else "episodes"
+        phrases.append(f"{count:.0f} {what} by {_CAUSES.get(name) or option(name)}")
+    return "cut off: " + "; ".join(phrases) if phrases else ""
+
+
+def command_option(name: str) -> str:
+    """Return the option of a command that sets a budget: --max-turns."""
+    return "--" + name.replace("_", "-")
+
+
+def recipe_option(name: str) -> str:
+    """Return the key of a recipe that sets a budget: episode.max_turns."""
+    return f"episode.{name}"
