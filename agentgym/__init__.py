@@ -16,16 +16,8 @@ from agentgym.moved import MovedPackages
 
 if TYPE_CHECKING:
     from agentgym._imports import install_command
-    from agentgym.environment import (
-        Checkpoint,
-        Environment,
-        GuestModule,
-        GuestObject,
-        GuestStopped,
-        HasContexts,
-        ObservedState,
-        Outlook,
-    )
+    from agentgym.environment import Checkpoint, Environment, GuestModule, HasContexts, ObservedState, Outlook
+    from agentgym.environment.guest_module import GuestObject, GuestStopped
     from agentgym.errors import (
         AgentGymError,
         ConformanceError,
@@ -102,8 +94,6 @@ _HOME = {
         "Checkpoint",
         "Environment",
         "GuestModule",
-        "GuestObject",
-        "GuestStopped",
         "HasContexts",
         "ObservedState",
         "Outlook",
@@ -157,6 +147,7 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "environment.guest_module": ("GuestObject", "GuestStopped"),
     "policy": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
     "registry": (

@@ -15,13 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = [
-    "REMOVED_IN",
-    "AgentGymDeprecationWarning",
-    "renamed_keywords",
-    "renamed_options",
-    "warn_renamed",
-]
+__all__ = ["AgentGymDeprecationWarning"]
 
 REMOVED_IN = "0.4.0"
 """The release in which the names that are old today stop working."""

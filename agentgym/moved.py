@@ -45,6 +45,9 @@ MOVED: dict[str, str] = {
     "agentgym.training.objectives.Needs": "agentgym.training.objectives.LossRequirements",
     "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.gatherers.Stateful": "agentgym.training.gatherers.GathererWrapper",
+    "agentgym.training.offline.StoredEpisode": "agentgym.training.stored_turns.transitions.StoredEpisode",
+    "agentgym.training.offline.TransitionStore": "agentgym.training.stored_turns.store.TransitionStore",
+    "agentgym.training.offline.TurnTransition": "agentgym.training.stored_turns.transitions.TurnTransition",
     "agentgym.interop.inspect.*": "agentgym.bridges.inspect",
     "agentgym.interop.openenv.*": "agentgym.bridges.openenv",
     "agentgym.interop.openenv_tasks": "agentgym.bridges.openenv.openenv_tasks",
@@ -54,6 +57,94 @@ MOVED: dict[str, str] = {
     "agentgym.interop.verifiers_tasks": "agentgym.bridges.verifiers.verifiers_tasks",
 }
 """Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package."""
+
+_INTERNAL: dict[str, dict[str, str]] = {
+    "agentgym.cluster": {
+        "served_episodes": "ServerLimits",
+        "serving": "serve_environments",
+    },
+    "agentgym.credit": {
+        "batch": "BatchCredit batch_credit_of groups_of with_signal_rows",
+        "contract": "Credit batch_advantages",
+    },
+    "agentgym.credit.wrappers": {
+        "contract": "Wrapper",
+    },
+    "agentgym.environment": {
+        "contexts": "changes_context take_context_change",
+        "guest_module": "GuestObject GuestStopped",
+        "sandboxes": "EnvironmentSandboxes",
+    },
+    "agentgym.evaluation": {
+        "report": "write_report",
+        "runner": "from_trajectories",
+        "search": "EpisodeSearch SearchResult",
+    },
+    "agentgym.evaluation.export": {
+        "parquet": "write_parquet",
+    },
+    "agentgym.evaluation.statistics": {
+        "adaptive_stopping": "Decision adastop",
+        "aggregate": "interquartile_mean performance_profile probability_of_improvement stratified_bootstrap",
+        "bootstrap": "cluster_bootstrap mean_interval",
+        "estimate": "Comparison Estimate Outcomes task_means",
+        "paired_comparison": "paired",
+        "passes": "pass_at_k pass_curve pass_hat_k",
+        "permutation": "holm mcnemar sign_flip_test sign_test",
+        "power": "power_of tasks_needed",
+        "proportion": "solved_within success_rate wilson",
+        "score": "score_interval",
+    },
+    "agentgym.interop": {
+        "gateway": "AgentProgram",
+        "gymnasium": "GymnasiumEpisode",
+        "toy_text": "ActionText",
+    },
+    "agentgym.reward": {
+        "contract": "validate_spans",
+        "functions": "FunctionReward",
+    },
+    "agentgym.task": {
+        "definition": "BOOKKEEPING",
+        "mixture": "by_weight",
+    },
+    "agentgym.testing.backends": {
+        "check": "BackendCheck Breach CheckVerdict NotApplicable",
+        "runs": "ATTACKS CONTRACT Check checks run_checks",
+        "testbed": "SPEC",
+    },
+    "agentgym.tools": {
+        "definition": "ToolOptions tools_by_name",
+    },
+    "agentgym.training": {
+        "signals.provider": "SignalProvider",
+    },
+    "agentgym.training.gatherers": {
+        "contract": "WrappedGatherer changes_left_in",
+        "groups": "gather_metrics",
+        "step": "StepRollouts",
+    },
+    "agentgym.training.objectives": {
+        "contract": "EpisodeKind TrlLoss WeightedTerm losses_by_row make_objective make_term make_terms needs_of "
+        "objective_share",
+    },
+    "agentgym.training.samplers": {
+        "contract": "restore_sampler save_sampler",
+        "sources": "sampler_of",
+    },
+    "agentgym.trajectory": {
+        "provenance": "ReplayedTurns",
+        "record": "TokenArrays",
+    },
+}
+"""By package and module: what a package no longer declares public, because only the framework itself used it."""
+
+MOVED |= {
+    f"{package}.{name}": f"{package}.{module}.{name}"
+    for package, modules in _INTERNAL.items()
+    for module, names in modules.items()
+    for name in names.split()
+}
 
 
 def moved_name(package: str, name: str, *, stacklevel: int = 1) -> Any:

@@ -24,8 +24,9 @@ from safetensors.torch import load_file
 from simulated_cluster import simulated_cluster
 
 from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
-from agentgym.cluster import RayBackend, RayEngine
 from agentgym.cluster.hosted_sandbox import HostedSandbox
+from agentgym.cluster.ray_backend import RayBackend
+from agentgym.cluster.ray_engine import RayEngine
 from agentgym.cluster.ray_nodes import connect, import_ray
 from agentgym.errors import SandboxDied
 from agentgym.policy import TransformersPolicy, make_model, make_tokenizer

@@ -22,7 +22,7 @@ from sandbox_many import available_mib
 from simulated_cluster import simulated_cluster
 
 from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
-from agentgym.cluster import RayEngine
+from agentgym.cluster.ray_engine import RayEngine
 from agentgym.policy import Reply, Request
 from agentgym.rollout import EpisodeManager
 

@@ -27,7 +27,7 @@ from horizon_ratios import (
 )
 from scipy import stats
 
-from agentgym.evaluation.statistics.holm import holm
+from agentgym.evaluation.statistics.permutation import holm
 
 REFERENCES = ("outcome", "flattened")
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}

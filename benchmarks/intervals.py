@@ -16,7 +16,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.evaluation.statistics import mean_interval, paired, success_rate, wilson
+from agentgym.evaluation.statistics.bootstrap import mean_interval
+from agentgym.evaluation.statistics.paired_comparison import paired
+from agentgym.evaluation.statistics.proportion import success_rate, wilson
 
 Array = NDArray[np.float64]
 RATES = (0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99)

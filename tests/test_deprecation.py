@@ -12,7 +12,8 @@ from agentgym.deprecation import (
     renamed_options,
     warn_renamed,
 )
-from agentgym.environment import ContextChange, take_context_change
+from agentgym.environment import ContextChange
+from agentgym.environment.contexts import take_context_change
 from agentgym.sandbox import Usage
 
 

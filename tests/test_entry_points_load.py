@@ -134,7 +134,7 @@ def test_an_importer_is_a_function_of_one_path(name):
 
 @pytest.mark.parametrize("name", of("objectives"))
 def test_an_objective_is_a_loss_of_trl_or_a_function_of_tokens(name):
-    from agentgym.training.objectives import TrlLoss
+    from agentgym.training.objectives.contract import TrlLoss
 
     thing = load("objectives", name)
     assert isinstance(thing, TrlLoss) or next(iter(inspect.signature(thing).parameters)) == "tokens"

@@ -13,8 +13,9 @@ from pydantic import BaseModel, Field
 
 from agentgym import Environment, ImagePart, TextPart, tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
+from agentgym.tools import Tool, WrongArguments, collect_tools, render_output
 from agentgym.tools.arguments import replace_lone_surrogates
+from agentgym.tools.definition import tools_by_name
 
 
 class Point(BaseModel):

@@ -65,8 +65,9 @@ async def _attack(
     names: list[str] | None, only: list[str] | None, contract: bool, image: str, label: str | None
 ) -> list[TableColumn]:
     from agentgym.cli.sandbox import chosen
-    from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, run_checks
+    from agentgym.testing.backends.runs import ATTACKS, CONTRACT, run_checks
     from agentgym.testing.backends.table import TableColumn
+    from agentgym.testing.backends.testbed import SPEC
 
     columns, spec = [], replace(SPEC, image=image)
     for name, backend in chosen(names).items():
@@ -97,7 +98,7 @@ def _check_names(only: list[str] | None) -> None:
     from difflib import get_close_matches
 
     from agentgym.errors import UnknownNameError
-    from agentgym.testing.backends import ATTACKS, CONTRACT
+    from agentgym.testing.backends.runs import ATTACKS, CONTRACT
 
     known = [case.name for case in (*ATTACKS, *CONTRACT)]
     for name in only or ():

@@ -56,7 +56,7 @@ def export(
     """
     from agentgym import registry
     from agentgym.errors import EvaluationError
-    from agentgym.evaluation.export import write_parquet
+    from agentgym.evaluation.export.parquet import write_parquet
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder

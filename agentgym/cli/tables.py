@@ -18,7 +18,7 @@ from rich.text import Text
 from agentgym.evaluation.cuts import command_option, cuts_of, format_cuts
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
-from agentgym.evaluation.statistics import success_rate
+from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_search, format_usage
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import combine_usage

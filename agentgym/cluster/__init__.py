@@ -28,27 +28,16 @@ if TYPE_CHECKING:
     from agentgym.cluster.ray_backend import RayBackend
     from agentgym.cluster.ray_engine import RayEngine
     from agentgym.cluster.remote_environment import RemoteEnvironment, environment_at
-    from agentgym.cluster.served_episodes import ServerLimits
-    from agentgym.cluster.serving import serve_environments
 
 _HOME = {
     "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",
     "RemoteEnvironment": "remote_environment",
-    "ServerLimits": "served_episodes",
     "environment_at": "remote_environment",
-    "serve_environments": "serving",
 }
-__all__ = [
-    "KubernetesBackend",
-    "RayBackend",
-    "RayEngine",
-    "RemoteEnvironment",
-    "ServerLimits",
-    "environment_at",
-    "serve_environments",
-]
+
+__all__ = ["KubernetesBackend", "RayBackend", "RayEngine", "RemoteEnvironment", "environment_at"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

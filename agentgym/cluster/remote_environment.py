@@ -20,7 +20,8 @@ from agentgym.cluster.wire import (
     error_from_json,
     tool_from_json,
 )
-from agentgym.environment import Checkpoint, Environment, EnvironmentSandboxes, Outlook
+from agentgym.environment import Checkpoint, Environment, Outlook
+from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.errors import (
     EnvironmentServerError,
     SandboxUnavailable,

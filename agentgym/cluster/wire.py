@@ -16,7 +16,8 @@ from agentgym import errors, strict_json
 from agentgym.environment import Checkpoint, Environment
 from agentgym.rollout.failures import raised_at
 from agentgym.sandbox import Layer, Snapshot
-from agentgym.tools import Tool, ToolOptions
+from agentgym.tools import Tool
+from agentgym.tools.definition import ToolOptions
 
 PROTOCOL = 1
 """Rises when an older client or server could misunderstand a newer one."""

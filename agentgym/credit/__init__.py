@@ -22,23 +22,8 @@ audit.py compares the credit of a run with counterfactual credit. advice.py sugg
 model of episodes in subtasks.py. `agentgym.testing.exact` computes the bias of an estimator.
 """
 
-from agentgym.credit.batch import (
-    BatchCredit,
-    batch_credit_of,
-    credit_of,
-    groups_of,
-    spread_over_tokens,
-    with_signal_rows,
-)
-from agentgym.credit.contract import (
-    BiasClass,
-    Credit,
-    CreditWarning,
-    Estimator,
-    batch_advantages,
-    define_estimator,
-    estimator,
-)
+from agentgym.credit.batch import credit_of, spread_over_tokens
+from agentgym.credit.contract import BiasClass, CreditWarning, Estimator, define_estimator, estimator
 from agentgym.credit.group import SIGNALS, Group
 from agentgym.credit.named_parts import load_named_part
 from agentgym.credit.options import (
@@ -53,16 +38,15 @@ from agentgym.credit.options import (
     WholeNumber,
 )
 from agentgym.credit.signals import Array, Bools, Labels
+from agentgym.moved import moved_names
 
 __all__ = [
     "SIGNALS",
     "Array",
     "Baseline",
-    "BatchCredit",
     "BiasClass",
     "Bools",
     "Count",
-    "Credit",
     "CreditWarning",
     "Ddof",
     "Decay",
@@ -74,13 +58,12 @@ __all__ = [
     "Share",
     "Weight",
     "WholeNumber",
-    "batch_advantages",
-    "batch_credit_of",
     "credit_of",
     "define_estimator",
     "estimator",
-    "groups_of",
     "load_named_part",
     "spread_over_tokens",
-    "with_signal_rows",
 ]
+
+
+__getattr__ = moved_names(__name__)

@@ -10,26 +10,24 @@ guest_module.py  code of a package that runs inside a sandbox
 old_names.py     members by their names of 0.2
 """
 
-from agentgym.environment.contexts import ContextChange, HasContexts, changes_context, take_context_change
+from agentgym.environment.contexts import ContextChange, HasContexts
 from agentgym.environment.contract import Environment
-from agentgym.environment.guest_module import GuestModule, GuestObject, GuestStopped
-from agentgym.environment.sandboxes import EnvironmentSandboxes
+from agentgym.environment.guest_module import GuestModule
 from agentgym.environment.state import Checkpoint, ObservedState, Outlook
 from agentgym.environment.wrapper import EnvironmentWrapper, unwrapped
+from agentgym.moved import moved_names
 
 __all__ = [
     "Checkpoint",
     "ContextChange",
     "Environment",
-    "EnvironmentSandboxes",
     "EnvironmentWrapper",
     "GuestModule",
-    "GuestObject",
-    "GuestStopped",
     "HasContexts",
     "ObservedState",
     "Outlook",
-    "changes_context",
-    "take_context_change",
     "unwrapped",
 ]
+
+
+__getattr__ = moved_names(__name__)

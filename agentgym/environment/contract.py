@@ -14,7 +14,8 @@ from agentgym.errors import SandboxUnavailable
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import Backend, Sandbox, SandboxSpec, Snapshot
 from agentgym.task import Task
-from agentgym.tools import Tool, collect_tools, tools_by_name
+from agentgym.tools import Tool, collect_tools
+from agentgym.tools.definition import tools_by_name
 
 if TYPE_CHECKING:
     from agentgym.reward import Reward

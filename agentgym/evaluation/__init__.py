@@ -15,36 +15,27 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.evaluation.comparison import compare
     from agentgym.evaluation.record import Evaluation, select_episodes
-    from agentgym.evaluation.report import write_report
-    from agentgym.evaluation.runner import evaluate, from_trajectories
-    from agentgym.evaluation.search import EpisodeSearch, SearchResult, make_search
+    from agentgym.evaluation.runner import evaluate
+    from agentgym.evaluation.search import make_search
     from agentgym.evaluation.text import format_evaluation, format_gains
 
 _HOME = {
     "Evaluation": "record",
-    "EpisodeSearch": "search",
-    "SearchResult": "search",
     "compare": "comparison",
     "evaluate": "runner",
     "format_evaluation": "text",
     "format_gains": "text",
-    "from_trajectories": "runner",
     "make_search": "search",
     "select_episodes": "record",
-    "write_report": "report",
 }
 __all__ = [
-    "EpisodeSearch",
     "Evaluation",
-    "SearchResult",
     "compare",
     "evaluate",
     "format_evaluation",
     "format_gains",
-    "from_trajectories",
     "make_search",
     "select_episodes",
-    "write_report",
 ]
 
 

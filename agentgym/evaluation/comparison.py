@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.record import Evaluation, manifest_of
-from agentgym.evaluation.statistics import Comparison, paired
+from agentgym.evaluation.statistics.estimate import Comparison
+from agentgym.evaluation.statistics.paired_comparison import paired
 from agentgym.task import Task, TaskSet
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.credit import Estimator, Group, batch_advantages
+from agentgym.credit import Estimator, Group
 from agentgym.credit.audit import Agreement, GroupStatistics, agreement, counterfactual_credit, group_statistics
+from agentgym.credit.contract import batch_advantages
 from agentgym.credit.signals import Array
 from agentgym.errors import EvaluationError
 from agentgym.rollout import Fork

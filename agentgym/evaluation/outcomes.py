@@ -8,15 +8,9 @@ from dataclasses import dataclass, field
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.cuts import count_cuts
-from agentgym.evaluation.statistics import (
-    Estimate,
-    Outcomes,
-    pass_at_k,
-    pass_curve,
-    pass_hat_k,
-    solved_within,
-    success_rate,
-)
+from agentgym.evaluation.statistics.estimate import Estimate, Outcomes
+from agentgym.evaluation.statistics.passes import pass_at_k, pass_curve, pass_hat_k
+from agentgym.evaluation.statistics.proportion import solved_within, success_rate
 from agentgym.sandbox import combine_usage
 
 ATTEMPT_RATES = ("first", "last", "fixed", "broke")

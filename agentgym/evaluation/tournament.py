@@ -12,15 +12,15 @@ import numpy as np
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.comparison import check_same_tasks, compare, on_common_tasks
 from agentgym.evaluation.record import Evaluation
-from agentgym.evaluation.statistics import (
-    Estimate,
-    adastop,
-    holm,
+from agentgym.evaluation.statistics.adaptive_stopping import adastop
+from agentgym.evaluation.statistics.aggregate import (
     interquartile_mean,
     performance_profile,
     probability_of_improvement,
     stratified_bootstrap,
 )
+from agentgym.evaluation.statistics.estimate import Estimate
+from agentgym.evaluation.statistics.permutation import holm
 
 THRESHOLDS = tuple(i / 20 for i in range(20))
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.statistics import Estimate, success_rate
+from agentgym.evaluation.statistics.estimate import Estimate
+from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.storage.reader import LedgerReader
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory

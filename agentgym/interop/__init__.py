@@ -10,25 +10,16 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.interop.gateway import AgentProgram, PolicyGateway
-    from agentgym.interop.gymnasium import (
-        GymnasiumEnvironment,
-        GymnasiumEpisode,
-        gymnasium_tasks,
-        register_gymnasium,
-    )
+    from agentgym.interop.gateway import PolicyGateway
+    from agentgym.interop.gymnasium import GymnasiumEnvironment, gymnasium_tasks, register_gymnasium
     from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
     from agentgym.interop.offered_episode import OfferedEpisode
     from agentgym.interop.seeded_tasks import seeded_tasks
     from agentgym.interop.text_env import TextEnv
-    from agentgym.interop.toy_text import ActionText
     from agentgym.interop.trl_environments import TrlEnvironments
 
 _HOME = {
-    "ActionText": "toy_text",
-    "AgentProgram": "gateway",
     "GymnasiumEnvironment": "gymnasium",
-    "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
     "McpServer": "mcp",
     "OfferedEpisode": "offered_episode",
@@ -42,10 +33,7 @@ _HOME = {
 }
 
 __all__ = [
-    "ActionText",
-    "AgentProgram",
     "GymnasiumEnvironment",
-    "GymnasiumEpisode",
     "McpEnvironment",
     "McpServer",
     "OfferedEpisode",

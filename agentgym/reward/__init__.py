@@ -6,6 +6,7 @@ comparison.py numbers and texts of answers, compared
 combined.py  several rewards as one: weights, schedules over training, gates, caps
 """
 
+from agentgym.moved import moved_names
 from agentgym.reward.combined import Combined, Gate, Schedule
 from agentgym.reward.comparison import fold_answer, read_number, same_answer, same_data, same_number
 from agentgym.reward.contract import (
@@ -16,16 +17,14 @@ from agentgym.reward.contract import (
     validate_components,
     validate_each,
     validate_feedback,
-    validate_spans,
 )
-from agentgym.reward.functions import FunctionReward, reward_function
+from agentgym.reward.functions import reward_function
 from agentgym.text import fold_text
 
 __all__ = [
     "SUCCESS",
     "Combined",
     "Components",
-    "FunctionReward",
     "Gate",
     "Reward",
     "RewardStage",
@@ -40,5 +39,7 @@ __all__ = [
     "validate_components",
     "validate_each",
     "validate_feedback",
-    "validate_spans",
 ]
+
+
+__getattr__ = moved_names(__name__)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from agentgym.environment import ContextChange, Environment, take_context_change
+from agentgym.environment import ContextChange, Environment
+from agentgym.environment.contexts import take_context_change
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit

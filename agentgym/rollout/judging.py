@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from agentgym.errors import JudgeError, RewardError
-from agentgym.reward import Components, Reward, validate_components, validate_each, validate_spans
+from agentgym.reward import Components, Reward, validate_components, validate_each
+from agentgym.reward.contract import validate_spans
 from agentgym.rollout.failures import defined_at
 from agentgym.trajectory import Trajectory, Turn
 

@@ -33,7 +33,8 @@ from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.trajectory import PromptAddition, Provenance, ReplayedTurns, Trajectory
+from agentgym.trajectory import PromptAddition, Provenance, Trajectory
+from agentgym.trajectory.provenance import ReplayedTurns
 
 
 class EpisodeManager:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from agentgym.environment import changes_context, unwrapped
+from agentgym.environment import unwrapped
+from agentgym.environment.contexts import changes_context
 from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling

@@ -21,7 +21,6 @@ from agentgym.trajectory import (
     ForkPoint,
     PromptAddition,
     Provenance,
-    ReplayedTurns,
     Row,
     Span,
     TokenMask,
@@ -29,6 +28,7 @@ from agentgym.trajectory import (
     Turn,
     training_help,
 )
+from agentgym.trajectory.provenance import ReplayedTurns
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""

@@ -6,13 +6,13 @@ task_set.py    TaskSet, and the guard
 mixture.py     several task sets as one
 """
 
-from agentgym.task.definition import BOOKKEEPING, INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, seed_of
+from agentgym.moved import moved_names
+from agentgym.task.definition import INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, seed_of
 from agentgym.task.json_rows import task_from_json, task_to_json
-from agentgym.task.mixture import by_weight, mixed, source_of
+from agentgym.task.mixture import mixed, source_of
 from agentgym.task.task_set import TaskSet, canary_of, training_only
 
 __all__ = [
-    "BOOKKEEPING",
     "INSTRUCTIONS",
     "SPLITS",
     "VARIANTS",
@@ -20,7 +20,6 @@ __all__ = [
     "Split",
     "Task",
     "TaskSet",
-    "by_weight",
     "canary_of",
     "mixed",
     "seed_of",
@@ -29,3 +28,6 @@ __all__ = [
     "task_to_json",
     "training_only",
 ]
+
+
+__getattr__ = moved_names(__name__)

@@ -12,7 +12,8 @@ from typing import Any
 from agentgym.errors import JudgeError, RewardError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
-from agentgym.reward import Reward, validate_components, validate_each, validate_spans
+from agentgym.reward import Reward, validate_components, validate_each
+from agentgym.reward.contract import validate_spans
 from agentgym.task import Task
 from agentgym.testing.findings import Findings, short
 from agentgym.trajectory import Trajectory, Turn

@@ -5,17 +5,20 @@ arguments.py   JSON Schema of the arguments, and the check of what the model wro
 output.py      what a tool returned, as content of a message
 """
 
+from agentgym.moved import moved_names
+
 from .arguments import WrongArguments, replace_lone_surrogates
-from .definition import Tool, ToolOptions, collect_tools, tool, tools_by_name
+from .definition import Tool, collect_tools, tool
 from .output import render_output
 
 __all__ = [
     "Tool",
-    "ToolOptions",
     "WrongArguments",
     "collect_tools",
     "render_output",
     "replace_lone_surrogates",
     "tool",
-    "tools_by_name",
 ]
+
+
+__getattr__ = moved_names(__name__)

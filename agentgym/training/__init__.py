@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
-    from agentgym.training.signals.provider import SignalProvider
     from agentgym.training.stages.plan import default_stages
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
@@ -32,7 +31,6 @@ _HOME = {
     "OtherRows": "loss.grpo_batches",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
-    "SignalProvider": "signals.provider",
     "StepBatch": "loss.step_batch",
     "TrainingPart": "parts",
     "TrainingPlan": "fit",
@@ -49,7 +47,6 @@ __all__ = [
     "OtherRows",
     "Recipe",
     "Rollouts",
-    "SignalProvider",
     "StepBatch",
     "TrainingPart",
     "TrainingPlan",

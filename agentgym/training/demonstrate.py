@@ -9,7 +9,8 @@ from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.environments import schemas_of
-from agentgym.task import Task, TaskSet, by_weight, seed_of
+from agentgym.task import Task, TaskSet, seed_of
+from agentgym.task.mixture import by_weight
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 

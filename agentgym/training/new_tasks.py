@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agentgym.task import BOOKKEEPING, Task, TaskSet
+from agentgym.task import Task, TaskSet
+from agentgym.task.definition import BOOKKEEPING
 
 
 class NewTasks:

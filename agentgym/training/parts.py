@@ -35,7 +35,8 @@ from agentgym.trajectory import Trajectory
 if TYPE_CHECKING:
     import torch
 
-    from agentgym.training.loss.step_batch import OtherRows, StepBatch
+    from agentgym.training.loss.grpo_batches import OtherRows
+    from agentgym.training.loss.step_batch import StepBatch
 
 
 @dataclass(frozen=True, slots=True)

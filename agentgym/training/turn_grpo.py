@@ -21,14 +21,16 @@ from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOConfig, GRPOTrainer
 
-from agentgym.credit import BatchCredit, Group, batch_credit_of
 from agentgym.credit import Estimator as DeclaredEstimator
+from agentgym.credit import Group
+from agentgym.credit.batch import BatchCredit, batch_credit_of
 from agentgym.errors import AgentGymError, CreditError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
-from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, gather_metrics, play_groups
+from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
+from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.failure_masks import apply_failure_masks
 from agentgym.training.loss.grpo_batches import (
     by_token,

@@ -6,8 +6,8 @@ record.py      Trajectory, its contexts, and its tokens as arrays
 """
 
 from agentgym.moved import moved_names
-from agentgym.trajectory.provenance import ForkPoint, PromptAddition, Provenance, ReplayedTurns, training_help
-from agentgym.trajectory.record import EndState, Row, TokenArrays, Trajectory
+from agentgym.trajectory.provenance import ForkPoint, PromptAddition, Provenance, training_help
+from agentgym.trajectory.record import EndState, Row, Trajectory
 from agentgym.trajectory.turn import Span, TokenMask, Turn
 
 __all__ = [
@@ -15,10 +15,8 @@ __all__ = [
     "ForkPoint",
     "PromptAddition",
     "Provenance",
-    "ReplayedTurns",
     "Row",
     "Span",
-    "TokenArrays",
     "TokenMask",
     "Trajectory",
     "Turn",

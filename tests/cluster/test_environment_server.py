@@ -16,7 +16,7 @@ import pytest
 from environment_servers import TOKEN, ServerProcess, environment_server
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, make
-from agentgym.cluster import RemoteEnvironment
+from agentgym.cluster.remote_environment import RemoteEnvironment
 from agentgym.cluster.wire import PROTOCOL, PROTOCOL_HEADER
 from agentgym.errors import EnvironmentServerError, LeaseLost, ServerFull, ServerUnreachable, VersionMismatch
 from agentgym.sandbox import NamespacesBackend

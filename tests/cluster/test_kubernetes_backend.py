@@ -15,11 +15,12 @@ import pytest
 from served_environments import Workshop
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
-from agentgym.cluster import KubernetesBackend
 from agentgym.cluster.host_messages import encode, pieces
+from agentgym.cluster.kubernetes_backend import KubernetesBackend
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import NamespacesBackend, SandboxSpec
-from agentgym.testing.backends import SPEC, check_backend
+from agentgym.testing.backends import check_backend
+from agentgym.testing.backends.testbed import SPEC
 
 pytest.importorskip("kubernetes_asyncio", reason="comes with the extra kubernetes")
 from kubernetes_cluster import LocalCluster

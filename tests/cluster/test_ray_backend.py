@@ -14,12 +14,13 @@ import pytest
 from served_environments import Workshop
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
-from agentgym.cluster import RayBackend
 from agentgym.cluster.host_link import SILENCE_S
 from agentgym.cluster.hosted_sandbox import HostedChannel
+from agentgym.cluster.ray_backend import RayBackend
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import Capabilities, NamespacesBackend, SandboxSpec
-from agentgym.testing.backends import SPEC, check_backend
+from agentgym.testing.backends import check_backend
+from agentgym.testing.backends.testbed import SPEC
 
 pytestmark = [
     pytest.mark.skipif(

@@ -21,7 +21,7 @@ from agentgym import (
     UnknownNameError,
     make,
 )
-from agentgym.cluster import RemoteEnvironment
+from agentgym.cluster.remote_environment import RemoteEnvironment
 from agentgym.errors import AccessRefused, RemoteEnvironmentError
 from agentgym.testing import Counter, CounterWithState, TargetReached, check_environment
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from credit_cases import a_trajectory, a_turn, expect, identical
 
-from agentgym.credit import Group, credit_of, estimator, groups_of, spread_over_tokens
+from agentgym.credit import Group, credit_of, estimator, spread_over_tokens
+from agentgym.credit.batch import groups_of
 from agentgym.errors import CreditError, ShapeError
 from agentgym.messages import StopReason
 from agentgym.task import Task

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from agentgym import registry
-from agentgym.credit import CreditWarning, Group, batch_advantages, define_estimator, estimator
+from agentgym.credit import CreditWarning, Group, define_estimator, estimator
+from agentgym.credit.contract import batch_advantages
 from agentgym.errors import CreditError, ShapeError, UnknownNameError
 from agentgym.registry import names, register
 

@@ -16,7 +16,8 @@ from credit_promises import PROMISES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.credit import Group, batch_advantages
+from agentgym.credit import Group
+from agentgym.credit.contract import batch_advantages
 from agentgym.registry import names
 from agentgym.testing.estimators import random_signals
 

@@ -11,8 +11,9 @@ from credit_cases import identical, make, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.credit import Group, batch_advantages
+from agentgym.credit import Group
 from agentgym.credit.arithmetic.whitening import averaging_weights
+from agentgym.credit.contract import batch_advantages
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.methods.credit.bilevel_gae import token_advantages
 from agentgym.registry import names

@@ -10,7 +10,8 @@ from credit_cases import a_trajectory, a_turn, amount, few
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.credit import Group, batch_credit_of, credit_of, estimator, spread_over_tokens
+from agentgym.credit import Group, credit_of, estimator, spread_over_tokens
+from agentgym.credit.batch import batch_credit_of
 from agentgym.credit.wrappers import define_token_weights
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.messages import StopReason

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from agent_sandbox_schema import check_object
 
-from agentgym.cluster import KubernetesBackend
+from agentgym.cluster.kubernetes_backend import KubernetesBackend
 from agentgym.cluster.ray_nodes import NICE_VARIABLE
 from agentgym.sandbox import SandboxSpec
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.testing.backends import ATTACKS
 from agentgym.testing.backends.check import CheckVerdict
+from agentgym.testing.backends.runs import ATTACKS
 from agentgym.testing.backends.table import BEGIN, END, WORDS, TableColumn, markdown, rows_of, spliced
 
 DOCUMENT = (Path(__file__).resolve().parents[1] / "testing" / "attacks.md").read_text(encoding="utf-8")

@@ -99,7 +99,7 @@ def test_the_search_leads_to_a_class_of_the_api(phone):
     phone.wait_for_load_state("networkidle")
     phone.locator("header label[for=__search]").click()
     phone.get_by_role("combobox", name="Search").fill("EpisodeManager", timeout=120_000)
-    found = phone.locator("a[href$='#agentgym.EpisodeManager']").first
-    found.wait_for(timeout=120_000)  # the index of all pages is read first
-    found.click()
+    match = phone.locator("a[href$='#agentgym.EpisodeManager']").first
+    match.wait_for(timeout=120_000)  # the index of all pages is read first
+    match.click()
     phone.wait_for_url("**#agentgym.EpisodeManager", wait_until="commit", timeout=120_000)

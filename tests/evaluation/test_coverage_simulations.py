@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from agentgym.evaluation.statistics import (
-    adastop,
-    mean_interval,
-    paired,
-    power_of,
-    score_interval,
-    sign_flip_test,
-    success_rate,
-)
-from agentgym.evaluation.statistics import tasks_needed as needed
+from agentgym.evaluation.statistics.adaptive_stopping import adastop
+from agentgym.evaluation.statistics.bootstrap import mean_interval
+from agentgym.evaluation.statistics.paired_comparison import paired
+from agentgym.evaluation.statistics.permutation import sign_flip_test
+from agentgym.evaluation.statistics.power import power_of
+from agentgym.evaluation.statistics.power import tasks_needed as needed
+from agentgym.evaluation.statistics.proportion import success_rate
+from agentgym.evaluation.statistics.score import score_interval
 
 SIMULATED = 2000
 

@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.statistics import (
-    cluster_bootstrap,
-    paired,
-    pass_at_k,
-    pass_hat_k,
-    sign_test,
-    success_rate,
-    wilson,
-)
+from agentgym.evaluation.statistics.bootstrap import cluster_bootstrap
+from agentgym.evaluation.statistics.paired_comparison import paired
+from agentgym.evaluation.statistics.passes import pass_at_k, pass_hat_k
+from agentgym.evaluation.statistics.permutation import sign_test
+from agentgym.evaluation.statistics.proportion import success_rate, wilson
 
 
 @given(n=st.integers(1, 500), data=st.data(), level=st.sampled_from([0.8, 0.95, 0.99]))

@@ -17,26 +17,20 @@ from statsmodels.stats.power import NormalIndPower
 from statsmodels.stats.proportion import proportion_confint
 
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.statistics import (
-    adastop,
-    holm,
+from agentgym.evaluation.statistics.adaptive_stopping import adastop
+from agentgym.evaluation.statistics.aggregate import (
     interquartile_mean,
-    mcnemar,
-    mean_interval,
-    pass_curve,
     performance_profile,
-    power_of,
     probability_of_improvement,
-    score_interval,
-    sign_flip_test,
-    sign_test,
-    solved_within,
     stratified_bootstrap,
-    success_rate,
-    tasks_needed,
-    wilson,
 )
+from agentgym.evaluation.statistics.bootstrap import mean_interval
+from agentgym.evaluation.statistics.passes import pass_curve
+from agentgym.evaluation.statistics.permutation import holm, mcnemar, sign_flip_test, sign_test
+from agentgym.evaluation.statistics.power import power_of, tasks_needed
+from agentgym.evaluation.statistics.proportion import solved_within, success_rate, wilson
 from agentgym.evaluation.statistics.quantiles import gamma_quantile, t_quantile
+from agentgym.evaluation.statistics.score import score_interval
 
 
 @settings(deadline=None, max_examples=60)

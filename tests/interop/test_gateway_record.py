@@ -11,7 +11,7 @@ import pytest
 from gateway_clients import Program, through_gateway
 from scripted_episodes import counting, play, say
 
-from agentgym.environment import EnvironmentSandboxes
+from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.evaluation.export.training_rows import sft_rows
 from agentgym.messages import ImagePart, Message, ResultStatus, StopReason, TextPart
 from agentgym.rollout import Budgets

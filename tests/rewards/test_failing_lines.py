@@ -17,7 +17,8 @@ from agentgym import (
     Turn,
 )
 from agentgym.evaluation.rescore import rescore
-from agentgym.reward import Combined, Reward, validate_spans
+from agentgym.reward import Combined, Reward
+from agentgym.reward.contract import validate_spans
 from agentgym.rewards.failing_lines import FailingLines
 from agentgym.rewards.hidden_tests import HiddenTests
 from agentgym.sandboxes.code.guest_tests import try_tests

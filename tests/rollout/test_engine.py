@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.cluster import RayEngine
+from agentgym.cluster.ray_engine import RayEngine
 from agentgym.errors import RecipeError, UnknownNameError
 from agentgym.registry import environment_of, load_task_set
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of

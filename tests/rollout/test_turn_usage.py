@@ -10,7 +10,7 @@ from scripted_episodes import make_manager, say
 
 from agentgym import Environment, SandboxSpec, Task, tool
 from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
-from agentgym.environment import EnvironmentSandboxes
+from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.evaluation.runner import from_trajectories
 from agentgym.evaluation.text import format_usage
 from agentgym.messages import StopReason

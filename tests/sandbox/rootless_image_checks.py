@@ -16,7 +16,8 @@ from specs import checks_about
 
 from agentgym.errors import ConformanceError
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import SPEC, check_backend
+from agentgym.testing.backends import check_backend
+from agentgym.testing.backends.testbed import SPEC
 
 
 class OfImage(NamespacesBackend):

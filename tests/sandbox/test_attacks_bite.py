@@ -16,7 +16,8 @@ import tempfile
 import pytest
 
 from agentgym.sandbox.contract import Capabilities, ExecResult, Usage
-from agentgym.testing.backends import ATTACKS, Breach
+from agentgym.testing.backends.check import Breach
+from agentgym.testing.backends.runs import ATTACKS
 from agentgym.testing.backends.testbed import SPEC, Host, Target
 
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or ""

@@ -16,7 +16,10 @@ from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool
-from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, NotApplicable, check_backend, checks, run_checks
+from agentgym.testing.backends import check_backend
+from agentgym.testing.backends.check import NotApplicable
+from agentgym.testing.backends.runs import ATTACKS, CONTRACT, checks, run_checks
+from agentgym.testing.backends.testbed import SPEC
 
 ELSEWHERE = {
     "kubernetes": "tests/cluster/test_kubernetes_backend.py",

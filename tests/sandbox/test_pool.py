@@ -21,7 +21,8 @@ from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool, admission
 from agentgym.sandbox.pool.headroom import Headroom
-from agentgym.testing.backends import check_backend, checks
+from agentgym.testing.backends import check_backend
+from agentgym.testing.backends.runs import checks
 
 pytestmark = pytest.mark.needs_namespaces
 OTHER = replace(SMALL, memory_mib=96)

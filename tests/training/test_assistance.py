@@ -24,7 +24,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.task import task_from_json, task_to_json
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
-from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer, play_groups
+from agentgym.training.gatherers import GatheredGroup, StepRequest, make_gatherer, play_groups
+from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.trajectory import Trajectory, training_help
 

@@ -15,8 +15,8 @@ from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
 from agentgym.training import Recipe
-from agentgym.training.samplers import make_sampler, restore_sampler
-from agentgym.training.samplers.contract import FILE
+from agentgym.training.samplers import make_sampler
+from agentgym.training.samplers.contract import FILE, restore_sampler
 from agentgym.training.samplers.curriculum import Curriculum
 from agentgym.trajectory import Trajectory, Turn
 

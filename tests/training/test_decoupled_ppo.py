@@ -11,7 +11,8 @@ from tiny_trainers import rows, trainer_of
 from token_batches import batch_of
 
 from agentgym import registry
-from agentgym.training.objectives import LossRequirements, define_loss, make_objective
+from agentgym.training.objectives import LossRequirements, define_loss
+from agentgym.training.objectives.contract import make_objective
 from agentgym.training.recipe.train_section import TrainSection
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")

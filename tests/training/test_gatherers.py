@@ -22,14 +22,8 @@ from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training import Rollouts
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    StepRequest,
-    background_play,
-    gather_metrics,
-    make_gatherer,
-    play_groups,
-)
+from agentgym.training.gatherers import GatheredGroup, StepRequest, background_play, make_gatherer, play_groups
+from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]

@@ -16,8 +16,8 @@ from agentgym.reward import Schedule
 from agentgym.testing.exact.problems import Problem, stop_or_go
 from agentgym.testing.exact.signals import PROBLEMS
 from agentgym.training.loss.policy_loss import LossPart
-from agentgym.training.objectives import TokenBatch, TrlLoss, losses_by_row, make_objective, make_term
-from agentgym.training.objectives.contract import needs_of
+from agentgym.training.objectives import TokenBatch
+from agentgym.training.objectives.contract import TrlLoss, losses_by_row, make_objective, make_term, needs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

@@ -16,7 +16,7 @@ from agentgym.errors import CreditError, RecipeError, ShapeError, UnknownNameErr
 from agentgym.reward import Schedule
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.objectives import TrlLoss, losses_by_row, make_objective, make_term
+from agentgym.training.objectives.contract import TrlLoss, losses_by_row, make_objective, make_term
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

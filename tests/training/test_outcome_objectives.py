@@ -11,7 +11,8 @@ from tiny_trainers import gradients, rows, trainer_of
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from agentgym.errors import CreditError
-from agentgym.training.objectives import TokenBatch, make_objective
+from agentgym.training.objectives import TokenBatch
+from agentgym.training.objectives.contract import make_objective
 from agentgym.training.objectives.grouped import linearised, losses_of_groups, rows_of
 from agentgym.training.processes import Processes
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.credit import Group, define_estimator, estimator, groups_of
+from agentgym.credit import Group, define_estimator, estimator
+from agentgym.credit.batch import groups_of
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason

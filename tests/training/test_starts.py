@@ -20,7 +20,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
+from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
+from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn

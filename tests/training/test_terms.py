@@ -18,15 +18,8 @@ from agentgym.task import Task
 from agentgym.training import OtherRows, StepBatch, TrainingPart
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
-from agentgym.training.objectives import (
-    LossRequirements,
-    TokenBatch,
-    WeightedTerm,
-    define_loss,
-    make_objective,
-    make_term,
-    objective_share,
-)
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
+from agentgym.training.objectives.contract import WeightedTerm, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE
 from agentgym.trajectory import Trajectory
 

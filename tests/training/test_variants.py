@@ -21,7 +21,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe, Rollouts
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
+from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
+from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 

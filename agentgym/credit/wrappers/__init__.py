@@ -10,6 +10,10 @@ contract.py          what a wrapper declares, and how it makes an estimator
 off_policy.py        turns weighted by the ratio of the trained to the sampling policy
 """
 
-from agentgym.credit.wrappers.contract import Estimate, Wrapper, define_token_weights, define_wrapper, pad_tokens
+from agentgym.credit.wrappers.contract import Estimate, define_token_weights, define_wrapper, pad_tokens
+from agentgym.moved import moved_names
 
-__all__ = ["Estimate", "Wrapper", "define_token_weights", "define_wrapper", "pad_tokens"]
+__all__ = ["Estimate", "define_token_weights", "define_wrapper", "pad_tokens"]
+
+
+__getattr__ = moved_names(__name__)

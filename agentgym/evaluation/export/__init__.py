@@ -5,10 +5,10 @@ episodes and the path of the file to write, which returns how many episodes it w
 """
 
 from agentgym.evaluation.export.chat import ConversationEntry, conversation
-from agentgym.evaluation.export.parquet import row_of_episode, write_parquet
+from agentgym.evaluation.export.parquet import row_of_episode
 from agentgym.moved import moved_names
 
-__all__ = ["ConversationEntry", "conversation", "row_of_episode", "write_parquet"]
+__all__ = ["ConversationEntry", "conversation", "row_of_episode"]
 
 
 __getattr__ = moved_names(__name__)

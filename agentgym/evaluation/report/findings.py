@@ -13,7 +13,7 @@ from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
-from agentgym.evaluation.statistics import Estimate
+from agentgym.evaluation.statistics.estimate import Estimate
 from agentgym.evaluation.text import format_attempts, format_usage
 from agentgym.text import visible
 

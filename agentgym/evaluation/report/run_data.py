@@ -12,7 +12,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
 from agentgym.evaluation.report.pace_data import pace_rows
-from agentgym.evaluation.statistics import wilson
+from agentgym.evaluation.statistics.proportion import wilson
 from agentgym.text import visible
 
 MAX_POINTS = 600

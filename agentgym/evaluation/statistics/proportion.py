@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -94,3 +95,27 @@ def _score_interval(share: float, n: float, z: float) -> tuple[float, float]:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
+
+
+def solved_within(
+    outcomes: Outcomes, spent: Sequence[Sequence[float]], budgets: Sequence[float], *, level: float = 0.95
+) -> dict[float, Estimate]:
+    """Success if an episode that spent more than a budget counted as unsolved: score@turn-k for turns.
+
+    The agent was not told of the budget. One that is told may hurry, and do better.
+    Args:
+        spent: of every sample of every task: turns, calls or tokens.
+        budgets: in the same unit.
+    Returns: by budget.
+    Raises: EvaluationError if `spent` has another shape than `outcomes`.
+    """
+    if [len(o) for o in outcomes] != [len(s) for s in spent]:
+        raise EvaluationError("What was spent does not fit the outcomes: one number for every sample of every task.")
+    estimates = {}
+    for budget in budgets:
+        within = [
+            [v if used <= budget else 0.0 for v, used in zip(o, s, strict=True)]
+            for o, s in zip(outcomes, spent, strict=True)
+        ]
+        estimates[budget] = success_rate(within, level=level)
+    return estimates

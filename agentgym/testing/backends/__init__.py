@@ -9,20 +9,12 @@ promises, commands, python_calls, files, channels, life, snapshots   the contrac
 against_*.py                                                         the attacks, by their target
 """
 
-from agentgym.testing.backends.check import BackendCheck, Breach, CheckVerdict, NotApplicable
-from agentgym.testing.backends.runs import ATTACKS, CONTRACT, Check, check_backend, checks, run_checks
-from agentgym.testing.backends.testbed import SPEC
+from agentgym.moved import moved_names
+from agentgym.testing.backends.runs import check_backend
 
 __all__ = [
-    "ATTACKS",
-    "CONTRACT",
-    "SPEC",
-    "BackendCheck",
-    "Breach",
-    "Check",
-    "CheckVerdict",
-    "NotApplicable",
     "check_backend",
-    "checks",
-    "run_checks",
 ]
+
+
+__getattr__ = moved_names(__name__)

@@ -22,7 +22,7 @@ from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.samplers import sampler_of
+from agentgym.training.samplers.sources import sampler_of
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource

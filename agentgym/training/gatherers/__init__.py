@@ -8,9 +8,7 @@ from agentgym.training.gatherers.contract import (
     Gatherer,
     GathererWrapper,
     Selection,
-    WrappedGatherer,
     background_play,
-    changes_left_in,
     group_rewards,
     make_gatherer,
     play_groups,
@@ -18,13 +16,12 @@ from agentgym.training.gatherers.contract import (
 from agentgym.training.gatherers.groups import (
     GatheredGroup,
     fails_whole,
-    gather_metrics,
     in_groups,
     success_of,
     untrained,
     without_help,
 )
-from agentgym.training.gatherers.step import StepRequest, StepRollouts
+from agentgym.training.gatherers.step import StepRequest
 
 __all__ = [
     "GatheredGroup",
@@ -32,12 +29,8 @@ __all__ = [
     "GathererWrapper",
     "Selection",
     "StepRequest",
-    "StepRollouts",
-    "WrappedGatherer",
     "background_play",
-    "changes_left_in",
     "fails_whole",
-    "gather_metrics",
     "group_rewards",
     "in_groups",
     "make_gatherer",

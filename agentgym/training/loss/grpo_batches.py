@@ -11,7 +11,8 @@ import torch
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from agentgym.credit import BatchCredit, spread_over_tokens
+from agentgym.credit import spread_over_tokens
+from agentgym.credit.batch import BatchCredit
 from agentgym.errors import RecipeError
 from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch

@@ -15,8 +15,6 @@ from agentgym.training.processes import Processes
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
-__all__ = ["OtherRows", "StepBatch"]
-
 T = TypeVar("T")
 
 

@@ -15,7 +15,8 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
 from agentgym.training.demonstrate import script_of, tokenise
 from agentgym.training.fit import PlannedPart, TrainingPlan
-from agentgym.training.loss.step_batch import OtherRows, StepBatch
+from agentgym.training.loss.grpo_batches import OtherRows
+from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory

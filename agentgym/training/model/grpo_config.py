@@ -12,7 +12,7 @@ from trl.import_utils import is_vllm_available
 from agentgym.errors import RecipeError
 from agentgym.training.model.sharding import sharding_arguments
 from agentgym.training.model.training_arguments import training_arguments
-from agentgym.training.objectives import TrlLoss, make_objective
+from agentgym.training.objectives.contract import TrlLoss, make_objective
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.hardware_section import HardwareSection

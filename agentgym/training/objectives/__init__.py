@@ -8,38 +8,14 @@ functions of `TokenBatch`, registered under the kinds `objectives` and `loss_ter
 from __future__ import annotations
 
 from agentgym.moved import moved_names
-from agentgym.training.objectives.contract import (
-    EpisodeKind,
-    LossRequirements,
-    RowLosses,
-    TokenBatch,
-    TrlLoss,
-    WeightedTerm,
-    define_loss,
-    k3,
-    losses_by_row,
-    make_objective,
-    make_term,
-    make_terms,
-    needs_of,
-    objective_share,
-)
+from agentgym.training.objectives.contract import LossRequirements, RowLosses, TokenBatch, define_loss, k3
 
 __all__ = [
-    "EpisodeKind",
     "LossRequirements",
     "RowLosses",
     "TokenBatch",
-    "TrlLoss",
-    "WeightedTerm",
     "define_loss",
     "k3",
-    "losses_by_row",
-    "make_objective",
-    "make_term",
-    "make_terms",
-    "needs_of",
-    "objective_share",
 ]
 
 __getattr__ = moved_names(__name__)

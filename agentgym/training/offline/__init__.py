@@ -15,17 +15,12 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.offline.dqn import DqnPolicy
-    from agentgym.training.stored_turns.store import TransitionStore
-    from agentgym.training.stored_turns.transitions import StoredEpisode, TurnTransition
 
 _HOME = {
     "DqnPolicy": "dqn",
-    "StoredEpisode": ".stored_turns.transitions",
-    "TransitionStore": ".stored_turns.store",
-    "TurnTransition": ".stored_turns.transitions",
 }
 
-__all__ = ["DqnPolicy", "StoredEpisode", "TransitionStore", "TurnTransition"]
+__all__ = ["DqnPolicy"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

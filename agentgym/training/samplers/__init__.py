@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from agentgym.training.samplers.contract import (
-    Sampler,
-    make_random_stream,
-    make_sampler,
-    restore_sampler,
-    save_sampler,
-)
+from agentgym.moved import moved_names
+from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
 from agentgym.training.samplers.curriculum import Curriculum
 from agentgym.training.samplers.shuffled import Shuffled
-from agentgym.training.samplers.sources import sampler_of
 
 __all__ = [
     "Curriculum",
@@ -19,7 +13,7 @@ __all__ = [
     "Shuffled",
     "make_random_stream",
     "make_sampler",
-    "restore_sampler",
-    "sampler_of",
-    "save_sampler",
 ]
+
+
+__getattr__ = moved_names(__name__)

@@ -15,7 +15,7 @@ from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
 from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
-from agentgym.training.gatherers import changes_left_in
+from agentgym.training.gatherers.contract import changes_left_in
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection

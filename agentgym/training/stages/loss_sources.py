@@ -7,7 +7,8 @@ from functools import partial
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import TeacherScores
-from agentgym.training.objectives import LossRequirements, make_objective, make_terms, needs_of
+from agentgym.training.objectives import LossRequirements
+from agentgym.training.objectives.contract import make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart
 from agentgym.training.recipe.train_section import ExpertsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext

@@ -18,7 +18,7 @@ from agentgym.training.monitoring.callbacks import (
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.parts import TrainingPart, TrainingRun, make_parts
 from agentgym.training.recipe.adapt_section import ADAPT
-from agentgym.training.samplers import sampler_of
+from agentgym.training.samplers.sources import sampler_of
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.loss_sources import loss_requirements

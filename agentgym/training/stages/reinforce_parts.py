@@ -12,14 +12,16 @@ from typing_extensions import override
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.adaptations import note_adaptations
-from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
+from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
+from agentgym.training.gatherers.contract import WrappedGatherer
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
 from agentgym.training.monitoring.credit_audit import CreditLog
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.samplers import Sampler, restore_sampler, save_sampler
+from agentgym.training.samplers import Sampler
+from agentgym.training.samplers.contract import restore_sampler, save_sampler
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.loss_sources import input_parts, loss_requirements

@@ -10,7 +10,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, CollapseGuardCallback
-from agentgym.training.objectives import TrlLoss, make_objective, make_terms
+from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.trl_policy import TrlPolicy
 from agentgym.training.stages.context import Learner, RunContext

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit import Estimator, batch_credit_of, estimator
+from agentgym.credit import Estimator, estimator
+from agentgym.credit.batch import batch_credit_of
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.training.stages.context import Learner, RunContext

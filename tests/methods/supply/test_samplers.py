@@ -17,7 +17,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
 from agentgym.task.mixture import SOURCE
-from agentgym.training.samplers import make_sampler, restore_sampler, save_sampler
+from agentgym.training.samplers import make_sampler
+from agentgym.training.samplers.contract import restore_sampler, save_sampler
 from agentgym.training.samplers.sources import Sources
 from agentgym.trajectory import Trajectory, Turn
 

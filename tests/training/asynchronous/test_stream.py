@@ -10,7 +10,8 @@ import pytest
 from scripted_episodes import counting, task
 from streams import TASKS, Held, gathered, stream_of, task_ids, trained, wait_until
 
-from agentgym.credit import batch_credit_of, estimator
+from agentgym.credit import estimator
+from agentgym.credit.batch import batch_credit_of
 from agentgym.errors import AgentGymError, EpisodesFailed, LedgerError, RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task

@@ -14,9 +14,10 @@ from agentgym.errors import CreditError, RecipeError
 from agentgym.messages import StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
-from agentgym.training.offline import StoredEpisode, TransitionStore
 from agentgym.training.stored_turns.archive import EpisodeArchive, check_runs, check_tokens
 from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.store import TransitionStore
+from agentgym.training.stored_turns.transitions import StoredEpisode
 
 
 def recorded(number: int = 0, version: int = 0):
