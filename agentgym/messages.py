@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
+
+from agentgym.thoughts import split_thoughts
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -107,17 +109,55 @@ class Message:
     role: Role
     """system, user, assistant or tool."""
     content: Content = ""
-    """A text, or a list of texts and images."""
+    """A text, or a list of texts and images. An assistant's may hold thoughts between their marks, as it wrote them."""
     calls: tuple[Call, ...] = ()
     """The calls of an assistant's message."""
     call_id: str | None = None
     """In a tool's message, the id of the call that it answers."""
     name: str | None = None
     """In a tool's message, the name of the tool."""
+    reasoning: str = ""
+    """What an assistant thought, where its server gives that apart from the content."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What an assistant's server wants back with the message, by the field's name: signatures of thoughts, for
+    example."""
 
     @property
     def text(self) -> str:
-        """The text of the message, images left out."""
+        """What the message says: its text without an assistant's thoughts and without images."""
+        written = self._content_text
+        return split_thoughts(written)[1] if self.role == "assistant" else written
+
+    @property
+    def thought(self) -> str:
+        """What an assistant thought before, between and after what it said; "" without a thought."""
+        if self.role != "assistant":
+            return ""
+        return "\n".join(filter(None, (self.reasoning, split_thoughts(self._content_text)[0])))
+
+    @property
+    def written(self) -> str:
+        """Everything that an assistant wrote beside its calls: thoughts between their marks, and speech."""
+        thought = f"<think>\n{self.reasoning}\n</think>\n\n" if self.reasoning else ""
+        return thought + self._content_text
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the message says or shows something; a thought alone does not."""
+        return bool(self.text or self.images)
+
+    def spoken(self) -> Message:
+        """Return the message as others hear it: without the thoughts of an assistant."""
+        if self.role != "assistant":
+            return self
+        content = self.content
+        if not isinstance(content, str):
+            parts = (TextPart(split_thoughts(p.text)[1]) if isinstance(p, TextPart) else p for p in content)
+            return replace(self, content=tuple(parts), reasoning="", extra={})
+        return replace(self, content=self.text, reasoning="", extra={})
+
+    @property
+    def _content_text(self) -> str:
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextPart))

@@ -64,7 +64,7 @@ class ThoughtCorrector:
             for row, trajectory in enumerate(trajectories)
             if trajectory.valid and trajectory.prompt_ids
             for turn in trajectory.turns
-            if turn.message.text.strip()
+            if turn.message.written.strip()
         ]
         chosen = [(row, turn) for _, row, turn in sorted(turns, key=lambda item: item[:2])[: self._turns_per_step]]
         thoughts: list[str] = []
@@ -86,7 +86,7 @@ class ThoughtCorrector:
     async def _corrected(self, trajectory: Trajectory, turn: Turn) -> str:
         texts = {
             "OBSERVATION": _shown_before(trajectory, turn),
-            "THOUGHT": turn.message.text,
+            "THOUGHT": turn.message.thought or turn.message.text,
             "ACTION": json.dumps([[call.name, dict(call.arguments)] for call in turn.calls], default=str),
         }
         question = "\n\n".join([INSTRUCTION, *(f"{name}:\n{text}" for name, text in texts.items())])
@@ -103,12 +103,14 @@ class ThoughtCorrector:
 
     def _episode(self, trajectory: Trajectory, turn: Turn, thought: str) -> Trajectory:
         """Make an episode with the tokens up to a turn as its prompt, and the corrected thought written after it."""
-        *thought_ids, _ = self._renderer.encode(Message("assistant", thought))  # the turn goes on: it has not ended
+        is_apart = bool(turn.message.thought)
+        message = Message("assistant", "" if is_apart else thought, reasoning=thought if is_apart else "")
+        *thought_ids, _ = self._renderer.encode(message)  # the turn goes on: it has not ended
         row = trajectory.rows()[turn.row]
         context = list(row.prompt_ids)
         for earlier in row.turns[: row.turns.index(turn)]:
             context += [*earlier.token_ids, *earlier.observation_ids]
-        corrected = Turn(0, Message("assistant", thought), token_ids=thought_ids, logprobs=[0.0] * len(thought_ids))
+        corrected = Turn(0, message, token_ids=thought_ids, logprobs=[0.0] * len(thought_ids))
         return Trajectory(
             f"{trajectory.id}-corrected-{turn.index}",
             trajectory.task,

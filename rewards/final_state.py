@@ -43,8 +43,8 @@ class FinalState(Reward):
 
 async def _replay(environment: Environment, turn: Any, task: str) -> None:
     """Replay one recorded turn. Raises: JudgeError where a result differs from the record."""
-    if not turn.calls and turn.message.content:
-        await environment.respond(turn.message)
+    if not turn.calls and turn.message.speaks:
+        await environment.respond(turn.message.spoken())
     for call, result in zip(turn.calls, turn.results, strict=False):
         if result.status in _NEVER_RUN:
             continue

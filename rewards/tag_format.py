@@ -24,6 +24,7 @@ class TagFormat(Reward):
     """
 
     weights: Mapping[str, float] = {"tags": 0.1}
+    reads_thoughts = True
 
     def __init__(
         self, tags: Sequence[str] = ("think", "answer"), last: Sequence[str] | None = None, around: bool = False
@@ -37,7 +38,7 @@ class TagFormat(Reward):
 
     def _fits(self, turn: Turn, is_last: bool) -> bool:
         tags = self.last if is_last and self.last is not None else self.tags
-        text = turn.message.text
+        text = turn.message.written
         if len(text) > MAX_CHARS:
             return False
         tags_in_text = re.findall(r"<(/?[\w-]+)>", text)

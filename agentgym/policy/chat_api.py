@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -25,6 +27,10 @@ from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.registry import load as load_registered
 from agentgym.tools.arguments import replace_lone_surrogates
 
+_REASONING = ("reasoning_content", "reasoning")
+"""Fields in which servers give thoughts. They are sent back in the same: some servers refuse a history without."""
+_SIGNED = ("reasoning_details", "thinking_blocks", "extra_content")
+"""Fields of a message or a call that hold signatures of thoughts, which a server wants back unchanged."""
 _EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
 
 
@@ -39,7 +45,8 @@ class ChatApiPolicy(Policy):
         api_key_env: environment variable that holds the key; None sends none.
         retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
         extra: further fields of the request, for example {"reasoning_effort": "low"}.
-        omit: fields to leave out, for servers that refuse them, for example ("seed", "temperature", "top_p").
+        omit: fields to leave out of the request and of its messages, for servers that refuse them, for example
+            ("seed", "temperature", "top_p") or ("reasoning_content",).
         token_field: what the server calls the limit; some want max_completion_tokens.
     """
 
@@ -110,8 +117,8 @@ class ChatApiPolicy(Policy):
 
     def _messages(self, request: Request) -> list[dict[str, Any]]:
         if self._format is None:
-            return [_native(message) for message in request.messages]
-        rows = [_textual(message, self._format) for message in request.messages]
+            return [self._without_refused(_native(message)) for message in request.messages]
+        rows = [self._without_refused(_textual(message, self._format)) for message in request.messages]
         if not request.tools:
             return rows
         tool_instructions = self._format.explain(request.tools)
@@ -119,11 +126,17 @@ class ChatApiPolicy(Policy):
             return [{"role": "system", "content": f"{rows[0]['content']}\n\n{tool_instructions}"}, *rows[1:]]
         return [{"role": "system", "content": tool_instructions}, *rows]
 
+    def _without_refused(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {field: value for field, value in row.items() if field not in self._omit}
+
     def _message(self, written: dict[str, Any], tools: Sequence[dict[str, Any]]) -> Message:
         text = replace_lone_surrogates(_text(written.get("content")) or _text(written.get("refusal")))
+        reasoning = replace_lone_surrogates(_text(written.get(_reasoning_field(written))))
+        extra = _wanted_back(written)
         if self._format is not None:
-            return Message("assistant", *parse_message(self._format, text, tools))
-        return Message("assistant", text, _calls(written.get("tool_calls")))
+            content, calls = parse_message(self._format, text, tools)
+            return Message("assistant", content, calls, reasoning=reasoning, extra=extra)
+        return Message("assistant", text, _calls(written.get("tool_calls")), reasoning=reasoning, extra=extra)
 
 
 def _calls(written: Any) -> tuple[Call, ...]:
@@ -150,15 +163,47 @@ def _calls(written: Any) -> tuple[Call, ...]:
     return tuple(calls)
 
 
+def _wanted_back(written: dict[str, Any]) -> dict[str, Any]:
+    """Return what a server wants back with its message beside the thought: signatures, and the thought's field.
+
+    What belongs to a call stands under `tool_calls`, by the call's id.
+    """
+    extra = {field: written[field] for field in _SIGNED if written.get(field)}
+    if (field := _reasoning_field(written)) != _REASONING[0]:
+        extra["reasoning_field"] = field
+    calls = written.get("tool_calls")
+    of_calls = {
+        str(call.get("id") or f"call_{index}"): {field: call[field] for field in _SIGNED if call.get(field)}
+        for index, call in enumerate(calls if isinstance(calls, list) else ())
+        if isinstance(call, dict)
+    }
+    signed = {name: fields for name, fields in of_calls.items() if fields}
+    expected: dict[str, Any] = replace_lone_surrogates(extra | ({"tool_calls": signed} if signed else {}))
+    return expected
+
+
+def _reasoning_field(written: dict[str, Any]) -> str:
+    return next((field for field in _REASONING if _text(written.get(field))), _REASONING[0])
+
+
+def _reasoning_of(message: Message) -> dict[str, Any]:
+    """Return the fields in which a server finds a message's thought again, and its signatures."""
+    signatures = {field: message.extra[field] for field in _SIGNED if field in message.extra}
+    field = message.extra.get("reasoning_field", _REASONING[0])
+    return ({field: message.reasoning} if message.reasoning else {}) | signatures
+
+
 def _native(message: Message) -> dict[str, Any]:
-    row: dict[str, Any] = {"role": message.role, "content": _content(message.content)}
+    row: dict[str, Any] = {"role": message.role, "content": _content(message.content), **_reasoning_of(message)}
     if message.calls:
+        signed = message.extra.get("tool_calls", {})
         row["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
                 # A call that could not be read has no arguments to repeat; its result says what was wrong.
                 "function": {"name": call.name or "unreadable", "arguments": json.dumps(call.arguments)},
+                **signed.get(call.id, {}),
             }
             for call in message.calls
         ]
@@ -173,13 +218,14 @@ def _textual(message: Message, call_format: CallFormat) -> dict[str, Any]:
             return {"role": "user", "content": f"<tool_response>\n{message.content}\n</tool_response>"}
         return {"role": "user", "content": _content(message.content)}
     if not message.calls:
-        return {"role": message.role, "content": _content(message.content)}
+        return {"role": message.role, "content": _content(message.content), **_reasoning_of(message)}
     readable = tuple(call for call in message.calls if call.error is None)
     try:
         written = call_format.render(readable) if readable else "[a call that could not be read]"
     except ValueError:  # the syntax cannot say it, so the model wrote it in another
         written = "[a call that cannot be written again]"
-    return {"role": message.role, "content": "\n".join(text for text in (message.text, written) if text)}
+    content = "\n".join(text for text in (replace(message, reasoning="").written, written) if text)
+    return {"role": message.role, "content": content, **_reasoning_of(message)}
 
 
 def _content(content: Content) -> str | list[dict[str, Any]]:
@@ -195,7 +241,9 @@ def _content(content: Content) -> str | list[dict[str, Any]]:
 
 def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
     """Return what to do where a server refuses a field that every request carries."""
-    refused = [name for name in ("seed", "temperature", "top_p", "max_tokens") if name in body and name in refusal]
+    sent = {*body, *(field for row in body["messages"] for field in row)}
+    known = ("seed", "temperature", "top_p", "max_tokens", *_REASONING, *_SIGNED)
+    refused = [name for name in known if name in sent and re.search(rf"\b{name}\b", refusal)]
     if "max_tokens" in refused and "max_completion_tokens" in refusal:
         return " Use token_field=max_completion_tokens."
     return f" Use omit={json.dumps(refused)} to leave out what the server refuses." if refused else ""

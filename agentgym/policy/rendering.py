@@ -19,7 +19,8 @@ from tokenizers import Tokenizer
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy.formats.coercion import parse_message
-from agentgym.policy.formats.contract import THOUGHTS, CallFormat, split_reasoning, thought_begun
+from agentgym.policy.formats.contract import CallFormat
+from agentgym.thoughts import THOUGHTS, begun_thought
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -129,9 +130,8 @@ class TemplateRenderer:
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         content, calls = parse_message(self.call_format, self.begun_thought + text, tools)
         if self.begun_thought:
-            thought, speech = split_reasoning(content)
-            is_empty = not thought.removeprefix(self.begun_thought).removesuffix(THOUGHTS[self.begun_thought]).strip()
-            content = speech.strip() if is_empty else content
+            thought, _, rest = content.removeprefix(self.begun_thought).partition(THOUGHTS[self.begun_thought])
+            content = content if thought.strip() else rest.strip()
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
@@ -152,7 +152,7 @@ class TemplateRenderer:
             calls = self.call_format.render(message.calls) if message.calls else ""
         except ValueError as error:
             raise PolicyError(str(error)) from error
-        return "\n".join(text for text in (message.text, calls) if text)
+        return "\n".join(text for text in (message.written, calls) if text)
 
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
         """Return the template's text of the opening messages, in which every tool is named.
@@ -270,7 +270,7 @@ class TemplateRenderer:
     @cached_property
     def begun_thought(self) -> str:
         """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
-        return thought_begun(self._render([_placeholders([Message("user")])[0]], [])) or ""
+        return begun_thought(self._render([_placeholders([Message("user")])[0]], []))
 
     @cached_property
     def _end_of_turn(self) -> str:
@@ -309,7 +309,7 @@ class TemplateRenderer:
 
     def _before_thought(self, conversation: list[dict[str, Any]]) -> str:
         text = self._render(conversation, [_TOOL])
-        if (thought_begun(text) or "") != self.begun_thought:
+        if begun_thought(text) != self.begun_thought:
             raise self._unusable("has the agent begin in a thought in one place and not in another")
         return text.rstrip().removesuffix(self.begun_thought) if self.begun_thought else text
 

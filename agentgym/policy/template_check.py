@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
 from agentgym.policy.formats.choice import AUTO, PROBE_CALL, PROBE_TOOL, call_by_template, reads_back
-from agentgym.policy.formats.contract import THOUGHTS, excerpt
+from agentgym.policy.formats.contract import excerpt
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.training_template import is_training_template, tried_renderer
+from agentgym.thoughts import THOUGHTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -32,6 +32,8 @@ class Reward:
     """
 
     weights: Mapping[str, float] = {}
+    reads_thoughts: bool = False
+    """Whether what an agent thinks may change what it gets. Others read `message.text`, which is what it says."""
 
     def turn(self, turn: Turn, episode: Trajectory) -> Any:
         """Components earned by this turn, in reward units. Returns: dict[str, float], or an awaitable of it."""

@@ -253,17 +253,17 @@ class PlayLoop:
         return is_answer
 
     async def _respond(self, turn: Turn) -> bool:
-        """Answer a message that holds no call. Returns: whether it answered the task."""
+        """Answer a message that holds no call, by what it says. Returns: whether it answered the task."""
         environment = self._environment.current
         if turn.finish_reason == "length":
             turn.replies = (Message("user", CUT.format(tokens=len(turn.token_ids) or "too many")),)
         elif turn.finish_reason == "content_filter":
             turn.replies = (Message("user", FILTERED),)
-        elif not turn.message.content:
+        elif not turn.message.speaks:
             turn.replies = (Message("user", EMPTY),)
         else:
             self._retries.activity = f"answering the agent's message of turn {turn.index}"
-            replies = await environment.respond(turn.message)
+            replies = await environment.respond(turn.message.spoken())
             check_messages(replies, unwrapped(environment).respond, "return [] to end the episode")
             turn.replies = tuple(replies)
             return not (turn.replies or environment.ended or changes_context(environment))

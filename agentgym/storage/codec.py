@@ -129,6 +129,10 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
     }
     if turn.message.calls is not turn.calls and turn.message.calls != tuple(turn.calls):
         row["said_calls"] = [[c.name, c.arguments, c.id, c.error] for c in turn.message.calls]
+    if turn.message.reasoning:
+        row["reasoning"] = turn.message.reasoning
+    if turn.message.extra:
+        row["extra"] = dict(turn.message.extra)
     if turn.replies:
         row["replies"] = [message_to_json(m, keep) for m in turn.replies]
     if turn.finish_reason != "stop":
@@ -167,7 +171,13 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
     get = row.get
     return Turn(
         row["index"],
-        Message("assistant", _as_content(row["content"], fetch), message_calls),
+        Message(
+            "assistant",
+            _as_content(row["content"], fetch),
+            message_calls,
+            reasoning=get("reasoning", ""),
+            extra=get("extra", {}),
+        ),
         calls,
         tuple(result_from_json(result, fetch) for result in row["results"]),
         replies=tuple(message_from_json(m, fetch) for m in get("replies", ())),
@@ -303,15 +313,18 @@ def _additions_from_json(row: dict[str, Any]) -> tuple[PromptAddition, ...]:
 
 
 def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:
-    """Role, content, calls, call id and name: a list, because a ledger holds very many."""
+    """Role, content, calls, call id and name: a list, because a ledger holds very many. Reasoning and what the server
+    wants back follow where there is any.
+    """
     calls = [[c.name, c.arguments, c.id, c.error] for c in message.calls]
-    return [message.role, _content(message.content, keep), calls, message.call_id, message.name]
+    row = [message.role, _content(message.content, keep), calls, message.call_id, message.name]
+    return [*row, message.reasoning, dict(message.extra)] if message.reasoning or message.extra else row
 
 
 def message_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Message:
     """Return the message that `message_to_json` wrote."""
-    role, content, calls, call_id, name = row
-    return Message(role, _as_content(content, fetch), tuple(Call(*fields) for fields in calls), call_id, name)
+    role, content, calls, *rest = row
+    return Message(role, _as_content(content, fetch), tuple(Call(*fields) for fields in calls), *rest)
 
 
 def result_to_json(result: Result, keep: Keep | None = None) -> list[Any]:

@@ -63,7 +63,7 @@ def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
 
 def says_nothing(turn: Turn) -> bool:
     """Return whether a turn neither speaks nor holds a call that could be run. What was cut off does not speak."""
-    speaks = not turn.calls and turn.message.content and turn.finish_reason not in _CUT
+    speaks = not turn.calls and turn.message.speaks and turn.finish_reason not in _CUT
     return turn.void and not speaks
 
 

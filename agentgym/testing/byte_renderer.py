@@ -37,7 +37,7 @@ class ByteRenderer:
         return Message("assistant", _text(pieces[0]), calls)
 
     def encode(self, message: Message) -> list[int]:
-        ids = list(_bytes(message.text))
+        ids = list(_bytes(message.written))
         for call in message.calls:
             ids += [CALL, *_bytes(json.dumps([call.name, call.arguments]))]
         return [*ids, END]
@@ -46,7 +46,7 @@ class ByteRenderer:
     def _outside(messages: Sequence[Message]) -> list[int]:
         ids: list[int] = []
         for message in messages:
-            ids += [PROMPT, *_bytes(message.text), END]
+            ids += [PROMPT, *_bytes(message.written), END]
         return ids
 
 

@@ -6,9 +6,10 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from agentgym.messages import Call
+from agentgym.messages import Call, Message
 from agentgym.registry import load
 from agentgym.testing.findings import Findings, short
+from agentgym.thoughts import THOUGHTS
 
 if TYPE_CHECKING:
     from agentgym.policy.formats.contract import CallFormat
@@ -35,7 +36,18 @@ GARBAGE = (
     "<|im_start|>assistant\n",
     "\u202e" * 9,
 )
-TEXTS = ("hello", 'quotes " and \\ and </tool_call> <sql>', "line\nline ☂", "1", "true", "[1, 2]", "a < b > c & d")
+TEXTS = (
+    "hello",
+    "<think>",
+    "a</think>b",
+    "[THINK]",
+    'quotes " and \\ and </tool_call> <sql>',
+    "line\nline ☂",
+    "1",
+    "true",
+    "[1, 2]",
+    "a < b > c & d",
+)
 
 
 def check_call_format(call_format: str | CallFormat, *, tool: str = "look", argument: str = "text") -> None:
@@ -59,6 +71,7 @@ def check_call_format(call_format: str | CallFormat, *, tool: str = "look", argu
     with findings.no_exception("Rendering or parsing"):
         _check_round_trips(form, tool, argument, findings)
         _check_damaged(form, tool, argument, findings)
+        _check_thoughts(form, tool, argument, findings)
     for text in GARBAGE:
         _parse(form, text, findings)
     speech, calls = _parse(form, "I think the answer is 4.", findings)
@@ -82,6 +95,22 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
         findings.add(f"Two calls, hello and again, were read as {short(parsed)}.")
     if len({c.id for c in parsed}) != len(parsed):
         findings.add(f"Two calls of one message have the same id: {[c.id for c in parsed]}.")
+
+
+def _check_thoughts(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
+    """No call in a thought, wherever it stands and whether it was closed; a mark in an argument is part of it."""
+    rendered = form.render((Call(tool, {argument: "hello"}),))
+    for opening, closing in THOUGHTS.items():
+        thought = f"{opening}perhaps\n{rendered}\n{closing}"
+        for text in (thought, f"Sure. {thought}\ndone", f"{thought}{thought}done", thought.removesuffix(closing)):
+            content, calls = _parse(form, text, findings)
+            if calls:
+                findings.add(f"The call in the thought of {short(text, 200)!r} was read as {short(calls)}.")
+            elif "perhaps" not in Message("assistant", content).thought:
+                findings.add(f"The thought of {short(text, 200)!r} is not in the content {short(content)!r}.")
+        _, calls = _parse(form, f"{thought}\n{rendered}", findings)
+        if [call.arguments.get(argument) for call in calls] != ["hello"]:
+            findings.add(f"The call after the thought {short(thought)!r} was read as {short(calls)}.")
 
 
 def _check_damaged(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:

@@ -15,6 +15,7 @@ from agentgym.testing import call_checks, close_checks, episode_checks, instance
 from agentgym.testing.farming import check_farming
 from agentgym.testing.findings import Findings
 from agentgym.testing.reward_hacks import try_hacks
+from agentgym.testing.thoughts import check_thoughts
 
 
 async def check_environment(
@@ -36,7 +37,7 @@ async def check_environment(
     a checkpoint restores; the task stays as it is; close frees everything, also twice and after cancelling.
     With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
     not succeed, nor do those that try to hack the reward (check_reward_hacks); the oracle does, and earns more
-    than agents that only repeat a call; the reward is finite and has `success`.
+    than agents that only repeat a call; what an agent thinks changes nothing; the reward is finite and has `success`.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
@@ -129,6 +130,9 @@ async def _check_episodes(
         solutions = await episode_checks.check_oracle(stage, tasks, oracle)
         if solutions and (farmers := await check_farming(stage, solutions[0])):
             checked.append(f"{farmers} agents that repeat one call earn less than the oracle")
+        if solutions:
+            await check_thoughts(stage, solutions[0])
+            checked.append("what the agent thinks changes nothing")
 
 
 def _tasks(

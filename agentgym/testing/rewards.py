@@ -16,6 +16,7 @@ from agentgym.reward import Reward, validate_components, validate_each
 from agentgym.reward.contract import validate_spans
 from agentgym.task import Task
 from agentgym.testing.findings import Findings, short
+from agentgym.testing.thoughts import with_thoughts
 from agentgym.trajectory import Trajectory, Turn
 
 ALONE = ("turn", "outcome")  # moments that are answered by one dict
@@ -60,6 +61,12 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
         findings.add(f"Judging {what} twice gave {short(first)} and then {short(repeated)}.")
     if repr(trajectory) != before:
         findings.add(f"Judging {what} changed the episode: a judge only reads.")
+    thoughtful = await _ask(judge, with_thoughts(trajectory), f"{what} with thoughts", findings, may_refuse)
+    if thoughtful != first and not judge.reads_thoughts:
+        findings.add(
+            f"Judging {what} gave {short(first)}, and {short(thoughtful)} where the agent thought too. Read "
+            "`message.text`, which is what it says, or set `reads_thoughts = True`."
+        )
 
 
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:

@@ -74,8 +74,8 @@ def with_trace(turn: Turn, node: Node) -> Turn:
         return turn
     children = sorted(node.children, key=lambda child: -child.value)
     lines = [f"- {_move_of(child.turn)} -> {_result_of(child.turn)} ({child.value:.2f})" for child in children]
-    text = "\n".join(["What each move would lead to:", *lines, turn.message.text]).rstrip()
-    return replace(turn, message=replace(turn.message, content=text), token_ids=[], logprobs=[])
+    text = "\n".join(["What each move would lead to:", *lines, turn.message.written]).rstrip()
+    return replace(turn, message=replace(turn.message, content=text, reasoning=""), token_ids=[], logprobs=[])
 
 
 def _move_of(turn: Turn) -> str:

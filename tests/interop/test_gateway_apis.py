@@ -115,8 +115,9 @@ def _blocks(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
             blocks.append(dict(part["content_block"]))
         elif part["type"] == "content_block_delta":
             delta = part["delta"]
-            if delta["type"] == "text_delta":
-                blocks[-1]["text"] += delta["text"]
+            if delta["type"] in ("text_delta", "thinking_delta"):
+                field = delta["type"].removesuffix("_delta")
+                blocks[-1][field] += delta[field]
             else:
                 blocks[-1]["input"] = json.loads(delta["partial_json"])
     assert [part["type"] for part in parts[-2:]] == ["message_delta", "message_stop"]
@@ -135,6 +136,26 @@ async def test_one_conversation_over_every_api_is_one_episode():
         assert not trajectory.further_rows
         assert trajectory.arrays().ids.tolist() == first.arrays().ids.tolist()
         assert [turn.message for turn in trajectory.turns] == [turn.message for turn in first.turns]
+
+
+async def test_a_program_is_given_thoughts_apart_from_speech_and_need_not_send_them_back():
+    clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)]
+    seen: list[str] = []
+
+    async def forgetful(http, episode):
+        program = Program(http, episode)
+        for _ in range(2):
+            message = await program.ask()
+            seen.append(f"{message['content']}|{message.pop('reasoning_content', '')}")
+            await program.answer_calls(message)
+
+    thoughtful = [replace(SCRIPT[0], content="<think>Two.</think>I add."), replace(SCRIPT[1], reasoning="Done.")]
+    trajectories = await through_gateway(thoughtful, [*clients, forgetful])
+    assert seen == ["I add.|Two.", "|Done."]
+    for trajectory in trajectories:
+        assert not trajectory.further_rows
+        assert [turn.message.thought for turn in trajectory.turns] == ["Two.", "Done."]
+        assert trajectory.turns[0].message.content == "<think>Two.</think>I add."
 
 
 async def test_half_of_a_surrogate_pair_is_the_agents_mistake_as_in_this_process(tmp_path):

@@ -10,6 +10,7 @@ from model_server import Answer, serving
 from agentgym.errors import PolicyError, UnknownNameError
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.policy import ChatApiPolicy, Request, RetryPolicy, Sampling, Tags
+from agentgym.storage.codec import message_from_json, message_to_json
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=3, backoff_s=0.001, longest_backoff_s=0.002)
 OPENING = (Message("system", "Use SQL."), Message("user", "How many?"))
@@ -214,3 +215,47 @@ def test_an_unknown_call_format_is_named():
 async def test_it_cannot_score():
     with pytest.raises(PolicyError, match="cannot score"):
         await ChatApiPolicy("http://127.0.0.1", "m").score([1], [2])
+
+
+THOUGHTFUL = [
+    {"reasoning_content": "First look."},
+    {"reasoning": "First look."},
+    {"reasoning_content": "First look.", "extra_content": {"google": {"thought_signature": "s"}}},
+    {"reasoning": "First look.", "reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]},
+]
+
+
+@pytest.mark.parametrize("fields", THOUGHTFUL)
+async def test_a_thought_is_kept_apart_and_sent_back_as_the_server_gave_it(fields, tools):
+    signed = {**tool_call(), "extra_content": {"google": {"thought_signature": "t"}}}
+    answer = says("I look.", [signed])
+    answer["choices"][0]["message"] |= fields
+    with serving(answer) as server:
+        reply = await ask(server, Request(OPENING, tools))
+        assert (reply.message.thought, reply.message.text) == ("First look.", "I look.")
+        repeated = message_from_json(message_to_json(reply.message))
+        assert repeated == reply.message
+        result = Message("tool", "7", call_id="abc", name="query")
+        await ask(server, Request((*OPENING, repeated, result), tools))
+        await ask(server, Request((*OPENING, repeated, result), tools), omit=("reasoning_content", "reasoning"))
+    (_, _, _), (_, repeated_body, _), (_, shortened_body, _) = server.requests
+    sent = repeated_body["messages"][2]
+    assert sent == {"role": "assistant", "content": "I look.", "tool_calls": [signed], **fields}
+    assert not {"reasoning_content", "reasoning"} & shortened_body["messages"][2].keys()
+
+
+async def test_a_thought_in_the_content_is_no_speech_and_no_call(tools):
+    thought = '<think>maybe <tool_call>{"name": "query", "arguments": {}}</tool_call></think>It is 7.'
+    opened_before = thought.removeprefix("<think>")
+    with serving(says(thought), says(opened_before)) as server:
+        for written in (thought, opened_before):
+            reply = await ask(server, Request(OPENING, tools), call_format="hermes")
+            assert reply.message == Message("assistant", written)
+            assert reply.message.text == "It is 7."
+
+
+async def test_a_server_that_refuses_thoughts_in_the_history_is_told_from_one_that_wants_them(tools):
+    history = (*OPENING, Message("assistant", "Hm.", reasoning="x"), Message("user", "And?"))
+    refusal = Answer(status=400, body={"error": "reasoning_content is not supported in input"})
+    with serving(refusal) as server, pytest.raises(PolicyError, match=r'omit=\["reasoning_content"\]'):
+        await ask(server, Request(history, tools))

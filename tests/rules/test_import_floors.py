@@ -12,7 +12,8 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 
 # The floors of DESIGN.md, section 2. Where rooms of one floor know each other, tenths order them.
 FLOORS = {
-    "text": 0.0, "messages": 0.0, "options": 0.0, "deprecation": 0.0, "strict_json": 0.0, "threads": 0.0,
+    "text": 0.0, "thoughts": 0.0, "options": 0.0, "deprecation": 0.0, "strict_json": 0.0, "threads": 0.0,
+    "messages": 0.1,  # tells thoughts from speech
     "errors": 0.1,  # what an error quotes is made visible by `text`
     "moved": 0.1,  # warns as `deprecation` does
     "_imports": 0.2,  # a missing extra is one of the errors

@@ -134,7 +134,7 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
         messages.append(
             {
                 "role": spoken.message.role,
-                "content": spoken.message.text,
+                "content": spoken.message.written,
                 "tool_calls": calls,
                 "tool_call_id": spoken.call_id,
                 "name": spoken.message.name,

@@ -119,7 +119,7 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
     return [
         {
             "role": entry.message.role,
-            "content": entry.message.text,
+            "content": entry.message.written,
             "tool_calls": [
                 {"id": name, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for name, call in entry.calls

@@ -114,8 +114,10 @@ def run_of(trajectory: Trajectory) -> str:
 
 
 def message_data(message: Message, link: Link, position: tuple[int, ...]) -> dict[str, Any]:
-    """Return a message: its role and its parts, texts and images in order."""
-    data: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, position)}
+    """Return a message: its role, its parts, texts and images in order, and what was thought, if anything."""
+    data: dict[str, Any] = {"role": message.role, "parts": _parts(message.spoken().content, link, position)}
+    if message.thought:
+        data["thought"] = _parts(message.thought, link, position)
     if message.calls:
         data["calls"] = [_call(call) for call in message.calls]
     return data
@@ -168,7 +170,8 @@ def _turn(turn: Turn, kinds: Sequence[str], credit: LoggedCredit | None, link: L
         "role": _text(turn.role),
         "policy": _text(turn.policy),
         "row": turn.row,
-        "parts": _parts(turn.message.content, link, (1, turn.index)),
+        "thought": _parts(turn.message.thought, link, (1, turn.index)),
+        "parts": _parts(turn.message.spoken().content, link, (1, turn.index)),
         "calls": [_call(call) for call in turn.calls],
         "results": [_result(result, link, (2, turn.index, i)) for i, result in enumerate(turn.results)],
         "replies": [message_data(m, link, (3, turn.index, i)) for i, m in enumerate(turn.replies)],

@@ -69,6 +69,8 @@ class AnthropicMessages:
         for index, part in enumerate(self._content(answer)):
             if part["type"] == "text":
                 empty, delta = {**part, "text": ""}, {"type": "text_delta", "text": part["text"]}
+            elif part["type"] == "thinking":
+                empty, delta = {**part, "thinking": ""}, {"type": "thinking_delta", "thinking": part["thinking"]}
             else:
                 written = json.dumps(part["input"])
                 empty, delta = {**part, "input": {}}, {"type": "input_json_delta", "partial_json": written}
@@ -98,7 +100,11 @@ class AnthropicMessages:
 
     def _content(self, answer: Answer) -> list[dict[str, Any]]:
         text = answer.message.text
-        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text or not answer.message.calls else []
+        content: list[dict[str, Any]] = []
+        if thought := answer.message.thought:
+            content.append({"type": "thinking", "thinking": thought, "signature": ""})
+        if text or not answer.message.calls:
+            content.append({"type": "text", "text": text})
         for name, tool, arguments in answer.calls():
             content.append({"type": "tool_use", "id": name, "name": tool, "input": arguments})
         return content

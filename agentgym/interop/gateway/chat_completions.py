@@ -42,14 +42,15 @@ class ChatCompletions:
             for call in list_of(row.get("tool_calls") or [], "tool_calls"):
                 function = object_of(object_of(call, "A call").get("function"), "function")
                 calls.append(call_of(call.get("id"), function.get("name"), function.get("arguments")))
-            return Message("assistant", content, tuple(calls))
+            thought = row.get("reasoning_content") or ""
+            return Message("assistant", content, tuple(calls), reasoning=text_of(thought, "reasoning_content"))
         if role == "tool":
             return Message("tool", content, call_id=text_of(row.get("tool_call_id"), "tool_call_id"))
         raise invalid(f"A message has the role {role!r:.40}: give system, developer, user, assistant or tool.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
         """As Api."""
-        message: dict[str, Any] = {"role": "assistant", "content": answer.message.text}
+        message = self._spoken(answer)
         if calls := self._calls(answer):
             message["tool_calls"] = calls
         return {
@@ -61,7 +62,7 @@ class ChatCompletions:
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
         """As Api. Usage comes in a chunk of its own, which has no choices, and only where the program asks for it."""
         head = self._head(answer, model, "chat.completion.chunk") | ({"usage": None} if with_usage else {})
-        delta: dict[str, Any] = {"role": "assistant", "content": answer.message.text}
+        delta = self._spoken(answer)
         if calls := self._calls(answer):
             delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
         finish = finish_of(answer, "tool_calls", "stop")
@@ -74,6 +75,10 @@ class ChatCompletions:
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
         """As Api."""
         return {"error": {"message": str(refused), "type": refused.kind, "param": None, "code": refused.kind}}
+
+    def _spoken(self, answer: Answer) -> dict[str, Any]:
+        thought = {"reasoning_content": answer.message.thought} if answer.message.thought else {}
+        return {"role": "assistant", "content": answer.message.text, **thought}
 
     def _calls(self, answer: Answer) -> list[dict[str, Any]]:
         return [

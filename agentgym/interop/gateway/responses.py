@@ -92,6 +92,9 @@ class Responses:
 
     def _output(self, answer: Answer) -> list[dict[str, Any]]:
         output: list[dict[str, Any]] = []
+        if thought := answer.message.thought:
+            summary = [{"type": "summary_text", "text": thought}]
+            output.append({"id": f"rs_{answer.id}", "type": "reasoning", "summary": summary})
         if answer.message.text or not answer.message.calls:
             text = {"type": "output_text", "text": answer.message.text, "annotations": []}
             output.append(
@@ -130,6 +133,14 @@ class Responses:
                 yield event("response.output_text.delta", **at, delta=part["text"], logprobs=[])
                 yield event("response.output_text.done", **at, text=part["text"], logprobs=[])
                 yield event("response.content_part.done", **at, part=part)
+            elif item["type"] == "reasoning":
+                [part] = item["summary"]
+                yield event("response.output_item.added", output_index=index, item={**item, "summary": []})
+                at["summary_index"] = 0
+                yield event("response.reasoning_summary_part.added", **at, part={**part, "text": ""})
+                yield event("response.reasoning_summary_text.delta", **at, delta=part["text"])
+                yield event("response.reasoning_summary_text.done", **at, text=part["text"])
+                yield event("response.reasoning_summary_part.done", **at, part=part)
             else:
                 empty = {**item, "status": "in_progress", "arguments": ""}
                 yield event("response.output_item.added", output_index=index, item=empty)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from agentgym.messages import Call
-from agentgym.policy.formats.contract import (
-    MAX_CALLS,
-    Malformed,
-    add_too_many_calls_error,
-    malformed_call,
-    split_reasoning,
-)
+from agentgym.policy.formats.contract import MAX_CALLS, Malformed
+from agentgym.policy.formats.reader import CallWalk
 
 Reader = Callable[[str, int, int], tuple[list[Call], int]]
 
@@ -28,24 +24,16 @@ def read_blocks(
         example: the right shape, for errors.
         strays: texts that only stand in a call: outside of one they are answered as a malformed call.
     """
-    reasoning, rest = split_reasoning(text)
-    outside, calls, at = list[str](), list[Call](), 0
-    while (start := rest.find(opening, at)) >= 0:
-        outside.append(rest[at:start])
-        if len(calls) >= MAX_CALLS:
-            add_too_many_calls_error(calls, rest.count(opening, start), example)
-            at = len(rest)
-            break
-        begin = start + len(opening)
+    reader = CallWalk(text, re.compile(re.escape(opening)), example)
+    while mark := reader.next_call():
+        begin = mark.end()
         try:
-            of_block, at = read(rest, begin, len(calls))
-            calls += of_block[: MAX_CALLS - len(calls)]
+            of_block, reader.at = read(text, begin, len(reader.calls))
+            reader.calls += of_block[: MAX_CALLS - len(reader.calls)]
         except Malformed as malformed:
-            calls.append(malformed_call(len(calls), str(malformed), example))
-            following = rest.find(opening, begin)
-            at = following if following >= 0 else len(rest)
-    outside.append(rest[at:])
-    speech = "".join(outside).strip()
-    if not calls and (stray := next((mark for mark in strays if mark in speech), None)):
-        calls.append(malformed_call(0, f"{stray} stands without {opening} before it.", example))
-    return (reasoning + speech).strip(), tuple(calls)
+            reader.refuse(str(malformed))
+            following = text.find(opening, begin)
+            reader.at = following if following >= 0 else len(text)
+    if not reader.calls and (stray := next((mark for mark in strays if mark in reader.speech), None)):
+        reader.refuse(f"{stray} stands without {opening} before it.")
+    return reader.message()

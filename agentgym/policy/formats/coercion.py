@@ -8,6 +8,7 @@ from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import CallFormat, Malformed, strict_json
+from agentgym.thoughts import opened_before
 
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 _TYPES: dict[type, set[str]] = {
@@ -25,8 +26,13 @@ def parse_message(
 ) -> tuple[str, tuple[Call, ...]]:
     """Return what an agent's text says: `CallFormat.parse`, with types where the format has none and a tool's schema
     has.
+
+    In a text whose thought was opened before it, by the prompt, nothing up to the closing mark is a call.
     """
     content, calls = call_format.parse(text)
+    if calls and (opening := opened_before(content)):
+        content, calls = call_format.parse(opening + text)
+        content = content.removeprefix(opening).strip()
     if not getattr(call_format, "untyped", False):
         return content, calls
     schemas = {

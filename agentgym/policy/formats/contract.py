@@ -3,14 +3,15 @@
 One rule for malformed input, whatever the format: `parse` takes linear time and never raises; every piece of
 text that was meant as a call becomes a Call, in the order written, and one that cannot be run has `error` set
 to a text that names what is wrong and shows the right shape. So a broken call is answered, never mistaken
-for a final answer, and never stops the good call beside it.
+for a final answer, and never stops the good call beside it. Nothing in a thought is a call, wherever the thought stands
+and whether it was closed or not; CallWalk walks through a text so.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from agentgym.messages import Call
@@ -18,14 +19,6 @@ from agentgym.strict_json import encodable
 
 MAX_CALLS = 64  # read from one message; what follows is answered by a single error
 MAX_CALL_CHARS = 100_000
-THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
-    "<think>": "</think>",
-    "[THINK]": "[/THINK]",
-    "<seed:think>": "</seed:think>",
-    "<|channel>thought": "<channel|>",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-    "<|channel|>analysis<|message|>": "<|end|>",
-}
 
 
 @runtime_checkable
@@ -45,7 +38,10 @@ class CallFormat(Protocol):
     stop: tuple[str, ...]
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
-        """Return the text outside calls, stripped, and the calls in order. Linear in the text; never raises."""
+        """Return the text outside calls, stripped, and the calls in order. Linear in the text; never raises.
+
+        Thoughts are part of the text outside of calls, with their marks: `Message` tells them from speech.
+        """
         ...
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
@@ -141,20 +137,6 @@ def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict
             "Choose other texts, or a format of JSON such as 'hermes'."
         )
     return text
-
-
-def split_reasoning(text: str) -> tuple[str, str]:
-    """Split off a leading thought: nothing in it is a call. One never closed is all of the text."""
-    opening = next((mark for mark in THOUGHTS if text.lstrip().startswith(mark)), None)
-    if opening is None:
-        return "", text
-    head, closed, tail = text.partition(THOUGHTS[opening])
-    return (head + closed, tail) if closed else (text, "")
-
-
-def thought_begun(prompt: str) -> str | None:
-    """Return the opening of the thought that a prompt ends in; None if the agent begins outside of one."""
-    return next((mark for mark in THOUGHTS if prompt.rstrip().endswith(mark)), None)
 
 
 def _refuse(constant: str) -> NoReturn:

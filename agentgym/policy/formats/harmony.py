@@ -17,6 +17,7 @@ from agentgym.policy.formats.contract import (
     strict_object,
 )
 from agentgym.policy.formats.json_calls import named
+from agentgym.thoughts import OPENING, end_of_thought, split_thoughts
 
 MESSAGE, END, CALL, RETURN, START = "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>"
 EXAMPLE = '<|channel|>commentary to=functions.tool_name <|constrain|>json<|message|>{"argument": "value"}<|call|>'
@@ -50,6 +51,11 @@ class Harmony:
         """See CallFormat. A text without any channel is speech."""
         speech, calls, at = list[str](), list[Call](), 0
         while (begin := text.find(MESSAGE, at)) >= 0:
+            if thought := OPENING.search(text, at, begin):  # in another model's way
+                end_of = end_of_thought(text, thought)
+                speech.append(text[at:end_of])
+                at = end_of
+                continue
             header, begin = text[at:begin], begin + len(MESSAGE)
             end = _END.search(text, begin)
             body = text[begin : end.start() if end else len(text)]
@@ -63,7 +69,7 @@ class Harmony:
             else:
                 speech.append(f"<think>{body}</think>" if "analysis" in header else body)
         rest = text[at:].strip()
-        if not speech and not calls and (to := _TO.search(rest)):
+        if not speech and not calls and (to := _TO.search(split_thoughts(rest)[1])):
             problem = f"{to.group()} is not followed by {MESSAGE} and the arguments."
             calls.append(malformed_call(0, problem, EXAMPLE))
         return "".join([*speech, rest]).strip(), tuple(calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,14 @@ from agentgym.policy.formats.contract import (
     add_too_many_calls_error,
     excerpt,
     malformed_call,
-    split_reasoning,
     strict_json,
 )
 from agentgym.policy.formats.json_calls import call_of
+from agentgym.policy.formats.reader import CallWalk
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 EXAMPLE = OPEN + '{"name": "tool_name", "arguments": {"argument": "value"}}' + CLOSE
+_OPENING = re.compile(OPEN)
 MAX_REJOINED = 8  # calls per message whose arguments may hold the tags themselves; bounds the re-reading
 
 
@@ -46,26 +48,18 @@ class Hermes:
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. A lone closing tag and a bare JSON call without tags are malformed calls too."""
-        reasoning, rest = split_reasoning(text)
-        text_parts, calls, at, rejoined = list[str](), list[Call](), 0, 0
-        while (start := rest.find(OPEN, at)) >= 0:
-            text_parts.append(rest[at:start])
-            if len(calls) >= MAX_CALLS:
-                add_too_many_calls_error(calls, rest.count(OPEN, start), EXAMPLE)
-                at = len(rest)
-                break
-            begin = start + len(OPEN)
-            end, closed = _end_of_call(rest, begin)
-            if closed and rejoined < MAX_REJOINED and _inside_string(rest[begin:end]):
+        reader, rejoined = CallWalk(text, _OPENING, EXAMPLE), 0
+        while opening := reader.next_call():
+            begin = opening.end()
+            end, closed = _end_of_call(text, begin)
+            if closed and rejoined < MAX_REJOINED and _inside_string(text[begin:end]):
                 rejoined += 1
-                end, closed = _end_after_strings(rest, begin, end)
-            calls += _read(rest[begin:end], closed, len(calls))
-            at = end + len(CLOSE) if closed else end
-        text_parts.append(rest[at:])
-        message_text = "".join(text_parts).strip()
-        if not calls and (problem := _looks_like_call(message_text)):
-            calls.append(malformed_call(0, problem, EXAMPLE))
-        return (reasoning + message_text).strip(), tuple(calls)
+                end, closed = _end_after_strings(text, begin, end)
+            reader.calls += _read(text[begin:end], closed, len(reader.calls))
+            reader.at = end + len(CLOSE) if closed else end
+        if not reader.calls and (problem := _looks_like_call(reader.speech)):
+            reader.refuse(problem)
+        return reader.message()
 
 
 def _body(call: Call) -> str:

@@ -11,17 +11,16 @@ from agentgym.messages import Call
 from agentgym.policy.formats.contract import (
     MAX_CALLS,
     Malformed,
-    add_too_many_calls_error,
-    malformed_call,
-    split_reasoning,
     strict_json_at,
 )
 from agentgym.policy.formats.json_calls import call_of
 from agentgym.policy.formats.lfm2 import NAME
 from agentgym.policy.formats.literals import LiteralReader
+from agentgym.policy.formats.reader import CallWalk
 
 TAG = "<|python_tag|>"
 EXAMPLE = '{"name": "tool_name", "parameters": {"argument": "value"}}'
+_OPENING = re.compile(re.escape(TAG) + r'|^[ \t]*\{(?=\s*"(?:name|type|parameters|arguments)")', re.MULTILINE)
 _BETWEEN = re.compile(r"[\s;,]*")
 _MEANT = re.compile(r'"name"\s*:')
 _ARGUMENTS = re.compile(r'"(?:parameters|arguments)"\s*:')
@@ -50,43 +49,32 @@ class Llama3:
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. A call may also begin on a line of its own after some text."""
-        reasoning, rest = split_reasoning(text)
-        before, tag, after = rest.partition(TAG)
-        if tag:
-            speech, calls = before, _read_all(after, meant=True)
-        else:
-            begin = _beginning(rest)
-            speech, calls = rest[:begin], _read_all(rest[begin:], meant=False)
-        if not calls:
-            speech = rest
-        return (reasoning + speech.strip()).strip(), tuple(calls)
+        reader = CallWalk(text, _OPENING, EXAMPLE)
+        while opening := reader.next_call():
+            meant = opening.group() == TAG
+            end = _read_all(reader, opening.end() if meant else opening.start(), meant=meant)
+            reader.at, reader.done = (opening.start(), True) if end is None else (end, False)
+        return reader.message()
 
 
-def _beginning(text: str) -> int:
-    """Where the first line begins that opens an object with a name, or the end of the text."""
-    line = re.search(r'^[ \t]*\{(?=\s*"(?:name|type|parameters|arguments)")', text, re.MULTILINE)
-    return line.start() if line else len(text)
-
-
-def _read_all(text: str, *, meant: bool) -> list[Call]:
-    calls, at = list[Call](), _after_space(text, 0)
-    while at < len(text):
-        if len(calls) >= MAX_CALLS:
-            add_too_many_calls_error(calls, len(_MEANT.findall(text, at)), EXAMPLE)
-            break
+def _read_all(reader: CallWalk, at: int, *, meant: bool) -> int | None:
+    """Add the calls that stand here, one after another. Returns: where they end; None if there is none."""
+    before, end = len(reader.calls), None
+    at = _after_space(reader.text, at)
+    while at < len(reader.text) and len(reader.calls) < MAX_CALLS:
         try:
-            call, at = _read(text, at, len(calls), meant)
+            call, at = _read(reader.text, at, len(reader.calls), meant, is_first=len(reader.calls) == before)
         except Malformed as malformed:
-            calls.append(malformed_call(len(calls), str(malformed), EXAMPLE))
-            break
+            reader.refuse(str(malformed))
+            return len(reader.text)
         if call is None:
             break
-        calls.append(call)
-        at = _after_space(text, at)
-    return calls
+        reader.calls.append(call)
+        end, at = at, _after_space(reader.text, at)
+    return end
 
 
-def _read(text: str, at: int, index: int, meant: bool) -> tuple[Call | None, int]:
+def _read(text: str, at: int, index: int, meant: bool, *, is_first: bool) -> tuple[Call | None, int]:
     """Return the call that begins here, or None where the text is none. Raises: Malformed where it was meant as one."""
     if meant and _BUILT_IN.match(text, at):
         reader = LiteralReader(text, at)
@@ -94,7 +82,7 @@ def _read(text: str, at: int, index: int, meant: bool) -> tuple[Call | None, int
         reader.expect("(")
         return Call(name, reader.mapping(")", "="), f"call_{index}"), reader.at
     if not text.startswith("{", at):
-        if meant and not index:
+        if meant and is_first:
             raise Malformed(f"{TAG} must be followed by a call.")
         return None, at
     try:

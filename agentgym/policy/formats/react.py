@@ -12,16 +12,14 @@ from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import (
-    MAX_CALLS,
     Malformed,
-    add_too_many_calls_error,
     excerpt,
     kind_of,
     malformed_call,
-    split_reasoning,
     strict_json_at,
 )
 from agentgym.policy.formats.json_calls import named
+from agentgym.policy.formats.reader import CallWalk
 
 EXAMPLE = 'Action: tool_name\nAction Input: {"argument": "value"}'
 OBSERVATION = "\nObservation:"
@@ -50,22 +48,14 @@ class React:
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat."""
-        reasoning, rest = split_reasoning(text)
-        rest = rest.partition(OBSERVATION)[0]
-        outside, calls, at = list[str](), list[Call](), 0
-        while action := _ACTION.search(rest, at):
-            outside.append(rest[at : action.start()])
-            if len(calls) >= MAX_CALLS:
-                add_too_many_calls_error(calls, sum(1 for _ in _ACTION.finditer(rest, action.start())), EXAMPLE)
-                at = len(rest)
-                break
-            call, at = _read(rest, action, len(calls))
-            calls.append(call)
-        outside.append(rest[at:])
-        speech = "".join(outside).strip()
-        if not calls and "Action Input:" in speech:
-            calls.append(malformed_call(0, "Action Input: stands without a line Action: before it.", EXAMPLE))
-        return (reasoning + speech).strip(), tuple(calls)
+        text = text.partition(OBSERVATION)[0]
+        reader = CallWalk(text, _ACTION, EXAMPLE)
+        while action := reader.next_call():
+            call, reader.at = _read(text, action, len(reader.calls))
+            reader.calls.append(call)
+        if not reader.calls and "Action Input:" in reader.speech:
+            reader.refuse("Action Input: stands without a line Action: before it.")
+        return reader.message()
 
 
 def _read(text: str, action: re.Match[str], index: int) -> tuple[Call, int]:

@@ -13,14 +13,12 @@ from typing import Any
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import (
     MAX_CALL_CHARS,
-    MAX_CALLS,
     Malformed,
-    add_too_many_calls_error,
     excerpt,
     malformed_call,
-    split_reasoning,
     strict_object,
 )
+from agentgym.policy.formats.reader import CallWalk
 
 Target = tuple[str, str | None]  # the tool, and which of its arguments the text between the tags is (None: no argument)
 FENCE = "```"
@@ -77,29 +75,17 @@ class Tags:
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. Text between tags is stripped, code in a fence is kept as it is."""
-        reasoning, rest = split_reasoning(text)
-        text_parts, calls, at = list[str](), list[Call](), 0
-        while opening_tag := self._opening.search(rest, at):
-            text_parts.append(rest[at : opening_tag.start()])
-            if len(calls) == MAX_CALLS:
-                add_too_many_calls_error(
-                    calls, sum(1 for _ in self._opening.finditer(rest, opening_tag.start())), self._example()
-                )
-                at = len(rest)
-                break
+        reader = CallWalk(text, self._opening, self._example())
+        while opening_tag := reader.next_call():
             tag = ANY if opening_tag["tool"] else opening_tag.group().strip("<> \t\n")
-            close = rest.find(_closing(tag), opening_tag.end() - tag.startswith(FENCE))
-            end = close if close >= 0 else len(rest)
-            body = rest[opening_tag.end() : max(end, opening_tag.end())]
-            calls.append(self._read(tag, opening_tag["tool"], body, close >= 0, len(calls)))
-            at = end + len(_closing(tag)) if close >= 0 else end
-        text_parts.append(rest[at:])
-        message_text = "".join(text_parts).strip()
-        if not calls and (lone := self._lone.search(message_text)):
-            calls.append(
-                malformed_call(0, f"{lone.group()} stands without its opening tag before it.", self._example())
-            )
-        return (reasoning + message_text).strip(), tuple(calls)
+            close = text.find(_closing(tag), opening_tag.end() - tag.startswith(FENCE))
+            end = close if close >= 0 else len(text)
+            body = text[opening_tag.end() : max(end, opening_tag.end())]
+            reader.calls.append(self._read(tag, opening_tag["tool"], body, close >= 0, len(reader.calls)))
+            reader.at = end + len(_closing(tag)) if close >= 0 else end
+        if not reader.calls and (lone := self._lone.search(reader.speech)):
+            reader.refuse(f"{lone.group()} stands without its opening tag before it.")
+        return reader.message()
 
     def _read(self, tag: str, named: str | None, body: str, closed: bool, index: int) -> Call:
         tool, argument = (named, None) if named else self._targets[tag]

@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agentgym.policy.formats.contract import THOUGHTS
 from agentgym.policy.formats.hermes import CLOSE, OPEN
 from agentgym.policy.logit_hooks.token_automaton import as_bytes
+from agentgym.thoughts import THOUGHTS
 
 BEFORE_NAME, AFTER_NAME = '{"name": "', '", "arguments": {'
 ENDINGS = ("}" + CLOSE, "}\n" + CLOSE)

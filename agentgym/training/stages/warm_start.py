@@ -207,7 +207,7 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
             tools = registry.prototype(trajectory.task.environment).tools.values()
             passages += [tool.signature(choices=False) for tool in tools]  # as ever: tokenizers depend on it
         for message in trajectory.messages():
-            passages.append(message.text)
+            passages.append(message.written)
             if message.calls:
                 passages.append(call_format.render(message.calls))
     return [passage for passage in passages if passage]

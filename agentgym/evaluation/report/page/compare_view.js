@@ -1,6 +1,6 @@
 // Two episodes of one task side by side: the same turns beside each other, what differs marked, and where they parted.
 
-import { callOf, messageOf, partsOf, resultOf, valueOf, wordsOf } from "./content.js";
+import { callOf, messageOf, partsOf, resultOf, thoughtOf, valueOf, wordsOf } from "./content.js";
 import { alignedTurns, alike, differingWords } from "./difference.js";
 import { fill, h } from "./dom.js";
 import { heatLegend, heatScale, heated } from "./heat.js";
@@ -67,6 +67,7 @@ function half(turn, other, scale) {
   return h("div", { class: `turn ${kind}`, vars },
     h("div", { class: "turn-head" }, h("span", { class: "n" }, `Turn ${turn.index + 1}`), turn.credit !== null && h("span", { class: "credit" }, "credit ", h("b", {}, signed(turn.credit))),
       rewardsOf(turn.rewards), turn.failures.map((kind) => h("span", { class: "chip down" }, failureOf(kind)))),
+    thoughtOf(turn.thought),
     other ? marked(wordsOf(turn.parts), wordsOf(other.parts), "p") : partsOf(turn.parts),
     turn.calls.map((call, i) => [
       other?.calls[i] && call.error === null ? h("div", { class: "call" }, marked(asText(call), asText(other.calls[i]), "pre")) : callOf(call),

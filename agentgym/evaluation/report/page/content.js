@@ -11,6 +11,11 @@ export function partsOf(parts, { code = false } = {}) {
   return parts.map((part) => ("image" in part ? picture(part.image) : textOf(part.text, code, part.left_out)));
 }
 
+/** What an agent thought, apart from what it said. */
+export function thoughtOf(parts) {
+  return parts?.length > 0 && h("details", { class: "thought", open: "" }, h("summary", {}, "thought"), partsOf(parts));
+}
+
 /** The text alone. */
 export function wordsOf(parts) {
   return parts.map((part) => part.text ?? "[image]").join("");

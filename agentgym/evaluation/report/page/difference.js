@@ -30,7 +30,7 @@ export function alike(a, b) {
 }
 
 function said(turn) {
-  return turn.parts.map((part) => part.text ?? part.image).join("");
+  return [...(turn.thought ?? []), ...turn.parts].map((part) => part.text ?? part.image).join("");
 }
 
 /** Two texts as pieces of [text, "same" | "only"], word by word: those of the first, and those of the second. */

@@ -1,6 +1,6 @@
 // One episode as a conversation, with the credit of every turn, its group beside it, and its tokens.
 
-import { callOf, messageOf, partsOf, resultOf, valueOf } from "./content.js";
+import { callOf, messageOf, partsOf, resultOf, thoughtOf, valueOf } from "./content.js";
 import { fill, h } from "./dom.js";
 import { heatLegend, heatScale, heatStrip, heated } from "./heat.js";
 import { go, link, replaceQuery } from "./address.js";
@@ -181,7 +181,7 @@ export function turnOf(turn, scale, active, onPoint) {
       turn.credit !== null && h("span", { class: "credit", title: "What the trainer multiplied the gradient of this turn's tokens by" }, "credit ", h("b", {}, signed(turn.credit))),
       rewardsOf(turn.rewards), turn.failures.map((kind) => h("span", { class: "chip down" }, failureOf(kind))),
       h("span", { class: "measures faint" }, measuresOf(turn))),
-    partsOf(turn.parts),
+    thoughtOf(turn.thought), partsOf(turn.parts),
     turn.calls.map((call, i) => [callOf(call), turn.results[i] && resultOf(turn.results[i])]),
     turn.results.slice(turn.calls.length).map(resultOf),
     turn.replies.map(messageOf),

@@ -1,0 +1,74 @@
+"""What a model thinks and what it says, told apart in the text that it wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<seed:think>": "</seed:think>",
+    "◁think▷": "◁/think▷",
+    "<|channel>thought": "<channel|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+}
+OPENING = re.compile("|".join(map(re.escape, THOUGHTS)))
+_CLOSINGS = {closing: opening for opening, closing in THOUGHTS.items() if closing != "<|end|>"}  # ends all in Harmony
+_MARK = re.compile("|".join(map(re.escape, [*THOUGHTS, *_CLOSINGS])))
+_AROUND_SPEECH = re.compile(
+    r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)[^<]{0,300}<\|message\|>|<\|(?:end|return)\|>"
+    r"|<\|(?:START|END)_RESPONSE\|>"
+)
+
+
+def end_of_thought(text: str, opening: re.Match[str]) -> int:
+    """Return where a thought ends, behind its closing mark; the end of the text if it is never closed."""
+    closing = THOUGHTS[opening.group()]
+    close = text.find(closing, opening.end())
+    return close + len(closing) if close >= 0 else len(text)
+
+
+def thought_ranges(text: str) -> list[tuple[int, int]]:
+    """Return where each thought begins and ends, its marks included. One that is never closed reaches to the end.
+
+    A closing mark without an opening ends a thought that began before the text, as with templates that open it in the
+    prompt: all that stands before the mark is that thought.
+    """
+    ranges, at = list[tuple[int, int]](), 0
+    while mark := _MARK.search(text, at):
+        if mark.group() in _CLOSINGS:
+            ranges, at = [(0, mark.end())], mark.end()
+        else:
+            at = end_of_thought(text, mark)
+            ranges.append((mark.start(), at))
+    return ranges
+
+
+def split_thoughts(text: str) -> tuple[str, str]:
+    """Return the thoughts of a text without their marks, on lines of their own, and what is said: the rest, stripped.
+
+    A text without any mark is returned as it is.
+    """
+    ranges = thought_ranges(text)
+    if not ranges and not _AROUND_SPEECH.search(text):
+        return "", text
+    thoughts, speech, at = list[str](), list[str](), 0
+    for begin, end in ranges:
+        speech.append(text[at:begin])
+        thoughts.append(_MARK.sub("", text[begin:end]).removesuffix("<|end|>").strip())
+        at = end
+    speech.append(text[at:])
+    return "\n".join(filter(None, thoughts)), _AROUND_SPEECH.sub("", "".join(speech)).strip()
+
+
+def opened_before(text: str) -> str:
+    """Return the opening of the thought in which a text begins, as its first mark closes it; "" if in none."""
+    mark = _MARK.search(text)
+    return _CLOSINGS.get(mark.group(), "") if mark else ""
+
+
+def begun_thought(prompt: str) -> str:
+    """Return the opening of the thought that a prompt ends in; "" if the agent begins outside of one."""
+    return next((mark for mark in THOUGHTS if prompt.rstrip().endswith(mark)), "")
