@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from agentgym.cli.uncut import UncutConsole
 from agentgym.deprecation import AgentGymDeprecationWarning
 
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ class Interrupted(KeyboardInterrupt):
 
 def out() -> Console:
     """Standard output. Made anew each time, so that a redirected stream is found."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return UncutConsole()
 
 
 def err() -> Console:
     """Standard error."""
-    return Console(stderr=True, highlight=False)
+    return UncutConsole(stderr=True)
 
 
 def print_error(message: str) -> None:

@@ -70,6 +70,7 @@ def evaluate(
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.runner import choose
     from agentgym.evaluation.runner import evaluate as evaluate_policy
+    from agentgym.rollout.environment_options import check_environment_options
     from agentgym.storage.adaptations import adaptations_of
 
     config, search, folder = options.make_config(), measured.make_search(), measured.folder
@@ -79,6 +80,7 @@ def evaluate(
     task_set = registry.load_task_set(name)
     if earlier is not None:
         check_tasks(earlier, task_set, split, choose(task_set, split, tasks.limit))
+    check_environment_options(choose(task_set, split, tasks.limit), config)
     player, player_name = agent.load(task_set)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)

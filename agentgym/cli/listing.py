@@ -66,7 +66,7 @@ def _print_names(kinds: list[Kind]) -> None:
     for kind in kinds:
         names = registry.names(kind)
         console.print(f"{kind.replace('_', ' ')} ({len(names)})", style="bold", markup=False)
-        for line in in_columns(names, console.width):
+        for line in in_columns(names, console.width if console.is_terminal else 80):
             console.print(line, markup=False, soft_wrap=True)
     console.print("\nDescriptions of one kind: agentgym list environments", style="dim", markup=False, soft_wrap=True)
 

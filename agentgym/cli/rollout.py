@@ -65,12 +65,14 @@ def play_and_keep(
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.runner import choose
     from agentgym.rollout import EpisodeManager
+    from agentgym.rollout.environment_options import check_environment_options
     from agentgym.storage.identity import identity_of_policy
 
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
     name, split = tasks
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
+    check_environment_options(chosen, config)
     agent, agent_name = player.load(task_set)
     hint = "Run the same command again to go on." if output.folder else "Nothing is kept without --out DIR."
     identity = {"policy": identity_of_policy(agent, agent_name), "task_set": name, "split": split}

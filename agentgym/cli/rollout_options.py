@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
+from agentgym.cli.name_values import options_for
 from agentgym.options import Registered
 from agentgym.registry import load
 from agentgym.rollout import RolloutConfig
@@ -25,6 +26,8 @@ class RolloutOptions:
     documented_by: ClassVar[tuple[type, ...]] = (AttemptsSection, HardwareSection)
 
     config: RolloutConfig = field(default_factory=RolloutConfig)
+    environment_option: Annotated[list[str] | None, typer.Option("--environment-option", metavar="NAME=VALUE")] = None
+    """An option of the environment's constructor, e.g. screenshots=true or query_s=2. Repeatable."""
     attempts: Annotated[int, typer.Option(min=1)] = 1
     """How many attempts at the task an episode has at most, each in a fresh environment."""
     feedback: Literal["verdict", "text", "none"] = "verdict"
@@ -38,14 +41,24 @@ class RolloutOptions:
     nodes: Annotated[int | None, typer.Option(min=1)] = None
 
     def make_config(self) -> RolloutConfig:
-        """Make the RolloutConfig. Raises: RecipeError for an engine that does not fit; KnowledgeError."""
+        """Make the RolloutConfig.
+
+        Raises: NameValueError; RecipeError for an engine that does not fit; KnowledgeError.
+        """
         attempts = None
         if self.attempts > 1:
             attempts = load("episode_hooks", "attempts")(n=self.attempts, feedback=self.feedback)
+        pairs = self.environment_option or ()
+        options = options_for(_any, pairs, "--environment-option", "the environment")
         program = shlex.split(self.program or "")
         return replace(
             self.config,
+            environment_options=options,
             knowledge=None if self.knowledge is None else load("gatherers", "knowledge").read(self.knowledge),
             attempts=attempts,
             engine=engine_of(self.engine, address=self.address, nodes=self.nodes, program=program),
         )
+
+
+def _any(**options: Any) -> None:
+    """Take every option: whether the environments of the tasks do is checked when they are known."""

@@ -157,16 +157,17 @@ def _host() -> str:
 
 
 def _show(findings: dict[str, dict[str, Any]], ok: bool) -> None:
-    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
+
+    from agentgym.cli.uncut import Indented
 
     console = out()
     console.print(f"{_host()}\n", style="dim", markup=False)
     for name, finding in findings.items():
         if not finding["available"]:
             console.print(Text.assemble((name, "bold"), "  ", ("not available", "red")))
-            console.print(Padding(Text(finding["reason"]), (0, 0, 1, 2)), soft_wrap=False)
+            console.print(Indented(Text(finding["reason"] + "\n"), 2))
             continue
         missing = finding["lacking"]
         summary = (
@@ -180,10 +181,10 @@ def _show(findings: dict[str, dict[str, Any]], ok: bool) -> None:
             table.add_row(Text(limit), Text(state["state"], style=_STYLES[state["state"]]), Text(state["bounds"]))
         snapshots = ("yes", "green") if finding["snapshots"] else ("no", "yellow")
         table.add_row("snapshots", Text(*snapshots), "files of a sandbox, kept and restored")
-        console.print(Padding(table, (0, 0, 0, 2)))
+        console.print(table)
         for reason in dict.fromkeys(finding["limits"][limit]["reason"] for limit in missing):
             names = ", ".join(limit for limit in missing if finding["limits"][limit]["reason"] == reason)
-            console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)), soft_wrap=False)
+            console.print(Indented(Text.assemble((names, "bold"), f": {reason}"), 2))
         console.print()
     if ok:
         console.print("Hostile code can be held here; `agentgym dev sandbox-attack` tests it.", markup=False)

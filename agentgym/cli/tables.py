@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.panel import Panel
-from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.cli.uncut import Indented, Quoted
 from agentgym.evaluation.cuts import command_option, cuts_of, format_cuts
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
@@ -120,7 +118,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
 
 def print_episode(trajectory: Trajectory, console: Console) -> None:
     """One episode as a conversation."""
-    console.print(Rule(Text(trajectory.id)))
+    console.print(Text(trajectory.id, style="bold"))
     for message in trajectory.opening:
         console.print(message_panel(message))
     for turn in trajectory.turns:
@@ -130,15 +128,15 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
         if turn.message.thought:
             console.print(Padding(Text(_clip(turn.message.thought), style="dim italic"), (0, 2)))
         if turn.message.text.strip():
-            console.print(Padding(Text(_clip(turn.message.text)), (0, 2)))
+            console.print(Indented(Text(_clip(turn.message.text)), 2))
         for call in turn.calls:
-            console.print(Padding(call_text(call), (0, 2)))
+            console.print(Indented(call_text(call), 2))
         for result in turn.results:
-            console.print(Padding(result_text(result), (0, 4)))
+            console.print(Indented(result_text(result), 4))
         for reply in turn.replies:
             console.print(message_panel(reply))
         for line in _took(turn.usage, "took"):
-            console.print(Padding(line, (0, 2)))
+            console.print(Indented(line, 2))
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
     if trajectory.provenance.hopeless:
         stop += f" ({trajectory.provenance.hopeless})"
@@ -152,7 +150,7 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
 
 def message_panel(message: Message) -> RenderableType:
     """A message of the opening, or of the environment."""
-    return Panel(Text(_clip(message.text)), title=message.role, title_align="left", border_style="dim")
+    return Quoted(message.role, Text(_clip(message.text)))
 
 
 def call_text(call: Call) -> Text:

@@ -17,6 +17,7 @@ from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.evaluation.search import EpisodeSearch, SearchUsage
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout.environment_options import check_environment_options
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
@@ -68,12 +69,13 @@ async def evaluate(
         step: training step of the weights, for the record.
     Raises: EvaluationError for a limit that makes no sense, or a search that reads the outcome and does not say so;
         DifferentRunError for a ledger that holds another measurement under this label; SearchError; TaskError for an
-        empty split; HeldOutError; what the registry raises for unknown names.
+        empty split; HeldOutError; EnvironmentOptionError; what the registry raises for unknown names.
     """
     if search is not None:
         search.check_evaluation()
     chosen = registry.load_task_set(task_set) if isinstance(task_set, str) else task_set
     tasks = choose(chosen, split, limit)
+    check_environment_options(tasks, config)
     label = label or split
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)

@@ -16,6 +16,7 @@ from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.prompt import Prompt, PromptSource
 from agentgym.sandbox import Backend
+from agentgym.task import Task, source_of
 from agentgym.trajectory import PromptAddition
 
 _SETUP = {"group_size", "concurrency", "backend", "engine", "state_keys", "max_failures_in_a_row", "stall_warning_s"}
@@ -59,6 +60,8 @@ class RolloutConfig:
     In Python also a function that makes one."""
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     """Options that are passed to the environment's constructor."""
+    source_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of a mixture, further options for the environments of a set's tasks, by the name of the set."""
     backend: Annotated[Backend | str | None, SkipValidation, Registered("backends")] = None
     """The registered backend that makes sandboxes. By default it is `namespaces`.
 
@@ -109,6 +112,10 @@ class RolloutConfig:
         fixed = (PromptAddition("instruction", self.instruction, "system"),) if self.instruction else ()
         return Prompt(fixed, () if self.knowledge is None else (self.knowledge.view(),))
 
+    def options_for(self, task: Task) -> dict[str, Any]:
+        """Return the options of the constructor of a task's environment."""
+        return {**self.environment_options, **self.source_options.get(source_of(task) or "", {})}
+
     def identity(self) -> dict[str, Any]:
         """Return what episodes depend on, for the ledger to compare when a run goes on under the same label.
 
@@ -119,6 +126,8 @@ class RolloutConfig:
             facts["environment"] = urlsplit(self.environment).path.strip("/") or None
         if hasattr(self.engine, "identity"):
             facts |= self.engine.identity()
+        if not self.source_options:
+            del facts["source_options"]
         facts["temperature"] = 1.0 if self.temperature is None else self.temperature
         budgets = {each.name: getattr(self.budgets, each.name) for each in fields(self.budgets)}
         return facts | {name: value for name, value in budgets.items() if name != "infra_retries"}

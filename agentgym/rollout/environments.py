@@ -75,7 +75,7 @@ class EnvironmentFactory:
     def make(self, task: Task) -> Environment:
         """Make a fresh environment for a task. Raises: as `agentgym.make`."""
         source = self._source(task)
-        environment = make(source, backend=self._config.backend, **self._config.environment_options)
+        environment = make(source, backend=self._config.backend, **self._config.options_for(task))
         self._rewards_by_source[source] = self.reward_for(environment)
         return environment
 

@@ -264,7 +264,10 @@ class EpisodeManager:
         if self.ledger is None:
             return
         rollout = self._rollout(temperature, config)
-        own = {name: getattr(self.config, name) for name in ("reward", "environment", "environment_options")}
+        own = {
+            name: getattr(self.config, name)
+            for name in ("reward", "environment", "environment_options", "source_options")
+        }
         rollout = replace(rollout, **own)
         identity = {"policy": identity_of_policy(self.policy), **rollout.identity(), **self._identity}
         provenance = self._provenance(self._episode_config(rollout), rollout.prompt)

@@ -154,8 +154,9 @@ class ClientSession:
         if self._episode is not None and not self._episode.over:
             tools = self._episode.tools
         else:
-            environment = self._offered.config.environment or self._offered.tasks[0].environment
-            instance = prototype(environment, **self._offered.config.environment_options)
+            task = self._offered.tasks[0]
+            environment = self._offered.config.environment or task.environment
+            instance = prototype(environment, **self._offered.config.options_for(task))
             tools = [tool.schema()["function"] for tool in instance.tools.values()]
         return [
             {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}

@@ -31,6 +31,7 @@ def write(
     rollouts = step.rollouts.with_config(
         environment=WRITING,
         environment_options={},
+        source_options={},
         reward=Reward(),
         attempts=None,
         stop_if=(),

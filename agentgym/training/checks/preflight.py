@@ -46,7 +46,8 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         check_vllm(recipe.vllm, recipe.policy, recipe.episode.max_episode_tokens)
     check_stored_sources(stages, task_set)
     title, control = recipe.tasks.title, recipe.evaluate.control
-    check_environments(task_set, recipe.episode, control, title=title, seed=recipe.seed)
+    source_options = recipe.tasks.source_options
+    check_environments(task_set, recipe.episode, control, title=title, seed=recipe.seed, source_options=source_options)
     check_reward(task_set, recipe.reward, recipe.episode, title=title, seed=recipe.seed)
     if isinstance(engine := recipe.rollout_config(task_set).engine, ConnectingEngine):
         engine.connect()

@@ -11,9 +11,11 @@ from typing import Any
 from agentgym import registry
 from agentgym.environment import Environment, unwrapped
 from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
+from agentgym.rollout import RolloutConfig
 from agentgym.rollout.checks import check_messages
+from agentgym.rollout.environment_options import EnvironmentOptionError, check_environment_options
 from agentgym.rollout.failures import cause_of
-from agentgym.task import Task, TaskSet
+from agentgym.task import SPLITS, Task, TaskSet, source_of
 from agentgym.training.recipe.episode_section import EpisodeSection
 
 
@@ -58,16 +60,20 @@ class _Reset:
     """Resets the environment of a task as the episodes of a recipe do. `title`: what messages call the tasks."""
 
     episode: EpisodeSection
+    config: RolloutConfig
     title: str
     seed: int
 
     async def __call__(self, task: Task, condition: str = "") -> None:
         """Reset the environment of a task. Raises: RecipeError for an error of the environment."""
-        source = registry.environment_of(self.episode.environment, task.environment)
-        environment: Environment = registry.make(source, backend=self.episode.backend)
+        environment: Environment = registry.make(
+            registry.environment_of(self.episode.environment, task.environment),
+            backend=self.config.backend,
+            **self.config.options_for(task),
+        )
         activity = f"resetting {task.environment} for the task {task.id}{condition}"
         try:
-            async with asyncio.timeout(self.episode.time_s):
+            async with asyncio.timeout(self.config.budgets.time_s):
                 opening = await environment.reset(task.public(), seed=self.seed)
             check_messages(opening, unwrapped(environment).reset, "return task.opening()")
         except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
@@ -80,7 +86,13 @@ class _Reset:
 
 
 def check_environments(
-    task_set: TaskSet, episode: EpisodeSection, control: Mapping[str, Any], *, title: str, seed: int
+    task_set: TaskSet,
+    episode: EpisodeSection,
+    control: Mapping[str, Any],
+    *,
+    title: str,
+    seed: int,
+    source_options: Mapping[str, Mapping[str, Any]] = {},
 ) -> None:
     """Reset one task of each environment, as the recipe's episodes and its control evaluation do.
 
@@ -89,15 +101,23 @@ def check_environments(
         control: `evaluate.control`, the task parameters that the control evaluation overrides.
         title: what messages call the tasks.
         seed: the seed of each reset.
-    Raises: RecipeError for a key of `evaluate.control` that no environment reads, and for an environment whose reset
-        fails; SandboxError, such as SandboxUnavailable, where the machine lacks something; EnvironmentServerError.
+        source_options: as of RolloutConfig.
+    Raises: RecipeError for an option that an environment does not take, for a key of `evaluate.control` that no
+        environment reads, and for an environment whose reset fails; SandboxError, such as SandboxUnavailable, where the
+        machine lacks something; EnvironmentServerError.
     """
-    asyncio.run(_reset_each(task_set, _Reset(episode, title, seed), control))
+    config = replace(episode.config(seed=seed, reward=None), source_options=source_options)
+    try:
+        check_environment_options((task for split in SPLITS for task in task_set[split]), config)
+    except EnvironmentOptionError as error:
+        raise RecipeError(f"environment_options: {error}") from error
+    asyncio.run(_reset_each(task_set, _Reset(episode, config, title, seed), control))
 
 
 async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, Any]) -> None:
     user = registry.BackendUser()
-    first_tasks = {task.environment: task for split in ("held_out", "train") for task in task_set[split]}
+    splits = ("held_out", "train")
+    first_tasks = {(task.environment, source_of(task)): task for split in splits for task in task_set[split]}
     parameters_read: set[str] = set()
     try:
         for task in first_tasks.values():

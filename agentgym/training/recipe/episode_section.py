@@ -90,6 +90,7 @@ class EpisodeSection(Section):
     concurrency: Count = 64
     backend: str | None = None
     environment: str | None = None
+    environment_options: dict[str, Any] = {}
     pool: Annotated[int, Field(ge=0)] = 0
     """How many sandboxes of each kind are kept ready ahead of time, 0 for none. By default it is 8 for the backend
     `docker`, and 0 for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md)."""
@@ -155,6 +156,7 @@ class EpisodeSection(Section):
             concurrency=self.concurrency,
             backend=self.backend,
             environment=self.environment,
+            environment_options=self.environment_options,
             seed=seed,
             reward=reward,
             max_failures_in_a_row=self.max_failures_in_a_row,

@@ -110,6 +110,7 @@ class Recipe(Section):
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """Return how the run's episodes are played. Raises: as `make_reward`."""
         config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
+        config = replace(config, source_options=self.tasks.source_options)
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit.every > 0
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
         return replace(config, state_keys=state_keys, engine=self._engine(task_set))

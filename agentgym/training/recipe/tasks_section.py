@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,9 @@ class SourceSection(Section):
     """Use only the tasks that carry one of these tags. By default all tasks are used."""
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """How often tasks of this set are drawn, relative to the other weights. A set of weight 0 is left out."""
+
+    environment_options: dict[str, Any] = {}
+    """Options of the constructor of these tasks' environment, beside those of `episode.environment_options`."""
 
     def load(self) -> TaskSet:
         """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
@@ -63,6 +66,11 @@ class TasksSection(Section):
     def weights(self) -> Mapping[str, float]:
         """The weight of each set of the mixture; empty for a single set."""
         return {source.set: source.weight for source in self.sources if source.weight}
+
+    @property
+    def source_options(self) -> Mapping[str, Mapping[str, Any]]:
+        """The options of environments that single sets of the mixture give, by set."""
+        return {source.set: source.environment_options for source in self.sources if source.environment_options}
 
     @property
     def title(self) -> str:

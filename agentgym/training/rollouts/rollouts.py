@@ -290,7 +290,7 @@ def _set_aside(ledger: Ledger, labels: Collection[str]) -> None:
 
 def _makes_others(config: RolloutConfig, other: RolloutConfig) -> bool:
     """Whether two configs differ in what makes environments or judges."""
-    names = ("environment", "environment_options", "backend", "reward")
+    names = ("environment", "environment_options", "source_options", "backend", "reward")
     return any(
         getattr(config, name) is not getattr(other, name) and getattr(config, name) != getattr(other, name)
         for name in names

@@ -1,6 +1,6 @@
 """Writes a run folder as a training run leaves it, with made-up episodes: for tests and for looking at the page.
 
-python tests/evaluation/sample_run.py runs/sample
+python tests/support/sample_run.py runs/sample
 """
 
 from __future__ import annotations
