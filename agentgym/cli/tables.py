@@ -126,7 +126,7 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
         where = f" {turn.role}" * bool(turn.role) + f" row {turn.row + 1}" * bool(turn.row)
         console.print(Text.assemble((f"turn {turn.index + 1}", "bold"), (f"{where}   {rewards}", "dim")))
         if turn.message.thought:
-            console.print(Padding(Text(_clip(turn.message.thought), style="dim italic"), (0, 2)))
+            console.print(Indented(Text(_clip(turn.message.thought), style="dim italic"), 2))
         if turn.message.text.strip():
             console.print(Indented(Text(_clip(turn.message.text)), 2))
         for call in turn.calls:
