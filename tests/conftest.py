@@ -8,9 +8,10 @@ import json
 import os
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import hypothesis  # before a plug-in of its own is looked for, which warns where nothing has imported it
@@ -48,7 +49,7 @@ hypothesis.settings.load_profile("agentgym")
 
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""The seconds that all cases of a test function take together, for each function that takes SLOW_S or more."""
+"""The seconds of a test function with all its cases, from SLOW_S on, and of a case alone, from LONG_S on."""
 SLOW_S, LONG_S = 0.25, 5.0
 seconds_of_this_run: Counter[str] = Counter()
 
@@ -69,40 +70,52 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and let each worker begin with its share of the long ones, so that no worker ends with one."""
     recorded = json.loads(DURATIONS.read_text())
     n_cases = Counter(function_of(item.nodeid) for item in items)
-    seconds = {function: recorded.get(function, 0.0) / count for function, count in n_cases.items()}
+    units: dict[str, list[pytest.Item]] = {}
+    seconds: defaultdict[str, float] = defaultdict(float)
     for item in items:
-        if function_of(item.nodeid) in recorded:
+        function = function_of(item.nodeid)
+        if function in recorded:
             item.add_marker("slow")
+        unit = unit_of(item)
+        units.setdefault(unit, []).append(item)
+        seconds[unit] += recorded.get(item.nodeid, recorded.get(function, 0.0) / n_cases[function])
     if (n_workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))) == 1:
         return
-    long = sorted(
-        (item for item in items if seconds[function_of(item.nodeid)] >= LONG_S),
-        key=lambda item: -seconds[function_of(item.nodeid)],
-    )
-    short = [item for item in items if seconds[function_of(item.nodeid)] < LONG_S]
-    starts = [len(short) * worker // n_workers for worker in range(n_workers + 1)]
-    items[:] = [
-        item
-        for worker in range(n_workers)
-        for item in (*long[worker::n_workers], *short[starts[worker] : starts[worker + 1]])
-    ]
+    long = [units[unit] for unit in sorted(seconds, key=lambda unit: -seconds[unit]) if seconds[unit] >= LONG_S]
+    short = (item for unit, of_unit in units.items() if seconds[unit] < LONG_S for item in of_unit)
+    ordered: list[pytest.Item] = []
+    for worker in range(n_workers):
+        share = (len(items) - len(ordered)) // (n_workers - worker)  # what pytest-xdist gives it at first
+        first = [item for of_unit in long[worker::n_workers] for item in of_unit]
+        ordered += [*first, *islice(short, max(0, share - len(first)))]
+    items[:] = [*ordered, *short]
+
+
+def unit_of(item: pytest.Item) -> str:
+    """Return the file of a test that uses a fixture made once for its file, and else the id of the test."""
+    file = item.nodeid.partition("::")[0]
+    fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+    once = any(made.scope == "module" and made.baseid == file for definitions in fixtures for made in definitions)
+    return file if once else item.nodeid
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    seconds_of_this_run[function_of(report.nodeid)] += report.duration
+    for name in {report.nodeid, function_of(report.nodeid)}:
+        seconds_of_this_run[name] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the durations, where that was asked for: of the tests that ran, and of other existing ones as they were."""
     if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
         seconds = {**json.loads(DURATIONS.read_text()), **seconds_of_this_run}
-        slow = {function: round(s, 1) for function, s in sorted(seconds.items()) if s >= SLOW_S and exists(function)}
+        least = {name: SLOW_S if name == function_of(name) else LONG_S for name in seconds}
+        slow = {name: round(s, 1) for name, s in sorted(seconds.items()) if s >= least[name] and exists(name)}
         DURATIONS.write_text(json.dumps(slow, indent=1) + "\n")
 
 
-def exists(function: str) -> bool:
+def exists(test: str) -> bool:
     """Whether a test function is still in its file."""
-    file, _, name = function.partition("::")
+    file, _, name = function_of(test).partition("::")
     path = DURATIONS.parents[1] / file
     return path.is_file() and f"def {name.rpartition('::')[2]}(" in path.read_text()
 
