@@ -16,7 +16,7 @@ PACKAGE = "agentgym-core"
 
 
 def install_command(extra: str) -> str:
-    """What to run to get an extra, for an error message.
+    """Return what to run to get an extra, for an error message.
 
     Where agentgym runs from a checkout, the command names its folder, so that it works from anywhere and the install
     stays editable.
@@ -28,13 +28,14 @@ def install_command(extra: str) -> str:
 
 
 def check_package(package: str, extra: str, purpose: str) -> None:
-    """Raises: MissingExtraError, with the command that installs it, if a package cannot be imported."""
+    """Raise MissingExtraError, with the command that installs it, if a package cannot be imported."""
     if find_spec(package) is None:
         raise MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: {install_command(extra)}")
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package that imports its public names on first use. Its `dir()` lists them from the start.
+    """Return the `__getattr__` of a package that imports its public names on first use. Its `dir()` lists them from the
+    start.
 
     A name that has moved to another package is found there, with a warning: see moved.py.
 

@@ -98,7 +98,7 @@ class Result:
         return self.status in (ResultStatus.OK, ResultStatus.BY_PROGRAM)
 
     def message(self) -> Message:
-        """The result as the message that the policy reads."""
+        """Return the result as the message that the policy reads."""
         return Message("tool", self.content, call_id=self.call_id, name=self.name)
 
 

@@ -93,7 +93,9 @@ def register(name: str, registered: Any, *, kind: Kind = "environments") -> None
 
 
 def registrations() -> dict[tuple[str, str], Any]:
-    """What was registered in this process, by kind and name: what another process needs to know the same names."""
+    """Return what was registered in this process, by kind and name: what another process needs to know the same
+    names.
+    """
     return {(kind, name): registered for kind, by_name in _registered.items() for name, registered in by_name.items()}
 
 
@@ -110,7 +112,7 @@ def names(kind: Kind) -> list[str]:
 
 
 def load(kind: Kind, name: str) -> Any:
-    """What is registered under a name, imported if need be.
+    """Return what is registered under a name, imported if need be.
 
     Raises: UnknownNameError with the nearest name; RegistrationError for an entry point that is wrong;
         MissingExtraError if it needs a package that is not installed.
@@ -133,7 +135,7 @@ def load(kind: Kind, name: str) -> Any:
 def make(
     name: str | Callable[..., Environment], *, backend: Backend | str | None = None, **options: Any
 ) -> Environment:
-    """A fresh environment: `agentgym.make("agentgym/sql-v1")`.
+    """Return a fresh environment: `agentgym.make("agentgym/sql-v1")`.
 
     Args:
         name: registered id of the environment, its address on an environment server, or a class or factory that makes
@@ -149,7 +151,8 @@ def make(
 
 
 def prototype(name: str | Callable[..., Environment], **options: Any) -> Environment:
-    """An instance without a backend, to read its declarations: `tools`, `reward`, `sandbox`, `unavailable_reason()`.
+    """Return an instance without a backend, to read its declarations: `tools`, `reward`, `sandbox`,
+    `unavailable_reason()`.
 
     What is registered may be a class or a factory; only an instance has them for certain.
     """
@@ -169,7 +172,7 @@ def prototype(name: str | Callable[..., Environment], **options: Any) -> Environ
 
 
 def environment_of(chosen: str | None, task_environment: str) -> str:
-    """The environment to play a task in.
+    """Return the environment to play a task in.
 
     Args:
         chosen: None for the task's own; another id or address; or, with a slash at the end, the address of a server.
@@ -181,7 +184,7 @@ def environment_of(chosen: str | None, task_environment: str) -> str:
 
 
 def shared_backend(name: str | Backend = DEFAULT_BACKEND) -> Backend:
-    """The backend of this name that the whole process shares, made at first use. A Backend is returned as it is.
+    """Return the backend of this name that the whole process shares, made at first use. A Backend is returned as it is.
 
     Whoever runs for long and closes the shared backends at its end holds a `BackendUser`; a script calls
     `close_backends`.
@@ -213,7 +216,7 @@ async def close_backends() -> None:
 
 
 def load_task_set(name: str) -> TaskSet:
-    """A task set by registered name, or from a `.jsonl` file by its path.
+    """Return a task set by registered name, or from a `.jsonl` file by its path.
 
     Raises: UnknownNameError, TaskError, SplitLeakError; RegistrationError if something else is registered.
     """
@@ -223,7 +226,7 @@ def load_task_set(name: str) -> TaskSet:
 
 
 def task_set_for(environment: str) -> TaskSet | None:
-    """A registered task set that is played in an environment; None if there is none.
+    """Return a registered task set that is played in an environment; None if there is none.
 
     Task sets are built until one fits, which takes seconds for some. Those with the most similar names come first, and
     then their families. The bundled ones are left out where the environment is not bundled: they know none of another
@@ -253,7 +256,7 @@ def task_set_for(environment: str) -> TaskSet | None:
 
 
 def load_reward(name: str, **options: Any) -> Reward:
-    """A reward by registered name: a Reward, or something that makes one when called with the options.
+    """Return a reward by registered name: a Reward, or something that makes one when called with the options.
 
     Raises: UnknownNameError; RegistrationError if something else is registered.
     """
@@ -261,7 +264,9 @@ def load_reward(name: str, **options: Any) -> Reward:
 
 
 def _instance(kind: Kind, name: str, expected: type[T], options: Mapping[str, Any]) -> T:
-    """What is registered, if it is an instance of what is expected, or what it makes. Raises: RegistrationError."""
+    """Return what is registered, if it is an instance of what is expected, or what it makes. Raises:
+    RegistrationError.
+    """
     registered = load(kind, name)
     is_maker = callable(registered) and (options or not isinstance(registered, expected))
     instance = registered(**options) if is_maker else registered
@@ -299,7 +304,7 @@ def _points(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def _imported(kind: Kind, point: EntryPoint) -> Any:
-    """What an entry point stands for. Raises: RegistrationError, MissingExtraError, as `load`."""
+    """Return what an entry point stands for. Raises: RegistrationError, MissingExtraError, as `load`."""
     remedy = "Correct it in the pyproject.toml of that package, and install the package again."
     if name_fault := _name_fault(kind, point.name):
         raise RegistrationError(f"{name_fault} The name is an entry point of {_package_of(point)}. {remedy}")
@@ -329,12 +334,12 @@ def _entry(kind: Kind, point: EntryPoint) -> str:
 
 
 def _package_of(point: EntryPoint) -> str:
-    """The package that has an entry point. Its metadata are parsed each time: for errors alone."""
+    """Return the package that has an entry point. Its metadata are parsed each time: for errors alone."""
     return f"the package {point.dist.name!r}" if point.dist else "a package"
 
 
 def _name_fault(kind: Kind, name: str) -> str:
-    """What is wrong with a name; nothing if it may be registered."""
+    """Return what is wrong with a name; nothing if it may be registered."""
     if kind not in ("environments", "task_sets") or _VERSIONED.fullmatch(name):
         return ""
     return (

@@ -12,7 +12,7 @@ MAX_LEVELS = 100
 
 
 def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Args:
         allow_surrogates: accept escapes of lone surrogates, for those who write them in ASCII again.

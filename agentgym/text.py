@@ -24,7 +24,9 @@ _OWN_MEANING = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>")
 
 
 def hundredfold(share: float, digits: int = 0) -> str:
-    """A share of 1 as a number of hundredths: "63" for 0.625. The shortest decimal that reads as the share counts."""
+    """Return a share of 1 as a number of hundredths: "63" for 0.625. The shortest decimal that reads as the share
+    counts.
+    """
     if not math.isfinite(share):
         return str(float(share))
     text = str(Decimal(repr(float(share))).scaleb(2).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
@@ -32,12 +34,12 @@ def hundredfold(share: float, digits: int = 0) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share of 1 in percent: "63%" for 0.625."""
+    """Return a share of 1 in percent: "63%" for 0.625."""
     return f"{hundredfold(share, digits)}%"
 
 
 def points(difference: float, digits: int = 0) -> str:
-    """A difference of two shares in points of a hundred, with its sign: "+13" for 0.125."""
+    """Return a difference of two shares in points of a hundred, with its sign: "+13" for 0.125."""
     text = hundredfold(difference, digits)
     return text if text.startswith("-") else f"+{text}"
 
@@ -69,7 +71,7 @@ def _plain(char: str) -> str:
 
 
 def visible(value: Any) -> str:
-    """The value as text in which every character that hides, moves or reorders others can be seen.
+    """Return the value as text in which every character that hides, moves or reorders others can be seen.
 
     Control characters (terminal escapes among them) become their Unicode pictures; bidirectional overrides, other
     format characters, lone surrogates and private or unassigned characters become their code point. Line breaks

@@ -45,7 +45,7 @@ class WorkerLink(Protocol):
     async def deliver(self, items: list[Event]) -> None: ...
 
     async def collect(self) -> list[Event]:
-        """Raises: anything, when the worker is gone or has not answered in time."""
+        """Return what the worker has reported. Raises: any error, when it is gone or has not answered in time."""
         ...
 
     async def end(self) -> None: ...
@@ -338,6 +338,6 @@ def _copy(source: Trajectory, target: Trajectory) -> None:
 
 
 def _clear(trajectory: Trajectory) -> None:
-    """The trajectory as before it was played."""
+    """Make the trajectory what it was before it was played."""
     _copy(Trajectory(trajectory.id, trajectory.task, trajectory.sample, trajectory.seed), trajectory)
     trajectory.provenance = Provenance()

@@ -31,7 +31,7 @@ class Connections:
         return True
 
     def accept(self, address: object) -> None:
-        """The connection from an address has sent a valid token: it may stay."""
+        """Let the connection from an address stay: it has sent a valid token."""
         if self._strangers.pop(address, None) is not None:
             self._known.add(address)
 
@@ -39,7 +39,7 @@ class Connections:
         return address in self._strangers
 
     def remove(self, address: object) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         self._strangers.pop(address, None)
         self._known.discard(address)
 

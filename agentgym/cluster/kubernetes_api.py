@@ -126,7 +126,7 @@ class KubernetesApi:
         return await self._ask("GET", self._path(plural, name, group))
 
     async def create_claim(self, claim: Mapping[str, Any]) -> None:
-        """Raises: ApiError; without a status the claim may have been made."""
+        """Create a claim. Raises: ApiError; without a status the claim may have been made."""
         await self._ask("POST", self._path("sandboxclaims"), claim)
 
     async def change_claim(self, name: str, changes: Mapping[str, Any]) -> None:

@@ -104,7 +104,7 @@ async def _serve(backend: str, lease_s: float, driver: int) -> None:
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="namespaces", help="what makes the sandboxes, by registered name")
     parser.add_argument("--lease-s", type=float, default=30.0, help="how long it outlives the last heartbeat")

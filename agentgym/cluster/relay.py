@@ -56,7 +56,7 @@ class Mailbox:
             del self._waiting[number]
 
     def answer(self, number: int, value: Any) -> None:
-        """The driver's answer to what was asked under a number; an exception is raised where it was asked."""
+        """Take the driver's answer to what was asked under a number; an exception is raised where it was asked."""
         waiting = self._waiting.get(number)
         if waiting is None or waiting.done():
             return  # its episode was cancelled
@@ -97,7 +97,7 @@ class RelayedLedger:
         self._mailbox, self._episode = mailbox, episode
 
     def begin(self, trajectory: Trajectory) -> None:
-        """The episode starts, or starts over."""
+        """Say that the episode starts, or starts over."""
         self._mailbox.put(("begin", self._episode))
 
     async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:

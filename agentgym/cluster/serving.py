@@ -26,7 +26,7 @@ _LEAVE_S = 3  # for requests that run when the server is told to end
 
 
 def check_installed() -> None:
-    """Raises: MissingExtraError without the extra `serve`."""
+    """Raise MissingExtraError without the extra `serve`."""
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtraError(

@@ -375,7 +375,7 @@ def _count_turns(given: Mapping[str, Any], turns: Iterable[int] | None) -> NDArr
 
 
 def _require_tree(branches: Labels, parents: tuple[Hashable, ...] | None, valid: Bools) -> None:
-    """Raises: CreditError naming the trajectory and turn whose node follows two different nodes."""
+    """Raise CreditError naming the trajectory and turn whose node follows two different nodes."""
     parent_of: dict[Hashable, Hashable] = {}
     for i in np.flatnonzero(valid):
         previous = None if parents is None else parents[i]

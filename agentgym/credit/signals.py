@@ -314,7 +314,7 @@ def _numbers(item: Any, name: str, i: int, k: int) -> Array:
 
 
 def _require_finite(name: str, array: Array, checked: Bools, *, nan_is_missing: bool) -> None:
-    """Raises: CreditError naming the first infinity, or the first NaN unless NaN means that a value is missing."""
+    """Raise CreditError naming the first infinity, or the first NaN unless NaN means that a value is missing."""
     bad = (np.isinf(array) if nan_is_missing else ~np.isfinite(array)) & checked
     if bad.any():
         index = tuple(int(x) for x in np.argwhere(bad)[0])

@@ -76,7 +76,7 @@ class GuestModule:
         return _reply(result, self.names[-1])
 
     def object(self, sandbox: Sandbox, maker: str, *arguments: Any, timeout_s: float = 10.0) -> GuestObject:
-        """An object that lives on inside, made by a function or class of the module at the first request.
+        """Return an object that lives on inside, made by a function or class of the module at the first request.
 
         Args:
             maker: name of the function or class, such as `Database.open`.
@@ -135,7 +135,7 @@ class GuestObject:
 
 @cache
 def _source(package: str | Path, names: tuple[str, ...]) -> str:
-    """The text that loads the files; the last is called `_guest`."""
+    """Return the text that loads the files; the last is called `_guest`."""
     folder = package if isinstance(package, Path) else files(package)
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in names]
     return _PRELUDE + "\n".join(f"_guest = _load({name!a}, {source!a})" for name, source in sources)

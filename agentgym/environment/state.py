@@ -51,7 +51,9 @@ class ObservedState:
         return result
 
     def key(self, *more: str) -> str:
-        """A hash of the identity, of the results, and of whatever else tells two states apart, for `state_key`."""
+        """Return a hash of the identity, of the results, and of whatever else tells two states apart, for
+        `state_key`.
+        """
         parts = (self.identity, *more) if self.identity else more
         digest = hashlib.sha256("\0".join(parts).encode("utf-8", "replace"))
         for result in sorted(self._seen):

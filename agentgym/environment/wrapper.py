@@ -54,7 +54,7 @@ class EnvironmentWrapper(HasContexts, Environment):
         return super().changes_context or changes_context(self._environment)
 
     def take_context_change(self) -> ContextChange | None:
-        """Raises: AgentGymError where both the wrapper and the environment begin contexts."""
+        """Take a change of either. Raises: AgentGymError where both the wrapper and the environment begin contexts."""
         if (change := take_context_change(self._environment)) is None:
             return super().take_context_change()
         if self.begins_contexts:
@@ -79,7 +79,7 @@ class EnvironmentWrapper(HasContexts, Environment):
         return replace(result, status=ResultStatus.BY_PROGRAM) if result.status is ResultStatus.OK else result
 
     def data(self) -> dict[str, Any]:
-        """The wrapper's own state, as JSON data."""
+        """Return the wrapper's own state, as JSON data."""
         return {}
 
     def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
-    """Raises: EvaluationError saying how the tasks of the two differ."""
+    """Raise EvaluationError saying how the tasks of the two differ."""
     _check(before, after.label, f"{after.task_set}:{after.split}", [row.task for row in after.rows], after.manifest)
 
 

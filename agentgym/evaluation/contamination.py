@@ -217,7 +217,7 @@ def _candidates(left: Sequence[frozenset[int]], right: Sequence[frozenset[int]])
 
 
 def _signatures(sets: Sequence[frozenset[int]]) -> NDArray[np.uint64]:
-    """[sets, BANDS * ROWS] least hash of each set under as many hash functions (multiply-shift, 64 bits)."""
+    """Return [sets, BANDS * ROWS] least hash of each set under as many hash functions (multiply-shift, 64 bits)."""
     rng = np.random.default_rng(0)
     factors = rng.integers(0, 2**63, BANDS * ROWS, np.uint64) * np.uint64(2) + np.uint64(1)
     shifts = rng.integers(0, 2**63, BANDS * ROWS, np.uint64)

@@ -51,7 +51,7 @@ class EpisodeSearch(Protocol):
     """What is registered in the kind `searches` makes one when called with its options."""
 
     def check_evaluation(self) -> None:
-        """Raises: EvaluationError for a search that reads the measured outcome and does not say so."""
+        """Raise EvaluationError for a search that reads the measured outcome and does not say so."""
         ...
 
     def describe(self) -> dict[str, Any]:

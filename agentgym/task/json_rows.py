@@ -67,7 +67,7 @@ def task_from_json(row: Any, where: str = "task") -> Task:
 
 
 def _origin_from_json(row: Mapping[str, Any], where: str) -> Origin:
-    """Raises: TaskError that begins with `where`."""
+    """Read the origin of a task. Raises: TaskError that begins with `where`."""
     known = [f.name for f in fields(Origin)]
     if not set(row) <= set(known) or not row.get("generator") or not all(isinstance(v, str) for v in row.values()):
         raise TaskError(f"{where}: the field 'origin' is {dict(row)}. It has the texts {', '.join(known)}.")
@@ -85,7 +85,7 @@ def _message_to_json(message: Message) -> dict[str, Any]:
 
 
 def _message_from_json(row: Any, where: str) -> Message:
-    """Raises: TaskError that begins with `where`."""
+    """Read a message. Raises: TaskError that begins with `where`."""
     if not isinstance(row, dict) or row.get("role") not in ("system", "user", "assistant", "tool"):
         raise TaskError(f"{where} needs a role of system, user, assistant or tool.")
     content, calls = _as_content(row.get("content", ""), where), []

@@ -22,14 +22,14 @@ class Findings:
 
     @contextmanager
     def no_exception(self, doing: str) -> Iterator[None]:
-        """What raises inside becomes a finding: "`doing` raised ...". Cancellation passes."""
+        """Turn an error that is raised inside into a finding: "`doing` raised ...". Cancellation passes."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  a check must survive whatever it checks
             self.add(f"{doing} raised {type(error).__name__}: {short(error, 400)}")
 
     def conclude(self) -> None:
-        """Raises: ConformanceError with every finding, if there is any."""
+        """Raise ConformanceError with every finding, if there is any."""
         if self.messages:
             raise ConformanceError(self.subject, self.messages)
 

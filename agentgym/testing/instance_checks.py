@@ -130,7 +130,7 @@ async def check_opening(subject: CheckSubject) -> bool:
 
 
 async def check_determinism_and_isolation(subject: CheckSubject) -> None:
-    """The same seed and calls give the same results: afresh, after other episodes, and beside a running episode."""
+    """Check that the same seed and calls give the same results, also after and beside other episodes."""
     findings, seed = subject.findings, subject.seed
     other_task, other_seed = subject.tasks[-1], seed + 1
     calls, others = calls_for(subject.tools, 0), calls_for(subject.tools, 1)
@@ -189,7 +189,7 @@ async def _check_side_by_side(
 
 
 async def check_checkpoint(subject: CheckSubject) -> None:
-    """A fresh instance restored from a checkpoint goes on exactly as the original does."""
+    """Check that a fresh instance restored from a checkpoint goes on exactly as the original does."""
     findings = subject.findings
     original, copy = (
         RecordedEnvironment(subject, subject.task, subject.seed),

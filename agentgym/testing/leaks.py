@@ -62,7 +62,7 @@ _hooked: list[bool] = []
 
 
 def _note_temporary(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook: it stays for the life of the process, and does nothing unless somebody is watching."""
+    """Note temporary files while a watch is on. As an audit hook it stays for the life of the process."""
     if _watching and event in ("tempfile.mkdtemp", "tempfile.mkstemp"):
         _watching[-1].append(str(arguments[0]))
 

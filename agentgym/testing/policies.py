@@ -140,7 +140,7 @@ async def _check_score(policy: Policy, request: Request, findings: Findings) -> 
 
 
 def _check_renderer(policy: Policy, findings: Findings) -> None:
-    """What the agent writes comes back as it was meant, and nothing from outside can forge its turn."""
+    """Check that what the agent writes is read as it was meant, and that nothing from outside can forge its turn."""
     renderer = policy.renderer
     if renderer is None:
         return

@@ -229,7 +229,7 @@ def _pydantic_problem(detail: Mapping[str, Any]) -> str:
 
 
 def _check_references(schema: dict[str, Any]) -> None:
-    """Raises: ValueError for a reference that leads nowhere or out of the schema."""
+    """Raise ValueError for a reference that leads nowhere or out of the schema."""
     for node in _schemas_in(schema):
         reference = node.get("$ref", node.get("$dynamicRef", "#"))
         if isinstance(reference, str) and not reference.startswith("#"):

@@ -65,7 +65,7 @@ def demonstrations(
 
 
 def script_of(task_set: TaskSet, player: str) -> Callable[[Task], Any]:
-    """The `oracle` or `imperfect_oracle` of a task set. Raises: TaskError where it has none."""
+    """Return the `oracle` or `imperfect_oracle` of a task set. Raises: TaskError where it has none."""
     script: Callable[[Task], Any] | None = getattr(task_set, player)
     if script is None:
         raise TaskError(

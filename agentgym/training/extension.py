@@ -66,7 +66,7 @@ def depends_on_steps(train: TrainSection, reward: Reward | str | None, task_set:
 
 
 def _check_extensible(run: RunFolder, recorded: TrainSection, train: TrainSection) -> None:
-    """Raises: RecipeError that says why this run cannot go on to these steps."""
+    """Raise RecipeError that says why this run cannot go on to these steps."""
     before, now = recorded.steps, train.steps
     if now < before:
         raise RecipeError(f"train.steps was {before}, now {now}: a run is extended to more steps than it has.")

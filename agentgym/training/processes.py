@@ -84,7 +84,7 @@ class Processes:
         return value  # type: ignore[no-any-return]
 
     def gather(self, value: T) -> list[T]:
-        """The value of each process, in their order. All must call this together."""
+        """Return the value of each process, in their order. All must call this together."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -92,7 +92,7 @@ class Processes:
         return values
 
     def own_part(self, rows: list[T]) -> list[T]:
-        """This process's rows of a batch that divides evenly."""
+        """Return this process's rows of a batch that divides evenly."""
         size = len(rows) // self.count
         return rows[self.rank * size : (self.rank + 1) * size]
 

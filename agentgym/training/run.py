@@ -112,7 +112,7 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
 
 
 def _check_earlier(context: RunContext, stages: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError if one of these stages has left no result, though the last of them has."""
+    """Raise RecipeError if one of these stages has left no result, though the last of them has."""
     for stage in stages:
         result = stage.result(context)
         if result is not None and not result.exists():
@@ -124,7 +124,7 @@ def _check_earlier(context: RunContext, stages: Sequence[PlannedStage]) -> None:
 
 
 def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
-    """The learner that a stage has left."""
+    """Return the learner that a stage has left."""
     own = done.context(context)
     assert done.stage.checkpoint is not None
     return own.learner(

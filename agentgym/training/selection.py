@@ -44,7 +44,7 @@ def success(group: Sequence[Trajectory]) -> list[Selected]:
 
 
 def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -> list[Selected]:
-    """The `n` with the highest score, the shorter one first where two are equal.
+    """Return the `n` with the highest score, the shorter one first where two are equal.
 
     Source: RAFT, Dong et al. 2023, arXiv:2304.06767, which keeps the best of K samples. Shorter first is our choice.
     """
@@ -121,7 +121,7 @@ def make_selection(text: str) -> Selection:
 
 
 def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
-    """The valid episodes by task, in the order in which the tasks come."""
+    """Return the valid episodes by task, in the order in which the tasks come."""
     groups: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         if trajectory.valid:
@@ -130,7 +130,7 @@ def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
 
 
 def by_state(turns: Iterable[RatedTurn]) -> dict[tuple[Hashable, ...], list[RatedTurn]]:
-    """The different turns of valid episodes that follow the same tokens of the same task.
+    """Return the different turns of valid episodes that follow the same tokens of the same task.
 
     Turns that are the same tokens are one, as good as they are in the mean. Episodes that are not tokenised yet, as
     when a stage is checked before it starts, are compared by their messages.
@@ -154,7 +154,7 @@ def _written(turn: Turn) -> Hashable:
 
 
 def score_of(trajectory: Trajectory, component: str = "") -> float:
-    """The return of an episode, or one component of its outcome by name.
+    """Return the score of an episode: its return, or one component of its outcome by name.
 
     Raises: RecipeError if it has no such component.
     """

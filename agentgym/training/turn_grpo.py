@@ -217,11 +217,13 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return int(self._tokenizer.eos_token_id), int(self._tokenizer.pad_token_id)
 
     def row_data(self, trajectory: Trajectory) -> RowData:
-        """What a forward pass needs of a trajectory beside its tokens."""
+        """Return what a forward pass needs of a trajectory beside its tokens."""
         return RowData.of(trajectory, self._vision)
 
     def _give_credit(self, second_pass_signals: Mapping[str, SignalRows]) -> BatchCredit:
-        """The credit of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
+        """Return the credit of every turn of the batch. Logs how the episodes went, and trains what learns from
+        them.
+        """
         trajectories = self._episodes.trajectories
         given = batch_credit_of(
             trajectories,
@@ -244,14 +246,16 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return BatchCredit(credit, given.token_weights)
 
     def _provided_signals(self) -> dict[str, SignalRows]:
-        """The signals that neither the records hold nor a second pass gives."""
+        """Return the signals that neither the records hold nor a second pass gives."""
         signals: dict[str, SignalRows] = {}
         for provider in self._signal_providers:
             signals.update(provider.signals(self._episodes.trajectories, self.state.global_step))
         return signals
 
     def _second_pass(self, batch: dict[str, Any]) -> PolicyPass | None:
-        """A forward pass of the policy being trained over the batch, where the estimator requires its signals."""
+        """Return a forward pass of the policy being trained over the batch, where the estimator requires its
+        signals.
+        """
         if not set(PROVIDES) & set(self._requires):
             return None
         measures = [name for name in MEASURES if name in self._requires]
@@ -376,6 +380,6 @@ def _concatenated(parts: Sequence[Mapping[str, SignalRows]]) -> dict[str, Signal
 
 
 def _credit_statistics(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> dict[str, float]:
-    """The share of turns whose advantage is exactly 0, and the standard deviation of the advantages."""
+    """Return the share of turns whose advantage is exactly 0, and the standard deviation of the advantages."""
     advantages = np.concatenate([a for t, a in zip(trajectories, credit, strict=True) if t.valid] or [np.zeros(1)])
     return {"credit/zero_fraction": float(np.mean(advantages == 0.0)), "credit/std": float(np.std(advantages))}

@@ -185,7 +185,7 @@ class Trajectory:
         return messages
 
     def require_one_row(self, reader: str) -> None:
-        """Raises: CreditError if the trajectory has several rows, which `reader` does not tell apart."""
+        """Raise CreditError if the trajectory has several rows, which `reader` does not tell apart."""
         if self.further_rows:
             raise CreditError(
                 f"{self.id!r} has {1 + len(self.further_rows)} rows, and {reader} reads a trajectory as one context. "

@@ -17,7 +17,7 @@ _LEAVE_S = 3  # for pages to be answered once it is interrupted: a page that fol
 
 
 def check_installed() -> None:
-    """Raises: MissingExtraError without the extra `view`."""
+    """Raise MissingExtraError without the extra `view`."""
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtraError(

@@ -73,7 +73,7 @@ class InspectSandboxConfig(BaseModel):
             raise SandboxError(f"The sandbox agentgym cannot be configured by {config}: {error}") from error
 
     def spec(self) -> SandboxSpec:
-        """Raises: SandboxError for a limit that makes no sense."""
+        """Return the sandbox that is asked for. Raises: SandboxError for a limit that makes no sense."""
         values = self.model_dump(exclude={"backend", "environment"})
         return SandboxSpec(**values, environment=tuple(self.environment.items()))
 
@@ -104,7 +104,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @classmethod
     async def sample_init(cls, task_name: str, config: Any, metadata: dict[str, str]) -> dict[str, SandboxEnvironment]:
-        """Raises: SandboxUnavailable, LimitUnenforceable."""
+        """Make the sandbox of a sample. Raises: SandboxUnavailable, LimitUnenforceable."""
         chosen = InspectSandboxConfig.read(config)
         return {"default": cls(await shared_backend(chosen.backend).create(chosen.spec()))}
 
@@ -175,12 +175,14 @@ class InspectSandbox(SandboxEnvironment):
         return ExecResult(result.ok, code, stdout, stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        """Raises: PermissionError, IsADirectoryError, OSError for a full disk; SandboxUnavailableError."""
+        """Write a file. Raises: PermissionError, IsADirectoryError, OSError for a full disk;
+        SandboxUnavailableError.
+        """
         with self._reachable():
             await self._sandbox.write(file, contents.encode() if isinstance(contents, str) else contents)
 
     async def read_file(self, file: str, text: bool = True) -> Any:
-        """Returns: text with its line ends as they are, or bytes.
+        """Read a file as text with its line ends as they are, or as bytes.
 
         Raises: FileNotFoundError, PermissionError, IsADirectoryError, UnicodeDecodeError, OutputLimitExceededError,
             SandboxUnavailableError.
@@ -195,7 +197,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
-        """A sandbox that has ended, whoever's doing, is what Inspect calls unavailable."""
+        """Report a sandbox that has ended, for whatever reason, as what Inspect calls unavailable."""
         try:
             yield
         except SandboxDied as error:

@@ -78,7 +78,7 @@ class _Episodes:
         return self._open[state.uuid]
 
     async def begin(self, state: TaskState) -> OfferedEpisode:
-        """Raises: TaskError if the environment cannot be reset."""
+        """Open the episode of a sample. Raises: TaskError if the environment cannot be reset."""
         self._backends = self._backends or BackendUser()
         label = f"inspect-{next(self._numbers)}"
         episode = self._open[state.uuid] = OfferedEpisode(self._tasks[str(state.sample_id)], self._config, label=label)

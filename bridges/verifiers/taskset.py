@@ -73,7 +73,7 @@ class AgentgymTaskset(vf.Taskset[AgentgymTask, AgentgymConfig]):
     """One split of one of our task sets."""
 
     def load(self) -> Iterator[AgentgymTask]:
-        """Raises: TaskError for a split without tasks, or no name of a task set."""
+        """Yield the tasks. Raises: TaskError for a split without tasks, and for a name that is not a task set's."""
         canary = canary_of(self.config.tasks.partition(":")[0])
         for task in _tasks(self.config.tasks).values():
             prompt = "\n\n".join(message.text for message in task.opening())

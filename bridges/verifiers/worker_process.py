@@ -42,7 +42,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, python: str, config: Mapping[str, Any], most: int, answer_s: float) -> WorkerProcess:
-        """Raises: EnvironmentServerError with what the process said, if it does not come up."""
+        """Start a worker. Raises: EnvironmentServerError with what the process said, if it does not come up."""
         try:
             process = await asyncio.create_subprocess_exec(
                 python,
@@ -98,7 +98,7 @@ class WorkerProcess:
         return answer
 
     def forget(self, episode: str) -> None:
-        """What still comes of an episode is dropped."""
+        """Drop what still comes of an episode."""
         self._answers.pop(episode, None)
 
     async def close(self) -> None:
@@ -192,7 +192,7 @@ class SharedWorker:
         self._users: dict[asyncio.Task[WorkerProcess], int] = {}
 
     async def borrow(self) -> WorkerProcess:
-        """Raises: EnvironmentServerError."""
+        """Return the worker of this event loop, started at first use. Raises: EnvironmentServerError."""
         loop = asyncio.get_running_loop()
         starting = self._starting.get(loop)
         if starting is None or (starting.done() and (starting.exception() or not starting.result().is_sound)):
@@ -205,7 +205,7 @@ class SharedWorker:
             raise
 
     async def give_back(self, worker: WorkerProcess) -> None:
-        """The last one who gives it back ends the process."""
+        """Give a worker back. The last user ends the process."""
         for starting in list(self._users):
             if starting.done() and not starting.exception() and starting.result() is worker:
                 await self._leave(starting)

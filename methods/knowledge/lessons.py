@@ -41,7 +41,7 @@ class Teacher(Protocol):
 
     @staticmethod
     def goals_of(task: Task) -> Mapping[str, str]:
-        """The goals whose plans help with a task, by a key that is the same in all tasks with that goal.
+        """Return the goals whose plans help with a task, by a key that is the same in all tasks with that goal.
 
         Returns: each with a few words for the agent, `get 1 cord`. The first is the task's own; plans for the others
             are offered while there is none for it, in their order.
@@ -86,12 +86,12 @@ def teacher_of(task: Task) -> Teacher:
 
 
 def goals_of(task: Task) -> Mapping[str, str]:
-    """The goals of a task, see Teacher. They do not depend on its truth."""
+    """Return the goals of a task, see Teacher. They do not depend on its truth."""
     return teacher_of(task).goals_of(task.public())
 
 
 def lessons_of(trajectory: Trajectory) -> dict[str, Lesson]:
-    """What an episode teaches, by goal. A plan of more than MAX_CALLS calls, or MAX_PLAN_CHARS, is left out."""
+    """Return what an episode teaches, by goal. A plan of more than MAX_CALLS calls, or MAX_PLAN_CHARS, is left out."""
     lessons = {}
     for goal, calls in teacher_of(trajectory.task).plans_of(trajectory).items():
         plan = tuple(map(call_text, calls))
@@ -104,12 +104,12 @@ def lessons_of(trajectory: Trajectory) -> dict[str, Lesson]:
 
 
 def call_text(call: Call) -> str:
-    """A call as one line."""
+    """Return a call as one line."""
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
 def _notes_in(trajectory: Trajectory) -> tuple[str, ...]:
-    """What the wrapper of `with_notes` has heard; an environment's own tool of that name is another matter."""
+    """Return what the wrapper of `with_notes` has heard, and not what an environment's own tool of that name has."""
     return tuple(
         " ".join(str(call.arguments["text"]).split())[:MAX_NOTE_CHARS]
         for turn in trajectory.turns

@@ -55,7 +55,7 @@ class Knowledge:
         return PromptAddition("knowledge", text) if text else None
 
     def text_for(self, task: Task) -> str:
-        """What an episode of a task is shown; empty if nothing is known that helps.
+        """Return what an episode of a task is shown; empty if nothing is known that helps.
 
         The shortest plan for its goal; while there is none, plans for parts of it; and notes of these goals.
         """
@@ -99,7 +99,7 @@ class KnowledgeStore:
         return len(self._lessons)
 
     def view(self) -> Knowledge:
-        """What is known now."""
+        """Return what is known now."""
         return Knowledge(self._lessons, self.options)
 
     def learn(self, trajectories: Iterable[Trajectory]) -> int:
@@ -130,7 +130,7 @@ class KnowledgeStore:
         return len(changed & lessons.keys())
 
     def _joined(self, before: Lesson, new: Lesson) -> Lesson:
-        """The shorter plan, of equally long ones the earlier; and the newest notes, none twice."""
+        """Return the shorter plan, of equally long ones the earlier; and the newest notes, none twice."""
         plan = new.plan if new.plan and (not before.plan or len(new.plan) < len(before.plan)) else before.plan
         notes = tuple(dict.fromkeys((*before.notes, *new.notes)))
         return Lesson(plan, notes[max(0, len(notes) - self.options.notes) :])
@@ -151,11 +151,11 @@ class KnowledgeStore:
         self._lessons = MappingProxyType({goal: Lesson(tuple(plan), tuple(notes)) for goal, plan, notes in rows})
 
     def fingerprint(self) -> str:
-        """A hash of what is known and how it is shown."""
+        """Return a hash of what is known and how it is shown."""
         return hashlib.sha256(json.dumps(self.state(), sort_keys=True).encode()).hexdigest()[:16]
 
     def describe(self) -> str:
-        """What measured episodes were shown, in words."""
+        """Return what measured episodes were shown, in words."""
         if not self.options.measured:
             return ""
         return f"shown what training taught of {len(self)} goals ({self.fingerprint()})"
@@ -207,7 +207,7 @@ def _options(options: Mapping[str, Any]) -> KnowledgeOptions:
 
 
 def _is_row(row: Any) -> bool:
-    """A goal, the calls of its plan, and its notes."""
+    """Return a goal, the calls of its plan, and its notes."""
     if not (isinstance(row, list) and len(row) == 3 and isinstance(row[0], str)):
         return False
     plan, notes = row[1:]

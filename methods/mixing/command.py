@@ -59,7 +59,7 @@ def mix_tasks(
 
 
 def _table(search: MixtureSearch) -> Table:
-    """A row for each run, then one for the best mixture."""
+    """Return a row for each run, then one for the best mixture."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -36,7 +36,7 @@ class QuadraticFit:
     spread: float
 
     def score(self, weights: ArrayLike) -> float:
-        """What it predicts. Args: weights: [k], which sum to 1."""
+        """Return what it predicts. Args: weights: [k], which sum to 1."""
         row = np.asarray(weights, np.float64)
         return float(row @ self.matrix @ row)
 
@@ -57,7 +57,7 @@ class QuadraticFit:
 
 
 def _stationary(matrix: Floats, face: list[int]) -> Floats | None:
-    """The stationary point within a face; None if it lies outside."""
+    """Return the stationary point within a face; None if it lies outside."""
     size = len(face)
     system = np.ones((size + 1, size + 1))
     system[:size, :size] = 2 * matrix[np.ix_(face, face)]
@@ -103,7 +103,9 @@ def _solve(features: Floats, values: Floats, ridge: float) -> Floats:
 
 
 def _leave_one_out(features: Floats, values: Floats, ridge: float) -> float:
-    """The root of the mean squared error at each mixture, fitted without it; the mean is taken out anew each time."""
+    """Return the root of the mean squared error at each mixture, fitted without it; the mean is taken out anew each
+    time.
+    """
     errors = []
     for index in range(len(values)):
         others = np.arange(len(values)) != index

@@ -119,7 +119,7 @@ def search_mixture(
 
 
 def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
-    """Raises: RecipeError if the folder holds a search with another recipe or seed."""
+    """Raise RecipeError if the folder holds a search with another recipe or seed."""
     folder.mkdir(parents=True, exist_ok=True)
     file, text = folder / "search.toml", f"# seed of the mixtures: {seed}\n{recipe.to_toml()}"
     if not file.is_file():
@@ -129,7 +129,7 @@ def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
 
 
 def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recipe:
-    """The recipe of one run: its own weights, and no stage that measures on held-out tasks."""
+    """Return the recipe of one run: its own weights, and no stage that measures on held-out tasks."""
     from agentgym.training import default_stages
 
     sources = tuple(
@@ -148,7 +148,7 @@ def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recip
 
 
 def _score(run: RunFolder, sources: Sequence[str], metric: str | None) -> float:
-    """The score of a run: of its last validation while training. Raises: RecipeError."""
+    """Return the score of a run: of its last validation while training. Raises: RecipeError."""
     rows = [row for row in run.metrics() if row["phase"].endswith("validation")]
     needed = [metric] if metric is not None else [f"success/{name}" for name in sources]
     if not rows:

@@ -37,7 +37,8 @@ def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule
 
 
 def token_load(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, token_s: float) -> float:
-    """What each further request of a server must add to a token for the simulation to have tokens of `token_s` seconds.
+    """Return what each further request of a server must add to a token for the simulation to have tokens of `token_s`
+    seconds.
 
     How many other requests a request meets depends on how they come, in waves or one by one, which the mean number of
     open requests does not say: half the time two and half the time none is a mean of 1, and every request meets one.

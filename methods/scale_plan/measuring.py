@@ -46,7 +46,9 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
 
 
 def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recipe:
-    """The recipe for a few synchronous steps here; from a model that has been warm-started, where there is one."""
+    """Return the recipe for a few synchronous steps here; from a model that has been warm-started, where there is
+    one.
+    """
     data = recipe.model_dump(exclude_none=True)
     for section, keys in (("train", ("staleness", "group_quorum")), ("machine", ("engine", "address", "nodes"))):
         for key in keys:

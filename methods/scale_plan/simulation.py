@@ -281,7 +281,9 @@ def simulate(
 
 
 def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, share: float = 0.95) -> int:
-    """The fewest nodes with which steps take at most 1/share of the time that they take with any number of nodes."""
+    """Return the fewest nodes with which steps take at most 1/share of the time that they take with any number of
+    nodes.
+    """
     most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MAX_NODES)  # one episode each
     bound_s = simulate(times, replace(shape, nodes=most), schedule).step_s / share
     low, high = 1, most

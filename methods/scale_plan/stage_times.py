@@ -61,7 +61,7 @@ class StageTimes:
 
     @classmethod
     def load(cls, file: Path) -> StageTimes:
-        """Raises: LedgerError if the file is missing or not of this kind."""
+        """Read the times from a file. Raises: LedgerError if it is missing or not of this kind."""
         try:
             return _FORMAT.validate_json(file.read_bytes())
         except (OSError, ValidationError) as error:

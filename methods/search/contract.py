@@ -30,7 +30,7 @@ class SearchValue(Protocol):
     reads_outcome: bool
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """The values of nodes of a tree, higher is better; None where the infrastructure prevented it.
+        """Return the values of nodes of a tree, higher is better; None where the infrastructure prevented it.
 
         Raises: SearchError where the environment or the policy does not offer what it reads.
         """
@@ -82,7 +82,7 @@ class TurnSearch(Section):
         return search_episodes(manager, tasks, self, label=label, group_size=group_size, judged=judged)
 
     def check_evaluation(self) -> None:
-        """Raises: EvaluationError for a value that reads the outcome without saying so."""
+        """Raise EvaluationError for a value that reads the outcome without saying so."""
         if self.reads_outcome and not self.oracle:
             raise EvaluationError(
                 f"The search values nodes by {self.value!r}, which reads the outcome that the evaluation measures: its "
@@ -91,7 +91,7 @@ class TurnSearch(Section):
             )
 
     def describe(self) -> dict[str, Any]:
-        """The options as plain data, for records: the value by name, and whether it is an oracle's."""
+        """Return the options as plain data, for records: the value by name, and whether it is an oracle's."""
         value = self.value if isinstance(self.value, str) else type(self.value).__name__
         return {"search": type(self).__name__, **self.model_dump(exclude={"value", "oracle"}), "value": value} | {
             "oracle_value": self.reads_outcome
@@ -140,6 +140,6 @@ async def search_episodes(
 
 
 def value_named(text: str) -> SearchValue:
-    """The value that a line of text names. Raises: UnknownNameError; CreditError for wrong options."""
+    """Return the value that a line of text names. Raises: UnknownNameError; CreditError for wrong options."""
     value: SearchValue = load_named_part("search_values", text)()
     return value

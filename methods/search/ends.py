@@ -16,7 +16,7 @@ MAX_CHARS = 80
 
 
 def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
-    """The nodes of a tree but for the root, each with its value in its end state."""
+    """Yield the nodes of a tree but for the root, each with its value in its end state."""
     for node in tree.root.descendants():
         assert node.trajectory is not None
         node.trajectory.end_state = replace(node.trajectory.end_state or EndState(), value=node.value)
@@ -24,7 +24,8 @@ def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
 
 
 def labelled_ends(tree: SearchTree, chosen: Trajectory, label: str, *, traces: bool = False) -> Iterator[Trajectory]:
-    """The ends of a tree, each a whole judged episode; of a tree without one, the episode that was played on from it.
+    """Yield the ends of a tree, each a whole judged episode; of a tree without one, the episode that was played on from
+    it.
 
     `Turn.value` is the value of the node before the turn; before the first one the mean over the first nodes. Where the
     policy has played on there is none.
@@ -61,7 +62,7 @@ def _labelled(trajectory: Trajectory, path: Sequence[Node], label: str, traces: 
 
 
 def with_trace(turn: Turn, node: Node) -> Turn:
-    """The turn as if the policy had thought before it of what the search found: ReSim's training data.
+    """Return the turn as if the policy had thought before it of what the search found: ReSim's training data.
 
     Its message begins with the moves that were tried from the node before it, the best first, each with what followed
     and its value, and goes on with the move that was made. The turn has no token ids any more; who learns from it gets
@@ -88,5 +89,5 @@ def _result_of(turn: Turn) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """The first words, as many as a line of a trace has room for."""
+    """Return the first words, as many as a line of a trace has room for."""
     return " ".join(text.split())[:MAX_CHARS]

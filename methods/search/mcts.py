@@ -58,7 +58,9 @@ class Action:
         return math.fsum(outcome.times * outcome.mean for outcome in self.outcomes.values()) / self.times
 
     def next_outcome(self) -> Outcome:
-        """The one that was visited least for how often it came out: without a draw, as expected of many draws."""
+        """Return the one that was visited least for how often it came out: without a draw, as expected of many
+        draws.
+        """
         return min(self.outcomes.values(), key=lambda outcome: outcome.visits / outcome.times)
 
 
@@ -136,7 +138,7 @@ class TreeSearch(TurnSearch):
 
 
 def _actions(children: list[Node]) -> Actions:
-    """What the policy did to get to some nodes; each of them is one visit."""
+    """Return what the policy did to get to some nodes; each of them is one visit."""
     actions: Actions = {}
     for child in children:
         message = child.turn.message

@@ -33,7 +33,7 @@ class TreeCost:
     failed: int = 0
 
     def usage(self) -> dict[str, float]:
-        """The counts by name, as in `Turn.usage`; those that are 0 are left out."""
+        """Return the counts by name, as in `Turn.usage`; those that are 0 are left out."""
         return {f"search_{name}": count for name, count in asdict(self).items() if count}
 
 
@@ -76,7 +76,7 @@ class Node:
         return repr([(t.message, [r.content for r in t.results], list(t.replies)) for t in turns]), self.ended
 
     def path(self) -> list[Node]:
-        """The nodes from the root to this one, both included."""
+        """Return the nodes from the root to this one, both included."""
         return [*(self.parent.path() if self.parent is not None else ()), self]
 
     def descendants(self) -> Iterator[Node]:
@@ -196,7 +196,9 @@ class SearchTree:
         return [trajectory for trajectory in trajectories if trajectory.valid]
 
     async def finish(self, node: Node) -> Trajectory:
-        """The searched episode: the turns that lead to a node, and the policy's own from there to the end, judged."""
+        """Return the searched episode: the turns that lead to a node, and the policy's own from there to the end,
+        judged.
+        """
         plain = self._manager.policy
         policy = plain if isinstance(plain, Policy) else plain(self.task)
         trajectory, fork = Trajectory(f"{self._label}/{self.task.id}#{self._sample}", self.task, self._sample), None

@@ -158,7 +158,7 @@ class EntropyForks(GathererWrapper):
     def _branches_of(
         self, step: StepRequest, forks: Sequence[tuple[int, Fork]], label: str
     ) -> dict[int, list[Trajectory]]:
-        """The branches by the position of their group."""
+        """Return the branches by the position of their group."""
         by_origin = {fork.trajectory.id: index for index, fork in forks}
         branches = step.branch([fork for _, fork in forks], 1, label)
         groups: dict[int, list[Trajectory]] = {}
@@ -173,6 +173,6 @@ def _may_fork(trajectory: Trajectory) -> bool:
 
 
 def _first_own_turn(trajectory: Trajectory) -> int:
-    """The first turn before which it may fork: the one after that at which it began to differ from others."""
+    """Return the first turn before which it may fork: the one after that at which it began to differ from others."""
     origin = trajectory.provenance.branch
     return 1 if origin is None else origin.turn + 1

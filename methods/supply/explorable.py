@@ -50,7 +50,7 @@ class Explorable:
         self._group_count = 0
 
     def skipped(self) -> list[str]:
-        """The ids of the tasks that are left out, those first that were not played for longest."""
+        """Return the ids of the tasks that are left out, those first that were not played for longest."""
         count = int(self._skipped * len(self._explorability))
         lowest = sorted(self._explorability, key=lambda name: (self._explorability[name], name))[:count]
         return sorted(lowest, key=lambda name: (self._last_played[name], name))

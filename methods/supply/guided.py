@@ -140,7 +140,7 @@ class Guided(GathererWrapper):
 
 
 def hint_of(task: Task, share: float) -> str:
-    """The first share of a task's hints, rounded up; of a single hint, its words. Empty for a share of 0."""
+    """Return the first share of a task's hints, rounded up; of a single hint, its words. Empty for a share of 0."""
     parts, joint = (list(task.hints), "\n") if len(task.hints) > 1 else (" ".join(task.hints).split(), " ")
     chosen = parts[: ceil(share * len(parts))]
     return f"Hint:\n{joint.join(chosen)}" if chosen else ""

@@ -34,7 +34,7 @@ def max_variance(inner: Gatherer, *, factor: Count = 2, final_factor: WholeNumbe
 
 
 def _chosen(group: GatheredGroup, count: int) -> GatheredGroup:
-    """The group with `count` of its episodes trained, in the order in which they were played."""
+    """Return the group with `count` of its episodes trained, in the order in which they were played."""
     valid = [row for row, t in enumerate(group.trained) if t.valid]
     failed = [row for row, t in enumerate(group.trained) if not t.valid]
     returns = [group.trained[row].return_from() for row in valid]
@@ -48,7 +48,9 @@ def _chosen(group: GatheredGroup, count: int) -> GatheredGroup:
 
 
 def greatest_variance(returns: Sequence[float], count: int) -> list[int]:
-    """The positions of `count` returns whose variance is greatest; of equal choices the most even one. All if fewer."""
+    """Return the positions of `count` returns whose variance is greatest; of equal choices the most even one. All if
+    fewer.
+    """
     order: list[int] = np.argsort(returns, kind="stable").tolist()
     if len(order) <= count:
         return order

@@ -71,7 +71,7 @@ class ObservedPairs(GathererWrapper):
 
 
 def _words_of(pioneer: Trajectory) -> str:
-    """What an observer is shown; nothing of a pioneer that failed for a reason that is not its own."""
+    """Return what an observer is shown; nothing of a pioneer that failed for a reason that is not its own."""
     if not pioneer.valid or not (attempt := attempt_of(pioneer)):
         return ""
     return f"Another agent was asked the same, and answered:\n{attempt}"

@@ -67,7 +67,7 @@ class PassRate(Shuffled):
 
 
 def pass_rates(tasks: Sequence[Task], run: str, label: str = "") -> dict[str, float]:
-    """The mean success of each task in a run's valid episodes; other tasks of the same id are left out.
+    """Return the mean success of each task in a run's valid episodes; other tasks of the same id are left out.
 
     Raises: TaskError if there is no such run.
     """

@@ -87,7 +87,7 @@ class PrefixBuffer(GathererWrapper):
         return groups
 
     def _rows(self, step: StepRequest) -> list[int]:
-        """The positions of the tasks in whose place groups may begin with a prefix."""
+        """Return the positions of the tasks in whose place groups may begin with a prefix."""
         draws = random.Random(seed_of("prefix_buffer", "rows", step.label))
         return [row for row in range(len(step.tasks)) if draws.random() < self._share]
 
@@ -133,6 +133,6 @@ class PrefixBuffer(GathererWrapper):
 
 
 def hash_of_words(episode: Trajectory, turns: int) -> int:
-    """A hash of the task and of what the policy wrote in the first turns."""
+    """Return a hash of the task and of what the policy wrote in the first turns."""
     written = [(t.message.text, [(c.name, c.arguments) for c in t.message.calls]) for t in episode.turns[:turns]]
     return seed_of("prefix", episode.task.id, repr(written))

@@ -84,7 +84,7 @@ class Refined(GathererWrapper):
             return []
 
     def _joined(self, group: GatheredGroup, refinements: Sequence[Trajectory]) -> GatheredGroup:
-        """The group with its best refinements in place of its worst episodes."""
+        """Return the group with its best refinements in place of its worst episodes."""
         trained, left_out = list(group.trained), list(group.left_out)
         by_return = sorted((t for t in refinements if t.valid), key=lambda t: -t.return_from())
         rows = sorted((row for row, t in enumerate(trained) if t.valid), key=lambda row: trained[row].return_from())
@@ -101,7 +101,7 @@ class Refined(GathererWrapper):
 
 
 def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: str) -> list[str]:
-    """What the rewards say of episodes; nothing where a critic cannot be reached.
+    """Return what the rewards say of episodes; nothing where a critic cannot be reached.
 
     Args:
         gatherer: who needs it, for the error.
@@ -123,7 +123,7 @@ def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: 
 
 
 def prompt_of(episode: Trajectory, critique: str) -> str:
-    """What a refinement is shown: what the agent wrote and called before, and the critique."""
+    """Return what a refinement is shown: what the agent wrote and called before, and the critique."""
     return (
         f"An earlier attempt of yours:\n{attempt_of(episode)}\n\nWhat is to be said of it:\n{critique[:MAX_CHARS]}\n\n"
         "Do it better."

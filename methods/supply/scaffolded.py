@@ -73,6 +73,6 @@ class Scaffolded(GathererWrapper):
 
 
 def lines_of(task: Task) -> list[str]:
-    """The criteria of a task's rubric, or else its hints."""
+    """Return the criteria of a task's rubric, or else its hints."""
     rubric = task.truth.get("rubric") if isinstance(task.truth, Mapping) else None
     return [str(item["criterion"]) for item in rubric] if rubric else list(task.hints)

@@ -121,7 +121,9 @@ class Starts(GathererWrapper):
             self.turns_left, self._recent = self.turns_left + 1, []
 
     def _load(self, step: StepRequest) -> dict[str, list[Trajectory]]:
-        """The recorded episodes of each task, or the successes alone. Raises: AgentGymError if there are none."""
+        """Return the recorded episodes of each task, or the successes alone. Raises: AgentGymError if there are
+        none.
+        """
         if self._recorded is None:
             records = step.rollouts.records
             self._recorded = {}

@@ -147,7 +147,7 @@ class Variants(GathererWrapper):
         return [group for group in solvers.values() if not _cannot_be_reset(group)]
 
     def _variant_of(self, writer: Trajectory, parents: Mapping[str, Trajectory]) -> Task | None:
-        """The task that was written; None for what is none."""
+        """Return the task that was written; None for text that is not a task."""
         assert self._new_tasks is not None and writer.task.origin is not None
         if not (text := words_of(writer)):
             return None
@@ -216,7 +216,7 @@ def _mean_success(episodes: Sequence[Trajectory]) -> float:
 
 
 def _writing_task(parent: Trajectory) -> Task:
-    """The task of writing another one."""
+    """Return the task of writing another one."""
     task = parent.task
     return Task(
         f"{task.id}~",
@@ -228,7 +228,7 @@ def _writing_task(parent: Trajectory) -> Task:
 
 
 def _in_other_words(task: Task, text: str) -> Task:
-    """The task with another prompt, or another last message."""
+    """Return the task with another prompt, or another last message."""
     if not task.messages:
         return replace(task, prompt=text)
     return replace(task, messages=(*task.messages[:-1], Message("user", text)))

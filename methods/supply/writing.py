@@ -45,7 +45,7 @@ def write(
 
 
 def words_of(writer: Trajectory) -> str:
-    """What was written; empty if nothing was, if a budget cut it, or if it is longer than MAX_CHARS."""
+    """Return what was written; empty if nothing was, if a budget cut it, or if it is longer than MAX_CHARS."""
     if not writer.valid:
         return ""
     turn = writer.turns[-1]
@@ -55,7 +55,7 @@ def words_of(writer: Trajectory) -> str:
 
 
 def attempt_of(episode: Trajectory) -> str:
-    """What the agent wrote and called in an episode, the last MAX_CHARS of it."""
+    """Return what the agent wrote and called in an episode, the last MAX_CHARS of it."""
     lines = []
     for turn in episode.turns:
         lines += [turn.message.text] if turn.message.text else []
@@ -64,5 +64,5 @@ def attempt_of(episode: Trajectory) -> str:
 
 
 def question_of(task: Task) -> str:
-    """The words of a task, the first MAX_CHARS of them."""
+    """Return the words of a task, the first MAX_CHARS of them."""
     return "\n".join(message.text for message in task.opening())[:MAX_CHARS]

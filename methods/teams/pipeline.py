@@ -59,7 +59,7 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
 
 
 def check_role(role: str, taken: Collection[str]) -> None:
-    """Raises: AgentGymError for a name of a role that is taken, or cannot stand in a prompt."""
+    """Raise AgentGymError for a name of a role that is taken, or cannot stand in a prompt."""
     if not role or role in taken:
         raise AgentGymError(f"The role {role!r} of a pipeline is empty, or taken.")
     if not re.fullmatch(r"[A-Za-z_][\w-]*", role):

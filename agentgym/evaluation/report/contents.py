@@ -119,7 +119,7 @@ def _read_recipe(contents: Contents) -> None:
 
 
 def _read_metrics(contents: Contents) -> None:
-    """The last row of a step wins: after a resume a step may stand there twice."""
+    """Take the last row of each step: after a resume a step may stand there twice."""
     phases: dict[str, dict[int, dict[str, float]]] = defaultdict(dict)
     for row in _json_lines(contents, contents.path / "metrics.jsonl"):
         step, phase = row.get("step"), row.get("phase")

@@ -83,6 +83,6 @@ def no_data(level: float, method: str) -> Estimate:
 
 
 def check_level(level: float) -> None:
-    """Raises: EvaluationError for a coverage that is none."""
+    """Raise EvaluationError for a coverage that is not between 0 and 1."""
     if not 0 < level < 1:
         raise EvaluationError(f"level is {level!r}: a coverage such as 0.95 lies between 0 and 1.")

@@ -22,7 +22,7 @@ class Api(Protocol):
     path: str
 
     def read(self, body: Mapping[str, Any]) -> Chat:
-        """Raises: ServerRefusal naming what cannot be read."""
+        """Read a request. Raises: ServerRefusal naming what cannot be read."""
         ...
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:

@@ -73,21 +73,21 @@ def keys_of(messages: Sequence[Message]) -> list[Key]:
 
 
 def object_of(value: Any, what: str) -> Mapping[str, Any]:
-    """Raises: ServerRefusal if a part of a request is no object."""
+    """Return a part of a request as an object. Raises: ServerRefusal if it is not an object."""
     if not isinstance(value, Mapping):
         raise invalid(f"{what} is {value!r:.80}: give an object.")
     return value
 
 
 def list_of(value: Any, what: str) -> Sequence[Any]:
-    """Raises: ServerRefusal if a part of a request is no list."""
+    """Return a part of a request as a list. Raises: ServerRefusal if it is not a list."""
     if not isinstance(value, list):
         raise invalid(f"{what} is {value!r:.80}: give a list.")
     return value
 
 
 def text_of(value: Any, what: str) -> str:
-    """Raises: ServerRefusal if a part of a request is no text."""
+    """Return a part of a request as text. Raises: ServerRefusal if it is not text."""
     if not isinstance(value, str):
         raise invalid(f"{what} is {value!r:.80}: give text.")
     return value

@@ -150,7 +150,9 @@ class Client:
         return headers
 
     def _hear(self, received: Mapping[str, Any], deadline: float) -> None:
-        """A notification, or a request of the server's: it may ask whether we live, but not for a model or a person."""
+        """Hear a notification or a request of the server. It may ask whether we live, but not for a model or a
+        person.
+        """
         if received["method"] == "notifications/tools/list_changed":
             self.tools_changed = True
         if "id" not in received:

@@ -141,7 +141,7 @@ class McpHttpServer:
         return answer
 
     def _check_caller(self, request: Request) -> None:
-        """Raises: ServerRefusal for a caller without a token, and for a page of another origin."""
+        """Raise ServerRefusal for a caller without a token, and for a page of another origin."""
         origin = request.headers.get("origin")
         if self._is_local:
             named = [request.headers.get("host", ""), *([urlsplit(origin).netloc] if origin else ())]

@@ -41,7 +41,7 @@ class McpServer:
     call_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Raises: TaskError for what cannot be started or reached."""
+        """Raise TaskError for what cannot be started or reached."""
         if bool(self.command) == bool(self.url):
             raise TaskError(f"An MCP server has a command or a url, one of them: {self.command!r}, {self.url!r}.")
         if not all(isinstance(part, str) and "\0" not in part for part in self.command):

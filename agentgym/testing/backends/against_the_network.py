@@ -16,7 +16,7 @@ from agentgym.testing.backends.testbed import Target
 
 @contextlib.asynccontextmanager
 async def _listening(family: socket.AddressFamily, address: str) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A TCP and a UDP socket of the host on one port. Gives the port, and whatever arrives."""
+    """Open a TCP and a UDP socket of the host on one port. Yields the port, and whatever arrives."""
     arrived: list[bytes] = []
 
     def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -81,13 +81,13 @@ def checks_of(
 
 
 def check_equal(got: object, expected: object, what: str) -> None:
-    """Raises: Breach if they differ."""
+    """Raise Breach if they differ."""
     if got != expected:
         raise Breach(f"{what}: got {got!r:.300}, expected {expected!r:.300}")
 
 
 def check_not(breached: bool, what: str) -> None:
-    """Raises: Breach saying what was possible, if it was."""
+    """Raise Breach saying what was possible, if it was."""
     if breached:
         raise Breach(what)
 
@@ -95,7 +95,7 @@ def check_not(breached: bool, what: str) -> None:
 async def check_raises(
     kind: type[BaseException] | tuple[type[BaseException], ...], awaitable: Awaitable[object], what: str
 ) -> BaseException:
-    """Returns: the error. Raises: Breach if there is none."""
+    """Return the error. Raises: Breach if there is none."""
     try:
         got = await awaitable
     except kind as error:

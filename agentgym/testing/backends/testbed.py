@@ -70,7 +70,7 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def unharmed(self) -> None:
-        """Raises: Breach saying what an attack did to the host."""
+        """Raise Breach saying what an attack did to the host."""
         try:
             ended = os.waitpid(self.canary, os.WNOHANG)[0] != 0
         except ChildProcessError:
@@ -146,7 +146,7 @@ class Target:
         return list(await self.report(dedented(code) + "\nreport(through)", **values))
 
     async def idle(self, what: str, most: int = 0) -> None:
-        """Raises: Breach if more than `most` processes stay alive in the sandbox; the dying are given a moment."""
+        """Raise Breach if more than `most` processes stay alive in the sandbox; the dying are given a moment."""
         count = most
         for _ in range(100):
             count = (await self.sandbox.usage()).processes
@@ -212,7 +212,7 @@ class TestBed:
             await self.unharmed()
 
     async def unharmed(self) -> None:
-        """Raises: Breach if the host, the neighbour or the next sandbox took harm, or something was left behind."""
+        """Raise Breach if the host, the neighbour or the next sandbox took harm, or something was left behind."""
         assert self.neighbour is not None
         self.host.unharmed()
         check_equal(kernel_settings(), self._settings, "settings of the host's kernel")

@@ -32,7 +32,9 @@ def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int)
 
 
 def correction_metrics(signals: Mapping[str, Any]) -> dict[str, float]:
-    """The effective sample size of the turns, where a second pass gave their `log_ratios`; see `effective_share`."""
+    """Return the effective sample size of the turns, where a second pass gave their `log_ratios`; see
+    `effective_share`.
+    """
     rows = [turn for trajectory in signals.get("log_ratios", ()) for turn in trajectory if len(turn)]
     if not rows:
         return {}

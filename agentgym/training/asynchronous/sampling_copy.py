@@ -9,7 +9,7 @@ from agentgym.training.model.plain_forward import plain_forward
 
 
 def sampling_copy(model: Any) -> Any:
-    """A copy to sample from, in eval mode, for `TransformersPolicy.update_weights`.
+    """Return a copy to sample from, in eval mode, for `TransformersPolicy.update_weights`.
 
     A trainer changes the mode of its model, its hooks and, in the middle of an optimiser step, its weights. A copy
     costs the memory of the weights that are trained; those that are not, as beneath a LoRA adapter, are shared.

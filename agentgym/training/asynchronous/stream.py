@@ -131,7 +131,9 @@ class GroupStream:
         return sum(step.outstanding for step in self._steps)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as plain data: which groups were begun and which of them the trainer has got."""
+        """Return what a checkpoint keeps, as plain data: which groups were begun and which of them the trainer has
+        got.
+        """
         with self._changed:
             steps = [
                 {"number": s.number, "tasks": [task.id for task in s.tasks], "consumed": sorted(s.consumed)}

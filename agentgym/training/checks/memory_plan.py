@@ -143,7 +143,7 @@ def plan_memory(
 
 
 def _gathered_bytes(model: Any) -> float:
-    """What FSDP holds of a model in whole: its ends for all of a step, and a layer beside the next one."""
+    """Return what FSDP holds of a model in whole: its ends for all of a step, and a layer beside the next one."""
     layers = getattr(model.get_decoder(), "layers", ())
     of_layers = [sum(parameter.nbytes for parameter in layer.parameters()) for layer in layers]
     ends = sum(parameter.nbytes for parameter in model.parameters()) - sum(of_layers)
@@ -186,7 +186,7 @@ def available_bytes(device: str) -> float:
 
 
 def _shapes_of(section: PolicySection) -> Any:
-    """The model of [policy] without weights, in training, with the adapter that it is to have."""
+    """Return the model of [policy] without weights, in training, with the adapter that it is to have."""
     options = section.load_options()
     source = checkpoint_in(Path(str(section.path))) or str(section.path)
     if section.tiny is not None:
@@ -222,7 +222,7 @@ def _activations(model: Any, precision: torch.dtype, checkpointing: bool) -> flo
 
 
 def _saved_bytes(backbone: Any, ids: torch.Tensor) -> float:
-    """What autograd keeps of a forward pass, each storage counted once, parameters not at all."""
+    """Return what autograd keeps of a forward pass, each storage counted once, parameters not at all."""
     owned = {parameter.untyped_storage()._cdata for parameter in backbone.parameters()}
     saved: dict[int, torch.Tensor] = {}
 

@@ -61,7 +61,9 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
 
 
 def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
-    """The components that a reward gives or names. Raises: RecipeError for a name that is nearly one that it gives."""
+    """Return the components that a reward gives or names. Raises: RecipeError for a name that is nearly one that it
+    gives.
+    """
     parts = reward.rewards if isinstance(reward, Combined) else (reward,)
     given = {SUCCESS, *trajectory.outcome, *(name for turn in trajectory.turns for name in turn.rewards)}
     declared = {name for part in parts for name in part.weights}
@@ -75,7 +77,7 @@ def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
 
 
 def _check_section(section: RewardSection, known: Iterable[str]) -> None:
-    """Raises: RecipeError for the first component in [reward] that is not known."""
+    """Raise RecipeError for the first component in [reward] that is not known."""
     names = sorted(known)
     used = {
         **{f"weights.{name}": name for name in section.weights},

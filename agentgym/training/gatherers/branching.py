@@ -95,7 +95,7 @@ class Branching:
             )
 
     def _first_samples(self, tasks: Sequence[Task]) -> list[int]:
-        """The sample number of each group's first root episode: a task that is repeated goes on counting."""
+        """Return the sample number of each group's first root episode: a task that is repeated goes on counting."""
         next_sample: Counter[str] = Counter()
         first_samples = []
         for task in tasks:

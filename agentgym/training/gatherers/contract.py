@@ -179,7 +179,7 @@ class WrappedGatherer(TrainingPart):
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:
-    """The gatherer that plays every episode from the start."""
+    """Return the gatherer that plays every episode from the start."""
     return in_groups(step.play(step.tasks, step.label, step.group_size), step.group_size)
 
 

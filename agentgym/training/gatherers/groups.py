@@ -69,7 +69,9 @@ def in_groups(trajectories: Sequence[Trajectory], group_size: int) -> list[Gathe
 
 
 def untrained(group: GatheredGroup) -> GatheredGroup:
-    """The group with none of its episodes trained on. Its rows stay, because a step has a fixed number of them."""
+    """Return the group with none of its episodes trained on. Its rows stay, because a step has a fixed number of
+    them.
+    """
     rows = [Trajectory(f"{t.id}-left-out", t.task, t.sample) for t in group.trained]
     return GatheredGroup(rows, group.episodes)
 
@@ -86,7 +88,7 @@ def fails_whole(group: GatheredGroup) -> bool:
 
 
 def without_help(episode: Trajectory, plain: Sequence[Trajectory]) -> Trajectory:
-    """The episode as if its prompt had been that of an episode of the same task without help.
+    """Return the episode as if its prompt had been that of an episode of the same task without help.
 
     The log-probabilities stay those of the prompt that was read, so the importance ratio of the loss is that between
     the prompts, too. The episode stays as it is if none of `plain` was begun.
@@ -96,7 +98,7 @@ def without_help(episode: Trajectory, plain: Sequence[Trajectory]) -> Trajectory
 
 
 def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
-    """What a step played, and what it learns from.
+    """Return what a step played, and what it learns from.
 
     Returns: `gather/episodes` and `gather/groups`, all that were played; `gather/trained`, the valid episodes that are
         trained on; `gather/useful`, the share of the trained groups whose returns differ. Where there was help,

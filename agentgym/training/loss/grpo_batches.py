@@ -53,7 +53,7 @@ def trl_rows(
     untrained_turns: Mapping[str, int] = {},
     trainable_roles: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What TRL's rollout_func returns: token ids, which tokens are trained on, and their log-probabilities.
+    """Return what TRL's rollout_func returns: token ids, which tokens are trained on, and their log-probabilities.
 
     A failed episode becomes one token, `end_id`, that trains nothing.
 
@@ -88,7 +88,7 @@ def trained_turns(
 
 
 def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[str]) -> None:
-    """Raises: RecipeError if the valid trajectories of a step have turns, and none in a role that is trained."""
+    """Raise RecipeError if the valid trajectories of a step have turns, and none in a role that is trained."""
     roles = {turn.role for trajectory in trajectories if trajectory.valid for turn in trajectory.turns}
     if trainable_roles and roles and not roles & set(trainable_roles):
         raise RecipeError(
@@ -132,7 +132,7 @@ def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
 def row_columns(
     trajectories: Sequence[Trajectory], groups: torch.Tensor, of_all: Sequence[Trajectory], group_size: int
 ) -> dict[str, torch.Tensor]:
-    """What TRL's batch holds of each episode's group, attempts and outcome, for `token_batch`.
+    """Return what TRL's batch holds of each episode's group, attempts and outcome, for `token_batch`.
 
     Args:
         trajectories: of the batch's rows. groups: (B,) the group of each. of_all: the policy's in all processes.
@@ -167,7 +167,7 @@ def imitation_rows(
     group_size: int,
     end_and_pad_ids: tuple[int, int],
 ) -> dict[str, torch.Tensor]:
-    """A batch of TRL's form of episodes that the policy did not play.
+    """Return a batch of TRL's form of episodes that the policy did not play.
 
     Args:
         episodes: each with its group. of_all: the policy's episodes of the step.
@@ -207,7 +207,7 @@ def token_batch(
     usual_entropies: torch.Tensor | None = None,
     rows: EpisodeKind = "policy",
 ) -> TokenBatch:
-    """What an objective and loss terms are given of TRL's batch and of the model's forward pass over it.
+    """Return what an objective and loss terms are given of TRL's batch and of the model's forward pass over it.
 
     Args:
         logps, entropies: (B, T) of the forward pass. The others: see TokenBatch.
@@ -248,7 +248,7 @@ def lengths_of(batch: Mapping[str, torch.Tensor]) -> np.ndarray:
 
 
 def share_of(batch: Mapping[str, Any], rows: np.ndarray, loss_type: str) -> float:
-    """The weight of the loss of some rows in that of the batch."""
+    """Return the weight of the loss of some rows in that of the batch."""
     if loss_type in _NORMALISED_BY_BATCH:
         return 1.0
     own = own_tokens(batch).sum(1)
@@ -258,7 +258,7 @@ def share_of(batch: Mapping[str, Any], rows: np.ndarray, loss_type: str) -> floa
 
 
 def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
-    """Some rows of a batch, without the columns that pad only others.
+    """Return some rows of a batch, without the columns that pad only others.
 
     Args:
         batch: tensors and lists with an entry for each row; anything else is kept as it is.
@@ -283,7 +283,7 @@ def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
 def with_labels_on(
     model: Any, own: torch.Tensor, completion_length: int, rows: SeparateRows | None = None
 ) -> Callable[..., Any]:
-    """The model, which TRL asks for every token of a completion, asked for the agent's own alone.
+    """Return the model, which TRL asks for every token of a completion, asked for the agent's own alone.
 
     Args:
         own: (B, T) 1 on these. TRL may pad completions to more than T.
@@ -299,7 +299,7 @@ def with_labels_on(
 
 
 def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -> list[float]:
-    """What TRL logged of each part, as the one value that it would have logged of the batch.
+    """Return what TRL logged of each part, as the one value that it would have logged of the batch.
 
     Args:
         name: of the metric, a mean over tokens unless it ends with min or max.

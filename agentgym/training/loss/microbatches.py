@@ -67,7 +67,7 @@ def loss_in_parts(
     loss_of: Callable[[T], Any],
     after_backward: Callable[[T], None] = lambda part: None,
 ) -> Any:
-    """The sum of the parts' losses. In training the gradients of all but the last part are already added up.
+    """Return the sum of the parts' losses. In training the gradients of all but the last part are already added up.
 
     Args:
         trainer: of transformers, whose loss is scaled for gradient accumulation. It trains while its model does.

@@ -226,7 +226,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _part_loss(
         self, model: Any, part: LossPart, gaps: list[torch.Tensor], of_others: list[tuple[float, Mapping[str, float]]]
     ) -> Any:
-        """The weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
+        """Return the weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
 
         Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
 
@@ -268,7 +268,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return bool(self._step % (first_pass * self.num_iterations) < first_pass)
 
     def _needs_by_name(self) -> dict[str, LossRequirements]:
-        """What the objective and each term needs."""
+        """Return what the objective and each term needs."""
         of_terms = {f"The term {term.name}": needs_of(term.row_losses) for term in self._terms}
         return {"The objective": needs_of(self._objective), **of_terms}
 
@@ -317,7 +317,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes
 
     def _objective_of(self, inputs: Mapping[str, Any]) -> RowLosses | None:
-        """The objective of ours for some rows of a batch."""
+        """Return the objective of ours for some rows of a batch."""
         if "objective_slopes" not in inputs:
             return self._objective
         return linearised(inputs["objective_losses"], inputs["objective_slopes"])
@@ -355,6 +355,6 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
 
 def _summed(metrics: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
-    """The metrics of parts as those of their batch, each part with its share."""
+    """Return the metrics of parts as those of their batch, each part with its share."""
     names = {name for _, of_part in metrics for name in of_part}
     return {name: sum(share * of_part[name] for share, of_part in metrics if name in of_part) for name in sorted(names)}

@@ -50,7 +50,7 @@ class RoleOrder:
     def of_pass(
         self, batch: Mapping[str, Any], number: int, score: Callable[[dict[str, Any]], torch.Tensor]
     ) -> dict[str, Any]:
-        """The batch with the tokens of one role alone.
+        """Return the batch with the tokens of one role alone.
 
         Args:
             batch: of TRL's form, with `role_of_token`.

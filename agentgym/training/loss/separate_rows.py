@@ -42,7 +42,9 @@ class SeparateRows:
         return joined.view(self._shape)[:, :-1]
 
     def forward(self, model: Any, *, labels: torch.Tensor, **inputs: Any) -> Any:
-        """The outputs of a model with TRL's fused head, as if it had computed [B, L], with no row reading another."""
+        """Return the outputs of a model with TRL's fused head, as if it had computed [B, L], with no row reading
+        another.
+        """
         for name, value in inputs.items():
             if isinstance(value, torch.Tensor) and value.shape == self._shape:
                 inputs[name] = self.split(value)
@@ -54,5 +56,5 @@ class SeparateRows:
 
 
 def separated(attention_mask: torch.Tensor, starts: Sequence[tuple[int, ...]]) -> SeparateRows | None:
-    """The rows of a batch; None where each trajectory is one, as nearly all are."""
+    """Return the rows of a batch; None where each trajectory is one, as nearly all are."""
     return SeparateRows(attention_mask, starts) if any(len(own) > 1 for own in starts) else None

@@ -131,7 +131,7 @@ def _without_refused(
 
 
 def _plain_head(model: Any) -> Any:
-    """The output layer. Raises: AgentGymError if logits are not simply its product with the hidden states."""
+    """Return the output layer. Raises: AgentGymError if logits are not simply its product with the hidden states."""
     own = own_model(model)
     head, configuration = own.get_output_embeddings(), own.config.get_text_config()
     scales = [name for name in _SCALES if getattr(configuration, name, None) not in (None, 1.0)]

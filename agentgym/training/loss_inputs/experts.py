@@ -123,6 +123,6 @@ class ExpertEpisodes(TrainingPart):
 
 
 def _returns(episodes: Sequence[Trajectory | None]) -> torch.Tensor:
-    """(groups,) the return of each expert's episode; NaN where there is none."""
+    """Compute (groups,) the return of each expert's episode; NaN where there is none."""
     values = [float("nan") if episode is None else episode.return_from() for episode in episodes]
     return torch.tensor(values, dtype=torch.float64)

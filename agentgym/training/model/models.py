@@ -136,7 +136,9 @@ def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: 
 
 
 def _source(section: PolicySection) -> str:
-    """The checkpoint of policy.path: its absolute folder, which an adapter names from anywhere, or a hub name."""
+    """Return the checkpoint of policy.path: its absolute folder, which an adapter names from anywhere, or a hub
+    name.
+    """
     assert section.path is not None
     folder = checkpoint_in(Path(section.path))
     return section.path if folder is None else str(folder.resolve())

@@ -70,7 +70,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """The matrix with its singular values brought near 1, between 0.7 and 1.2, by Newton and Schulz's iteration.
+    """Return the matrix with its singular values brought near 1, between 0.7 and 1.2, by Newton and Schulz's iteration.
 
     Args:
         matrix: of any shape, [rows, columns].

@@ -32,7 +32,7 @@ BEST = "best.json"
 def reference_of(
     model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None, processes: Processes
 ) -> Iterator[None]:
-    """A trainer of `model` that is made inside takes the saved reference; it is saved first where it is not yet.
+    """Let a trainer of `model` that is made inside take the saved reference; it is saved first where it is not yet.
 
     Args:
         model: as reinforcement starts from it.

@@ -59,7 +59,7 @@ class ShardedModel(PlannedPart):
 
 
 def sharding_arguments(sharding: str | None) -> dict[str, Any]:
-    """The TrainingArguments by which a trainer shards its model, as `machine.sharding` says."""
+    """Return the TrainingArguments by which a trainer shards its model, as `machine.sharding` says."""
     return {"fsdp": True, "fsdp_config": {"version": 2}} if sharding else {}
 
 
@@ -101,7 +101,7 @@ def is_sharded(model: Any) -> bool:
 
 
 def sharing_copy(model: Any) -> Any:
-    """A copy of a model with the same tensors. It keeps them whole once the model's own are sharded."""
+    """Return a copy of a model with the same tensors. It keeps them whole once the model's own are sharded."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     with plain_forward(model):
         return copy.deepcopy(model, shared).eval()
@@ -123,7 +123,9 @@ def gather_into(model: Any, full_copy: Any | None) -> None:
 
 
 def full_state(model: Any) -> Mapping[str, torch.Tensor]:
-    """The weights of a model, whole and in main memory, by name. All processes of a sharded one call this together."""
+    """Return the weights of a model, whole and in main memory, by name. All processes of a sharded one call this
+    together.
+    """
     return {name: _full(tensor.detach()).cpu() for name, tensor in model.state_dict().items()}
 
 

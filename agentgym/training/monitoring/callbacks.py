@@ -82,7 +82,7 @@ class ValidationCallback(TrainerCallback):
 
 
 def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
-    """The step of a run's last validation if its success was `until` or more, so that training stopped there.
+    """Return the step of a run's last validation if its success was `until` or more, so that training stopped there.
 
     A validation before the first step stops nothing.
     """

@@ -29,7 +29,9 @@ def wait_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def engine_metrics(engine: Any) -> dict[str, float]:
-    """What an engine reports of itself, as `cluster/nodes` and the like; nothing where it plays in this process."""
+    """Return what an engine reports of itself, as `cluster/nodes` and the like; nothing where it plays in this
+    process.
+    """
     if not isinstance(engine, ReportingEngine):
         return {}
     return {f"cluster/{name}": float(value) for name, value in engine.report().items()}
@@ -50,7 +52,7 @@ class Pace:
         self._last: tuple[float, float] | None = None
 
     def metrics(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
-        """What passed since the batch before.
+        """Return what passed since the batch before.
 
         Returns: `pace/episodes_per_s` and `pace/tokens_per_s`, of valid episodes and the policy's own tokens;
             `pace/cpu_s`, the processor seconds of this process, which other programs on the machine hardly change;

@@ -134,7 +134,7 @@ TRACKERS: Mapping[str, Any] = {"tensorboard": TensorBoard, "wandb": Wandb, "trac
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raises: RecipeError for a tracker that is unknown or not installed, with the command that installs it."""
+    """Raise RecipeError for a tracker that is unknown or not installed, with the command that installs it."""
     for name in names:
         if name not in TRACKERS:
             raise RecipeError(f"track: there is no tracker {name!r}. Trackers are {', '.join(TRACKERS)}.")
@@ -183,7 +183,7 @@ def tracked(
 
 
 def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
-    """The id that this run has with a tracker: a run that is resumed goes on there."""
+    """Return the id that this run has with a tracker: a run that is resumed goes on there."""
     file = folder / f"{tracker}.id"
     if not file.is_file():
         partial = file.with_suffix(".partial")

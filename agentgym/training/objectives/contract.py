@@ -209,7 +209,7 @@ def define_loss(needs: LossRequirements) -> Callable[[F], F]:
 
 
 def needs_of(losses: RowLosses | TrlLoss | None) -> LossRequirements:
-    """What an objective or a loss term needs; its options may be filled in already."""
+    """Return what an objective or a loss term needs; its options may be filled in already."""
     function = losses.func if isinstance(losses, partial) else losses
     needs: LossRequirements = getattr(function, "needs", _NEEDS_OF_MOST)
     return needs
@@ -232,13 +232,13 @@ class WeightedTerm:
     warmup: float = 0.0
 
     def weight_at(self, progress: float) -> float:
-        """The weight when `progress` of the training, 0 to 1, is done."""
+        """Return the weight when `progress` of the training, 0 to 1, is done."""
         rising = min(progress / self.warmup, 1.0) if self.warmup else 1.0
         return rising * (self.weight if self.schedule is None else self.weight * self.schedule.factor(progress))
 
 
 def objective_share(terms: Sequence[WeightedTerm], progress: float) -> float:
-    """The weight that is left for the objective by the terms that take its place."""
+    """Return the weight that is left for the objective by the terms that take its place."""
     return 1.0 - sum(term.weight_at(progress) for term in terms if needs_of(term.row_losses).instead)
 
 

@@ -54,17 +54,17 @@ def losses_of_groups(
 
 
 def linearised(losses: torch.Tensor, slopes: torch.Tensor) -> RowLosses:
-    """An objective with these losses, whose gradient follows the slopes."""
+    """Return an objective with these losses, whose gradient follows the slopes."""
     return lambda tokens: losses + ((tokens.logps - tokens.logps.detach()) * slopes).sum(1)
 
 
 def rows_of(tokens: TokenBatch, rows: Any) -> TokenBatch:
-    """Some episodes of a batch, as a batch. `rows`: whatever indexes a tensor."""
+    """Return some episodes of a batch, as a batch. `rows`: whatever indexes a tensor."""
     return _changed(tokens, lambda _, value: value[rows])
 
 
 def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
-    """The batches of all processes as one, padded to the widest."""
+    """Return the batches of all processes as one, padded to the widest."""
     width = max(batch.own.shape[1] for batch in batches)
 
     def column(name: str, batch: TokenBatch) -> torch.Tensor:
@@ -78,7 +78,7 @@ def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
 
 
 def _changed(tokens: TokenBatch, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
-    """A batch with each tensor changed that has a row for each episode."""
+    """Return a batch with each tensor changed that has a row for each episode."""
     mappings: dict[str, Any] = {
         mapping: {name: change(f"{mapping}.{name}", values) for name, values in getattr(tokens, mapping).items()}
         for mapping in _MAPPINGS

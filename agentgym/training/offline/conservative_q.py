@@ -72,7 +72,7 @@ def likely_tokens(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 @torch.no_grad()
 def mean_value(network: AdvantageHead, trajectory: Trajectory) -> float:
-    """The mean Q over the agent's own tokens of an episode."""
+    """Return the mean Q over the agent's own tokens of an episode."""
     trajectory.require_one_row("conservative Q-learning")
     ids = torch.tensor(trajectory.arrays().ids, device=network.value.weight.device)[None]
     actions, _ = network(ids, torch.ones_like(ids))

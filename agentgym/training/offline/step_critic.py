@@ -55,7 +55,7 @@ class StepCritic:
 
 
 def success_of(trajectory: Trajectory) -> float:
-    """The success of an episode, between 0 and 1. Raises: CreditError if it was not judged, or lies outside."""
+    """Return the success of an episode, between 0 and 1. Raises: CreditError if it was not judged, or lies outside."""
     success = trajectory.success
     if success is None or not 0 <= success <= 1:
         raise CreditError(

@@ -114,8 +114,10 @@ def batches(episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed
 
 
 def tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[torch.Tensor, ...]:
-    """The batch's [B, L] ids and mask, and for each of the agent's n tokens, in order: its row, the column before it,
-    the column before the agent's next token, and whether none follows. A truncated episode goes on after its last."""
+    """Return the batch's [B, L] ids and mask, and for each of the agent's n tokens, in order: its row, the column
+    before it, the column before the agent's next token, and whether none follows. A truncated episode goes on after its
+    last.
+    """
     longest = max(len(episode.ids) for episode in batch)
     ids, mask = np.zeros((2, len(batch), longest), np.int64)
     rows, before, after, ends = [], [], [], []

@@ -56,7 +56,7 @@ def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) ->
 
 
 def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection) -> list[Pair]:
-    """Turns that follow the same tokens, ranked by their credit: the best against the worst, and so on inwards.
+    """Return turns that follow the same tokens, ranked by their credit: the best against the worst, and so on inwards.
 
     Args:
         credit: [T] of each trajectory.
@@ -74,7 +74,7 @@ def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray],
 
 
 def node_pairs(nodes: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
-    """The last turns of nodes of search trees that follow the same tokens, ranked by the values of the nodes.
+    """Return the last turns of nodes of search trees that follow the same tokens, ranked by the values of the nodes.
 
     Nodes without a value, as of a search that was broken off, are left out.
     Source: step-level preferences from the values of a tree search, Xie et al. 2024, arXiv:2405.00451. That the i-th
@@ -151,7 +151,7 @@ def _comparable(better: Trajectory, worse: Trajectory, options: PreferSection) -
 
 
 def _spread(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    """The first candidates, but no episode a second time before every other that can has come once."""
+    """Return the first candidates, but no episode a second time before every other that can has come once."""
     uses: Counter[str] = Counter()
     remaining, chosen = list(candidates), list(candidates[:0])
     while remaining and len(chosen) < count:

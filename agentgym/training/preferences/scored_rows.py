@@ -39,7 +39,7 @@ class ScoredRow:
 
     @classmethod
     def of(cls, trajectory: Trajectory, turn_weights: Sequence[float]) -> ScoredRow:
-        """The row of a trajectory in which every own token has the weight of its turn, [T]."""
+        """Return the row of a trajectory in which every own token has the weight of its turn, [T]."""
         arrays = trajectory.arrays()
         of_turn = np.array([*turn_weights, 0.0], np.float32)  # the last one is for the prompt, whose index is -1
         weights = np.where(arrays.loss_mask, of_turn[arrays.turn_index], np.float32(0))
@@ -47,7 +47,7 @@ class ScoredRow:
 
     @classmethod
     def mismatched(cls, trajectory: Trajectory, prompt_ids: Sequence[int]) -> ScoredRow:
-        """The row of a whole trajectory, its first row behind the prompt of another one."""
+        """Return the row of a whole trajectory, its first row behind the prompt of another one."""
         row, start = cls.of(trajectory, [1.0] * len(trajectory.turns)), len(trajectory.prompt_ids)
         ids = np.concatenate([np.array(prompt_ids, np.int64), row.ids[start:]])
         weights = np.concatenate([np.zeros(len(prompt_ids), np.float32), row.weights[start:]])
@@ -55,7 +55,7 @@ class ScoredRow:
 
     @classmethod
     def mean_of(cls, trajectory: Trajectory) -> ScoredRow:
-        """The row whose score is the mean log-probability of the agent's own tokens."""
+        """Return the row whose score is the mean log-probability of the agent's own tokens."""
         mask = trajectory.arrays().loss_mask
         return cls.of(trajectory, [1.0 / max(int(mask.sum()), 1)] * len(trajectory.turns))
 
@@ -89,7 +89,7 @@ def scores_of(model: Any, rows: Sequence[ScoredRow]) -> torch.Tensor:
 
 
 def fixed_scores(model: Any, rows: Sequence[ScoredRow], microbatch_tokens: int) -> list[float]:
-    """The scores of rows under a model that is not trained here, such as a reference."""
+    """Return the scores of rows under a model that is not trained here, such as a reference."""
     scores = [0.0] * len(rows)
     training = model.training
     model.eval()

@@ -117,7 +117,7 @@ class RowGroupTrainer(Trainer):
     def compute_loss(
         self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """The mean over the groups of the batch."""
+        """Return the mean over the groups of the batch."""
         groups: list[RowGroup] = inputs["groups"]
         lengths = self._processes.gather(np.array([[group.padded_tokens] for group in groups]))
         parts = parts_alike(lengths, self._processes.rank, self._microbatch_tokens)
@@ -147,7 +147,7 @@ class RowGroupTrainer(Trainer):
         return rows if self._loss.baseline_row is None else rows[: self._loss.baseline_row]
 
     def _baseline(self, model: Any, groups: Sequence[RowGroup], parts: Sequence[np.ndarray]) -> float:
-        """The mean over the batch of the baseline rows' scores less the reference's, not below 0."""
+        """Return the mean over the batch of the baseline rows' scores less the reference's, not below 0."""
         if (row := self._loss.baseline_row) is None:
             return 0.0
         gaps: list[float] = []

@@ -28,7 +28,8 @@ class AdaptSection(Section):
     "region_votes"."""
 
     def tasks(self, task_set: TaskSet) -> TaskSet:
-        """The set with the tasks of the split, unlabelled, as the training tasks, and without players, which know more.
+        """Return the set with the tasks of the split, unlabelled, as the training tasks, and without players, which
+        know more.
 
         Validation stays as it is. Raises: RecipeError if the split is empty.
         """
@@ -54,7 +55,7 @@ class AdaptSection(Section):
         return reward
 
     def describe(self, task_set: TaskSet) -> str:
-        """What every later evaluation and the report say."""
+        """Return what every later evaluation and the report say."""
         tasks = task_set[self.split]
         return (
             f"adapted to {len(tasks)} {self.split} tasks (manifest {manifest_of(tasks)}) without their truth, by "

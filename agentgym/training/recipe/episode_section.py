@@ -43,11 +43,11 @@ class BudgetScheduleSection(Section):
         return pairs
 
     def largest(self) -> dict[str, int]:
-        """The largest value of each budget that is scheduled."""
+        """Return the largest value of each budget that is scheduled."""
         return {name: max(value for _, value in pairs) for name, pairs in self if pairs}
 
     def at(self, step: int, budgets: Budgets) -> Budgets:
-        """The budgets of episodes that are begun for a step, counted in batches of episodes from 0."""
+        """Return the budgets of episodes that are begun for a step, counted in batches of episodes from 0."""
         begun = {name: [value for since, value in pairs if since <= step] for name, pairs in self}
         return replace(budgets, **{name: values[-1] for name, values in begun.items() if values})
 
@@ -115,7 +115,9 @@ class EpisodeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _pool_for_docker(cls, table: Any) -> Any:
-        """Making a container takes half a second: a pool takes a third off the wall time of an episode with one."""
+        """Keep a pool of containers: making one takes half a second, a third of the wall time of an episode with
+        one.
+        """
         return {"pool": 8, **table} if isinstance(table, dict) and table.get("backend") == "docker" else table
 
     @model_validator(mode="after")
@@ -129,7 +131,7 @@ class EpisodeSection(Section):
         return self
 
     def budgets_at(self, step: int) -> Budgets:
-        """The budgets of training episodes that are begun for a step, counted in batches of episodes from 0."""
+        """Return the budgets of training episodes that are begun for a step, counted in batches of episodes from 0."""
         return self.schedule.at(step, self.budgets)
 
     @property

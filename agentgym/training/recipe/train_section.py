@@ -345,7 +345,7 @@ class TrainSection(Section):
         return " | ".join([self.estimator, *self.estimator_wrappers])
 
     def check_tasks(self, task_set: TaskSet) -> None:
-        """Raises: RecipeError if a task set has too few tasks for one step, of which training would take none."""
+        """Raise RecipeError if a task set has too few tasks for one step, of which training would take none."""
         if self.steps and len(task_set["train"]) < self.tasks_per_step:
             raise RecipeError(
                 f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} "
@@ -353,7 +353,9 @@ class TrainSection(Section):
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
-        """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""
+        """Return the dtype that training computes in, and so sampling and measuring too; None for that of the
+        weights.
+        """
         if self.trl.get("fp16"):
             return "float16"
         return "bfloat16" if self.trl.get("bf16", device != "cpu") else None

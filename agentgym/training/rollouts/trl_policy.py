@@ -40,7 +40,9 @@ class TrlPolicy(Policy):
         )
 
     async def generate(self, request: Request) -> Reply:
-        """Raises: PolicyError where the conversation shows an image, which TRL's backend would not be given."""
+        """Sample a reply. Raises: PolicyError where the conversation shows an image, which TRL's backend is not
+        given.
+        """
         if images_of(request.messages):
             raise PolicyError(
                 "The conversation holds an image, and TRL's own generation is not given any. Train with a VisionPolicy "

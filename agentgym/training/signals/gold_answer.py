@@ -40,7 +40,7 @@ class GoldAnswer:
         self._policy, self._answer, self._rollouts = policy, task_set.answer, rollouts
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
-        """Raises: PolicyError from the model."""
+        """Score the gold answer before and after each turn. Raises: PolicyError from the model."""
         rows: SignalRows = []
         pairs: list[tuple[list[int], list[int]]] = []
         for trajectory in trajectories:

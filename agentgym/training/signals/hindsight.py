@@ -44,7 +44,7 @@ class PromptedHindsight:
         self._outcome_ids = {good: encode(text) for good, text in OUTCOME_TEXTS.items()}
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
-        """Raises: PolicyError from the model."""
+        """Score each turn with and without the outcome in front. Raises: PolicyError from the model."""
         pairs: list[tuple[list[int], list[int]]] = []
         for trajectory, turn, prefix in _turns_with_prefix(trajectories):
             pairs += [(prefix, turn.token_ids), ([*self._outcome_ids[_succeeded(trajectory)], *prefix], turn.token_ids)]

@@ -37,7 +37,7 @@ class NamedSpans:
         return {"span_values": [[self._values(turn) if t.valid else [] for turn in t.turns] for t in trajectories]}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Returns: how many spans the last batch named, and how many of them were left out."""
+        """Return how many spans the last batch named, and how many of them were left out."""
         return {"spans/named": float(self._named), "spans/left_out": float(self._left_out)}
 
     def _values(self, turn: Turn) -> list[float] | np.ndarray:

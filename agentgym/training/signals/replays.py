@@ -77,7 +77,7 @@ class LeaveOneOutReplays:
         self._rollouts, self._exact = rollouts, exact
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
-        """Raises: CreditError if a replay fails, as in an environment whose calls cannot be repeated."""
+        """Replay each episode without some of its turns. Raises: CreditError if a replay fails."""
         selections: list[tuple[Trajectory, frozenset[int]]] = []
         for trajectory in trajectories:
             if trajectory.valid:

@@ -25,7 +25,7 @@ PLAYERS = ("current", "oracle", "imperfect_oracle")
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError for a policy that there is not, or trees that cannot be grown."""
+    """Raise RecipeError for a policy that does not exist, or trees that cannot be grown."""
     options: CollectSection = stage.section
     if options.policy not in PLAYERS:
         try:
@@ -79,7 +79,7 @@ def _play(
 
 
 def _player(context: RunContext, learner: Learner, policy: str) -> Any:
-    """The policy that an option names, or a function from a task to it."""
+    """Return the policy that an option names, or a function from a task to it."""
     if policy == "current":
         return learner.policy
     if policy in PLAYERS:

@@ -27,7 +27,7 @@ LAST_ROUND = "last_round"
 
 
 def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError where the stage could never compare two episodes, or log-probabilities would be wrong."""
+    """Raise RecipeError where the stage could never compare two episodes, or log-probabilities would be wrong."""
     check_whole_distribution(stage)
     stages = {planned.name: planned for planned in earlier}
     sizes = [getattr(stages[source.label].section, "group_size", 1) for source in stage.sources if not source.run]
@@ -39,7 +39,7 @@ def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None
 
 
 def check_whole_distribution(stage: PlannedStage) -> None:
-    """Raises: RecipeError for a logit hook, under which log-probabilities would be wrong."""
+    """Raise RecipeError for a logit hook, under which log-probabilities would be wrong."""
     if stage.recipe.policy.logit_hook is not None:
         raise RecipeError(
             f"[[stage]] {stage.name!r} compares the log-probabilities of the whole distribution, which "
@@ -48,7 +48,7 @@ def check_whole_distribution(stage: PlannedStage) -> None:
 
 
 def check_learner(context: RunContext, learner: Learner) -> None:
-    """Raises: RecipeError for a model that reads images, whose rows have more than tokens."""
+    """Raise RecipeError for a model that reads images, whose rows have more than tokens."""
     if learner.reads_images:
         raise RecipeError(f"[[stage]] {context.stage!r} compares rows of tokens, and this policy reads images.")
 
@@ -56,7 +56,9 @@ def check_learner(context: RunContext, learner: Learner) -> None:
 def reference_scores(
     context: RunContext, learner: Learner, rows: Sequence[ScoredRow], reference: str, microbatch_tokens: int
 ) -> list[float]:
-    """The scores of rows under the reference: the policy that the stage begins with, or that of an earlier stage."""
+    """Return the scores of rows under the reference: the policy that the stage begins with, or that of an earlier
+    stage.
+    """
     if reference == LAST_ROUND:
         return fixed_scores(learner.model, rows, microbatch_tokens)
     folder = context.earlier_checkpoints[reference]

@@ -165,7 +165,7 @@ class RunContext:
         return call_format_for(tokenizer, section.call_format, section.template_options)
 
     def signal_providers(self, learner: Learner, estimator: Estimator) -> list[SignalProvider]:
-        """What computes the signals that an estimator requires, for this learner and as [train.signals] says."""
+        """Return what computes the signals that an estimator requires, for this learner and as [train.signals] says."""
         return providers_for(
             estimator,
             self.recipe.train.signals,

@@ -158,7 +158,7 @@ class PlannedStage(PlannedPart):
         yield from filter(None, (excludes(self, plan) for excludes in stage.excludes))
 
     def context(self, context: RunContext) -> RunContext:
-        """The context of the run, as this stage sees it."""
+        """Return the context of the run, as this stage sees it."""
         trained = [stage for stage in self.earlier if stage.stage.checkpoint is not None]
         checkpoints = {
             stage.name: stage.folder(context.folder).checkpoints / str(stage.stage.checkpoint) for stage in trained
@@ -212,7 +212,7 @@ class PlannedStage(PlannedPart):
         return self.stage.is_done(self.context(context))
 
     def result(self, context: RunContext) -> Path | None:
-        """The file or folder that it leaves, if it leaves any."""
+        """Return the file or folder that it leaves, if it leaves any."""
         return self.stage.result_in(self.context(context))
 
 

@@ -64,7 +64,7 @@ def _learn(context: RunContext, learner: Learner, options: DirectAdvantageSectio
 
 
 def _check_sampled(context: RunContext, stored: Sequence[Trajectory]) -> None:
-    """Raises: RecipeError for an episode without the log-probabilities that the loss compares with."""
+    """Raise RecipeError for an episode without the log-probabilities that the loss compares with."""
     for trajectory in stored:
         if not any(any(turn.logprobs) for turn in trajectory.turns):
             player = trajectory.provenance.policy or "a player"

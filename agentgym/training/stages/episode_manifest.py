@@ -88,7 +88,7 @@ def digest_of(trajectory: Trajectory) -> str:
 
 
 def _query(context: RunContext, renderer: Renderer, earlier_rounds: float) -> list[Trajectory]:
-    """The finished episodes of the sources, those of earlier rounds thinned out."""
+    """Return the finished episodes of the sources, those of earlier rounds thinned out."""
     trajectories: list[Trajectory] = []
     for source in context.sources:
         read = _load(context, renderer, source)
@@ -101,7 +101,7 @@ def _query(context: RunContext, renderer: Renderer, earlier_rounds: float) -> li
 
 
 def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Sequence[Trajectory]) -> None:
-    """Raises: RecipeError unless a stage has a finished episode of its sources, and all are of training tasks."""
+    """Raise RecipeError unless a stage has a finished episode of its sources, and all are of training tasks."""
     if not any(trajectory.valid for trajectory in trajectories):
         named = ", ".join(f"{source.run}:{source.label}".lstrip(":") for source in sources)
         raise RecipeError(f"The stage {stage!r} found no finished episode of {named} in the ledger.")
@@ -119,7 +119,7 @@ def _load(context: RunContext, renderer: Renderer, source: EpisodeSource) -> lis
 
 
 def finished_of(ledger: Path, label: str) -> list[Trajectory]:
-    """The finished episodes of a label as they were recorded."""
+    """Return the finished episodes of a label as they were recorded."""
     reader = LedgerReader(ledger)
     try:
         # Sorted by id: in which order episodes began differs in a run that was broken off.
@@ -129,7 +129,7 @@ def finished_of(ledger: Path, label: str) -> list[Trajectory]:
 
 
 def _read(context: RunContext, renderer: Renderer, file: str) -> EpisodeSet:
-    """What the manifest names, from the ledgers."""
+    """Return what the manifest names, from the ledgers."""
     manifest = context.folder.read_json(file)
     runs = {source["run"] for source in manifest["sources"]} | {""}
     readers = {run: LedgerReader(_ledger(context, run)) for run in runs}
@@ -155,7 +155,9 @@ def _ledger(context: RunContext, run: str) -> Path:
 
 
 def _with_tokens(trajectory: Trajectory, renderer: Renderer, run: str) -> Trajectory:
-    """The episode with token ids: its own, or those of the renderer if a policy without tokens or another played it."""
+    """Return the episode with token ids: its own, or those of the renderer if a policy without tokens or another played
+    it.
+    """
     prompt = trajectory.prompt_ids
     if not all(turn.token_ids for turn in trajectory.turns) or (run and prompt != _prompt(trajectory, renderer)):
         tokenise(trajectory, renderer)

@@ -18,12 +18,12 @@ LABEL_ENDS = "/-"
 
 
 def searched_label(stage: str) -> str:
-    """The label of the episodes that the searches of a stage choose."""
+    """Return the label of the episodes that the searches of a stage choose."""
     return f"searched-{stage}"
 
 
 def nodes_label(stage: str) -> str:
-    """The label of the nodes that they grow."""
+    """Return the label of the nodes that they grow."""
     return f"nodes-{searched_label(stage)}"
 
 
@@ -95,7 +95,7 @@ def _other_run(text: str, name: str, section: ReadsEpisodes) -> EpisodeSource:
 
 
 def _of_this_run(text: str, name: str, players: Sequence[NamedStage], section: ReadsEpisodes) -> list[EpisodeSource]:
-    """The episodes of the last stage of a name, and of earlier rounds where the section mixes them in."""
+    """Return the episodes of the last stage of a name, and of earlier rounds where the section mixes them in."""
     named = [stage for stage in players if text in (stage.name, stage.base_name)]
     if not named:
         known = [stage.base_name for stage in players]

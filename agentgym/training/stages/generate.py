@@ -32,7 +32,7 @@ Generate = Callable[[Task, int], Task]
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError if the set generates no tasks; TaskError if it has no oracle to check them."""
+    """Raise RecipeError if the set generates no tasks; TaskError if it has no oracle to check them."""
     task_set = stage.recipe.tasks.load()
     _generator_of(task_set, stage.name)
     script_of(task_set, "oracle")
@@ -153,7 +153,7 @@ class _Search:
         return accepted
 
     def _candidate(self, parent: Task, number: int) -> Task | None:
-        """A new task like its parent; None, and a reason that is counted, where there is none."""
+        """Return a new task like its parent; None, and a reason that is counted, where there is none."""
         context = self.context
         generate = _generator_of(context.task_set, context.stage)
         try:

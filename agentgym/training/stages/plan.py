@@ -24,7 +24,9 @@ from agentgym.training.stages.episode_sources import sources_of
 
 
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:
-    """The stages of a run. Raises: RecipeError for options that a stage does not take, or stages that do not fit."""
+    """Return the stages of a run. Raises: RecipeError for options that a stage does not take, or stages that do not
+    fit.
+    """
     planned: list[PlannedStage] = []
     sections = recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
     for base_name, section in _unrolled(sections):
@@ -47,7 +49,7 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
 
 
 def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> PlannedStage:
-    """The last stage before it that makes tasks and has this name. Raises: RecipeError."""
+    """Return the last stage before it that makes tasks and has this name. Raises: RecipeError."""
     makers = [stage for stage in earlier if stage.stage.makes_tasks]
     named = [stage for stage in makers if maker in (stage.name, stage.base_name)]
     if not named:
@@ -111,7 +113,7 @@ def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
 
 
 def _parsed(kind: type[Section], section: StageSection) -> Any:
-    """The options of a stage as a Section of this kind. Raises: RecipeError."""
+    """Return the options of a stage as a Section of this kind. Raises: RecipeError."""
     try:
         return kind.model_validate(section.options)
     except ValidationError as error:

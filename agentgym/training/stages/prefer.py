@@ -64,7 +64,7 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
 
 
 def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError for a stage of this run that does not search, or a logit hook."""
+    """Raise RecipeError for a stage of this run that does not search, or a logit hook."""
     check_whole_distribution(stage)
     labels = {source.label for source in stage.sources if not source.run}
     plain = [s.name for s in earlier if nodes_label(s.name) in labels and not getattr(s.section, "search", "")]
@@ -76,7 +76,7 @@ def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> Non
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
-    """Raises: RecipeError where no length of tokens and no credit could make a pair of them, or all are alike."""
+    """Raise RecipeError where no length of tokens and no credit could make a pair of them, or all are alike."""
     name, options = stage.name, stage.section
     if options.loss == "kto":
         _labelled(name, trajectories, options)
@@ -103,7 +103,7 @@ def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) 
 
 
 def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> EpisodeSet:
-    """The pairs, or labelled episodes, with what they are made of. Raises: RecipeError if there are none."""
+    """Return the pairs, or labelled episodes, with what they are made of. Raises: RecipeError if there are none."""
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
         if options.loss == "kto":

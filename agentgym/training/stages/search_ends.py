@@ -37,7 +37,7 @@ def searched_ends(
 
 
 async def _keep(context: RunContext, nodes: Sequence[Trajectory], ends: Sequence[Trajectory]) -> None:
-    """The values of nodes, and those ends that the ledger does not hold yet, as after a run that was broken off."""
+    """Keep the values of nodes, and the ends that the ledger does not hold yet, as after a run that was broken off."""
     ledger = context.rollouts.ledger
     assert ledger is not None, "the first process keeps the ledger"
     ledger.amend(nodes)

@@ -9,7 +9,9 @@ STEP_TASKS = "tasks.jsonl"
 
 
 def with_tasks_of(folder: RunFolder, task_set: TaskSet) -> TaskSet:
-    """A task set with the training tasks that a stage left in its folder; it is validated and measured as before."""
+    """Return a task set with the training tasks that a stage left in its folder; it is validated and measured as
+    before.
+    """
     tasks = TaskSet.from_jsonl(folder.path / STEP_TASKS)["train"]
     splits = {"train": tasks, "validation": task_set["validation"], "held_out": task_set["held_out"]}
     if {task.environment for task in tasks} <= {task.environment for task in task_set["train"]}:

@@ -21,7 +21,7 @@ ENVIRONMENT = "agentgym/step-v1"
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError if a reward of the recipe would judge the steps; TaskError if nobody demonstrates."""
+    """Raise RecipeError if a reward of the recipe would judge the steps; TaskError if no player demonstrates."""
     if names := stage.recipe.reward.names:
         raise RecipeError(
             f"[[stage]] {stage.name!r}: [reward] names {names[0]!r}, which would judge the expert's steps too. They "
@@ -74,7 +74,7 @@ def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection)
 
 
 def _successful(trajectories: list[Trajectory]) -> list[Trajectory]:
-    """The first successful episode of each task."""
+    """Return the first successful episode of each task."""
     by_task: dict[str, Trajectory] = {}
     for trajectory in trajectories:
         if trajectory.valid and (trajectory.success or 0.0) >= 1.0:

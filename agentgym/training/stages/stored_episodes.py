@@ -17,7 +17,7 @@ EXPERTS_MANIFEST = "expert_episodes.json"
 
 
 def stored_episodes(context: RunContext, learner: Learner, options: StoredEpisodesSection) -> list[Trajectory]:
-    """The valid episodes of the stage's sources, those of its manifest where it has one.
+    """Return the valid episodes of the stage's sources, those of its manifest where it has one.
 
     Raises: RecipeError if there is none, or one has changed since.
     """

@@ -72,7 +72,7 @@ def streaming(
 
 
 def _sampler(context: RunContext, learner: Learner) -> tuple[Policy, Callable[[int], None]]:
-    """What plays, and what gives it the weights of the model.
+    """Return what plays, and what gives it the weights of the model.
 
     In this process it has a copy of the model, made before a trainer changes how the model computes. A vLLM server has
     one anyhow.

@@ -79,7 +79,7 @@ def outcome_head_stage(context: RunContext, learner: Learner, options: OutcomeHe
 
 
 def _learnt_by(*kinds: str) -> CheckStage:
-    """A check that the option `values` of a stage names an earlier one of these kinds."""
+    """Return a check that the option `values` of a stage names an earlier one of these kinds."""
 
     def check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         known = {before.name: before.kind for before in earlier}

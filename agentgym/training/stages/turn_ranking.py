@@ -18,7 +18,7 @@ LEARNT = frozenset({"values", "action_values", "token_values", "contributions"})
 
 
 def ranking_of(options: PreferSection, where: str) -> Estimator:
-    """The estimator that ranks turns.
+    """Return the estimator that ranks turns.
 
     Raises: RecipeError if there is none of that name, or it requires a critic and the stage fits none, or the reverse.
     """

@@ -37,7 +37,7 @@ STEPS = "warm_start_steps"
 
 
 def starting_learner(context: RunContext) -> Learner:
-    """The recipe's model, before any stage."""
+    """Return the recipe's model, before any stage."""
     recipe = context.recipe
     if recipe.policy.path is not None:
         return context.learner(*load_model(recipe.policy, context.weights_device, recipe.seed))
@@ -68,7 +68,7 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
 
 
 def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raises: RecipeError for a selection that there is not."""
+    """Raise RecipeError for a selection that does not exist."""
     make_selection(stage.section.select or DEFAULT_SELECTION)
 
 
@@ -114,7 +114,7 @@ def _selected(context: RunContext, section: WarmStartSection, renderer: Renderer
 
 
 def _chosen_by(stage: str, text: str, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-    """The stored episodes that a stage imitates, with their weights. Raises: RecipeError if none is selected."""
+    """Return the stored episodes that a stage imitates, with their weights. Raises: RecipeError if none is selected."""
     select = make_selection(text)
     selected = [each for group in groups_of(trajectories) for each in select(group)]
     if not selected:

@@ -29,7 +29,7 @@ class EpisodeArchive:
         self._own, self._runs, self._label = own, runs, label
 
     def load(self, episode: str) -> Trajectory:
-        """The record of an episode. Raises: LedgerError if there is none."""
+        """Return the record of an episode. Raises: LedgerError if there is none."""
         for run in self._runs:
             if episode.startswith(f"{run}:"):
                 ledger = _open(run)
@@ -42,7 +42,7 @@ class EpisodeArchive:
         return self._own.load(episode)
 
     def of_other_runs(self) -> Iterator[Trajectory]:
-        """The valid episodes of the other runs, in their order."""
+        """Yield the valid episodes of the other runs, in their order."""
         for run in self._runs:
             ledger = _open(run)
             try:

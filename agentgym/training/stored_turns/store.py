@@ -79,7 +79,7 @@ class TransitionStore:
         return [held[index][0].transition(held[index][1]) for index in drawn]
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as plain data for JSON: which episodes are held, and how often was drawn."""
+        """Return what a checkpoint keeps, as plain data for JSON: which episodes are held, and how often was drawn."""
         return {"episodes": [episode.id for episode in self._episodes], "draws": self._draws}
 
     def load(self, state: Mapping[str, Any], read: Callable[[str], Trajectory]) -> None:

@@ -35,7 +35,7 @@ class BaseModelCheck:
     autocast: Any = None
 
     async def __call__(self, server: VllmPolicy) -> None:
-        """Raises: RecipeError if they differ; PolicyError if the server does not score."""
+        """Raise RecipeError if they differ; PolicyError if the server does not score."""
         ids = server.renderer.prompt([Message("user", PROMPT)], [])
         served = await server.score(ids[:1], ids[1:])
         own = self._own_logprobs(ids)  # not in threads: for two servers at once they would switch one adapter

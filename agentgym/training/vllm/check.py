@@ -73,7 +73,7 @@ def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: 
 
 
 def served_model(url: str) -> str:
-    """The first model that a server lists, which is no adapter. Raises: RecipeError if it does not answer."""
+    """Return the first model that a server lists, which is no adapter. Raises: RecipeError if it does not answer."""
     models: Any = _get(url, "/v1/models").get("data") or []
     names = [str(model["id"]) for model in models if model.get("parent") is None]
     if not names:
@@ -115,7 +115,7 @@ def _check_server(url: str, section: VllmSection, policy: PolicySection, max_epi
 
 
 def _check_masks(url: str, model: str) -> None:
-    """Raises: RecipeError if the server applies no masks of logit hooks."""
+    """Raise RecipeError if the server applies no masks of logit hooks."""
     choice = _completion(url, {"model": model, "prompt": [1], "return_token_ids": True, **probe_options()})
     try:
         check_probe(choice["token_ids"][0], choice["logprobs"]["token_logprobs"][0])
@@ -124,7 +124,7 @@ def _check_masks(url: str, model: str) -> None:
 
 
 def _likeliest(url: str, model: str, temperature: float) -> float:
-    """The log-probability that the server reports for the likeliest token after a prompt of one token."""
+    """Return the log-probability that the server reports for the likeliest token after a prompt of one token."""
     request = {"model": model, "prompt": [1], "max_tokens": 1, "temperature": temperature, "logprobs": 1}
     choice = _completion(url, request)
     try:
@@ -135,7 +135,7 @@ def _likeliest(url: str, model: str, temperature: float) -> float:
 
 
 def _completion(url: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The only choice with which the server answers. Raises: RecipeError."""
+    """Return the only choice with which the server answers. Raises: RecipeError."""
     try:
         answer = httpx.post(url.rstrip("/") + "/v1/completions", json=request, timeout=120)
         choice: dict[str, Any] = answer.json()["choices"][0]
@@ -159,7 +159,7 @@ def _get(url: str, path: str) -> dict[str, Any]:
 
 
 def _installed(python: str | None) -> str | None:
-    """The version of vLLM that an interpreter has. Raises: RecipeError if it cannot be run."""
+    """Return the version of vLLM that an interpreter has. Raises: RecipeError if it cannot be run."""
     try:
         done = subprocess.run(
             [python or sys.executable, "-c", _FIND_VERSION], capture_output=True, text=True, timeout=60

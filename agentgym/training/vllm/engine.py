@@ -131,7 +131,7 @@ class VllmEngine:
     def policy(
         self, model: Any, processing_class: Any, renderer: TemplateRenderer
     ) -> TrainedVllmPolicy | TrainedVllmPool:
-        """A policy that samples from the model."""
+        """Return a policy that samples from the model."""
         kind = TrainedVllmPolicy if len(self.served) == 1 else TrainedVllmPool
         return kind(self, model, processing_class, renderer)
 
@@ -197,7 +197,7 @@ class VllmEngine:
 
 
 def digest(model: Any) -> list[int]:
-    """A number for each tensor that is trained: the sum of its bits, read as whole numbers.
+    """Return a number for each tensor that is trained: the sum of its bits, read as whole numbers.
 
     Tensors have a counter of changes too, but optimisers written in CUDA do not count.
     """
