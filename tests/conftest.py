@@ -95,7 +95,7 @@ def unit_of(item: pytest.Item) -> str:
     """Return the file of a test that uses a fixture made once for its file, and else the id of the test."""
     file = item.nodeid.partition("::")[0]
     fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
-    once = any(made.scope == "module" and made.baseid == file for definitions in fixtures for made in definitions)
+    once = any(each.scope == "module" and each.baseid == file for definitions in fixtures for each in definitions)
     return file if once else item.nodeid
 
 
