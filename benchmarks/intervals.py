@@ -16,8 +16,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.evaluation.comparison import paired
 from agentgym.evaluation.statistics.bootstrap import mean_interval
-from agentgym.evaluation.statistics.paired_comparison import paired
 from agentgym.evaluation.statistics.proportion import success_rate, wilson
 
 Array = NDArray[np.float64]

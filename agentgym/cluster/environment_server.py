@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -25,12 +26,67 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentgym import __version__, registry
-from agentgym.cluster.byte_budget import ByteBudget
 from agentgym.cluster.served_episodes import EpisodeTable, ServerLimits, ServerRefusal
 from agentgym.cluster.tokens import number_of
 from agentgym.cluster.wire import PROTOCOL, PROTOCOL_HEADER, WireError, decode, description_of, encode, error_to_json
 from agentgym.errors import AgentGymError
 from agentgym.sandbox import Backend
+
+SMALL = 64 * 1024
+"""A request of so many bytes waits for nobody."""
+
+
+class ByteBudget:
+    """Bytes that may be held at once, given out in the order of asking.
+
+    Args:
+        total: none may ask for more.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._free, self._total = total, total
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def reserve(self, n_bytes: int) -> AsyncIterator[None]:
+        """Hold some bytes for the block, once they are free."""
+        if n_bytes <= SMALL:
+            yield
+            return
+        n_bytes = min(n_bytes, self._total)
+        await self._take(n_bytes)
+        try:
+            yield
+        finally:
+            self._give_back(n_bytes)
+
+    async def _take(self, n_bytes: int) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((n_bytes, waiter))
+        self._serve()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._give_back(n_bytes)
+            raise
+
+    def _give_back(self, n_bytes: int) -> None:
+        self._free += n_bytes
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiters:
+            n_bytes, waiter = self._waiters[0]
+            if waiter.done():  # cancelled
+                self._waiters.popleft()
+            elif n_bytes <= self._free:
+                self._free -= n_bytes
+                waiter.set_result(None)
+                self._waiters.popleft()
+            else:
+                return
+
 
 _EXPIRE_EVERY = 0.1
 """Of a lease, the share after which ended leases are looked for."""

@@ -5,19 +5,58 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from agentgym.cluster.operations import OPERATIONS, InvalidRequest, Operation
-from agentgym.cluster.request_order import RequestOrder
 from agentgym.cluster.wire import error_to_json, tools_to_json
 from agentgym.environment import Environment
 from agentgym.options import validated_dataclass
 from agentgym.rollout.environment_handle import close_environment
 from agentgym.tools import Tool
+
+MISSING_S = 2.0
+"""How long a request waits for earlier ones: one that was cancelled on its way never comes."""
+
+MAX_AHEAD = 10_000
+"""Of so many numbers the order is kept."""
+
+
+class RequestOrder:
+    """Lets the requests of an episode begin by their numbers, from 0 on."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._passed: set[int] = set()
+        self._advanced = asyncio.Event()
+
+    async def wait(self, number: int, dropped: Iterable[int]) -> None:
+        """Wait until every request with a lower number has begun, was dropped, or is overdue.
+
+        Args:
+            dropped: numbers that the client says will not come.
+        """
+        self._pass(dropped)
+        try:
+            async with asyncio.timeout(MISSING_S):
+                while self._next < number:
+                    self._advanced.clear()
+                    await self._advanced.wait()
+        except TimeoutError:
+            self._next = max(self._next, number)
+        finally:
+            self._pass([number])
+
+    def _pass(self, numbers: Iterable[int]) -> None:
+        self._passed.update(n for n in numbers if self._next <= n < self._next + MAX_AHEAD)
+        while self._next in self._passed:
+            self._passed.discard(self._next)
+            self._next += 1
+        self._advanced.set()
+
 
 _REMEMBERED = 10_000
 """Ended episodes of which the server still knows why they ended."""

@@ -10,10 +10,9 @@ from agentgym.errors import RecipeError
 from agentgym.reward import Reward
 from agentgym.task import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
-from agentgym.training.recipe.hardware_section import HardwareSection
+from agentgym.training.recipe.hardware_section import HardwareSection, VllmSection
 from agentgym.training.recipe.policy_section import PolicySection, TinySection
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.recipe.vllm_section import VllmSection
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from agentgym.training.loss.labelled_head import own_forward_restored, project_l
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
 from agentgym.training.loss.row_data import ROW_DATA, RowData
 from agentgym.training.loss.vision_inputs import VisionInputs
+from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
 from agentgym.training.model.muon import Muon
 from agentgym.training.model.sharding import ShardingTrainer, sharding_arguments
-from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS

@@ -9,10 +9,9 @@ import httpx
 import pytest
 from environment_servers import TOKEN, environment_server
 
-from agentgym.cluster import request_order
-from agentgym.cluster.byte_budget import SMALL, ByteBudget
-from agentgym.cluster.request_order import RequestOrder
-from agentgym.cluster.served_episodes import EpisodeTable, ServerLimits, ServerRefusal
+from agentgym.cluster import served_episodes
+from agentgym.cluster.environment_server import SMALL, ByteBudget
+from agentgym.cluster.served_episodes import EpisodeTable, RequestOrder, ServerLimits, ServerRefusal
 from agentgym.cluster.wire import PROTOCOL, PROTOCOL_HEADER
 from agentgym.testing import Counter, FakeClock
 
@@ -91,7 +90,7 @@ def test_requests_begin_by_their_numbers_and_wait_for_a_lost_one_only_so_long():
         now = asyncio.get_running_loop().time
         started = now()
         await begin(7)
-        assert now() - started == request_order.MISSING_S
+        assert now() - started == served_episodes.MISSING_S
         await begin(6)
         await begin(8)
         assert begun == [0, 1, 2, 3, 5, 7, 6, 8]

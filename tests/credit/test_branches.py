@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from agentgym.credit import Group, estimator
 from agentgym.errors import CreditError
 from agentgym.methods.credit.branches import build_tree
+from agentgym.testing.exact.bias import estimated_gradient, trees
 from agentgym.testing.exact.signals import PROBLEMS_WITH_EVIDENCE
-from agentgym.testing.exact.trees import estimated_gradient, trees
 
 # Two first turns, a and b; a is followed by x and by y, b by z. Only x led to success.
 FORKED = Group.from_arrays(outcomes=[1, 0, 0], branches=[["a", "x"], ["a", "y"], ["b", "z"]])

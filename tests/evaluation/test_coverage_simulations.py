@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from agentgym.evaluation.comparison import paired
 from agentgym.evaluation.statistics.adaptive_stopping import adastop
 from agentgym.evaluation.statistics.bootstrap import mean_interval
-from agentgym.evaluation.statistics.paired_comparison import paired
 from agentgym.evaluation.statistics.permutation import sign_flip_test
 from agentgym.evaluation.statistics.power import power_of
 from agentgym.evaluation.statistics.power import tasks_needed as needed

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agentgym.errors import EvaluationError
+from agentgym.evaluation.comparison import paired
 from agentgym.evaluation.statistics.bootstrap import cluster_bootstrap
-from agentgym.evaluation.statistics.paired_comparison import paired
 from agentgym.evaluation.statistics.passes import pass_at_k, pass_hat_k
 from agentgym.evaluation.statistics.permutation import sign_test
 from agentgym.evaluation.statistics.proportion import success_rate, wilson

@@ -20,11 +20,10 @@ from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_stored_sources
 from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection
-from agentgym.training.stages.context import RunContext
+from agentgym.training.stages.context import RunContext, with_tasks_of
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.stages.generate import generate_stage
 from agentgym.training.stages.plan import planned_stages
-from agentgym.training.stages.stage_files import with_tasks_of
 
 BELL = "test/bell-v1"
 

@@ -28,7 +28,7 @@ from agentgym.training.signals.hindsight import OUTCOME_TEXTS, LearnedHindsight,
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory, Turn
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43

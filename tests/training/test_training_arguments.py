@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import agentgym.training
-from agentgym.training.model.training_arguments import training_arguments
+from agentgym.training.model.grpo_config import training_arguments
 
 SHARED = dict(batch_size=4, learning_rate=0.1, max_grad_norm=0.5, keep_checkpoints=2, seed=3, use_cpu=True)
 

@@ -22,8 +22,7 @@ from agentgym.policy.decoding import score
 from agentgym.policy.local import renderer_of
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.training import Recipe
-from agentgym.training.vllm.base_model import PROMPT
-from agentgym.training.vllm.engine import ServedModel, VllmEngine
+from agentgym.training.vllm.engine import PROMPT, ServedModel, VllmEngine
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@
 
 problems.py   small decision problems, given as all their trajectories with probabilities and scores
 signals.py    the signals of these trajectories, such as states, values, components, potentials, hindsight, replays
-trees.py      every tree that branching can grow in a problem
-bias.py       the distance between an estimator's mean gradient and the true gradient
+bias.py       how far an estimator's mean gradient is from the true one, over every tree that branching can grow
 """
 
 from agentgym.testing.exact.bias import GradientBias, bias_of

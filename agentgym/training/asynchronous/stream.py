@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.policy.contract import Policy
 from agentgym.rollout import EpisodeManager, Slots, StandstillWatch
-from agentgym.task import Task
+from agentgym.task import Task, seed_of
 from agentgym.training.asynchronous.ages import age_metrics
-from agentgym.training.asynchronous.capacity import Capacity
 from agentgym.training.asynchronous.step_groups import StepGroups
-from agentgym.training.asynchronous.task_order import Draw
 from agentgym.training.gatherers import GatheredGroup, StepRequest
 from agentgym.training.rollouts.rollouts import Rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Paces playing, so that nothing is played that would be too old to be trained on.
+
+        in flight + queued <= (staleness + version + 1) * groups_per_step - consumed
+
+    Attributes:
+        staleness: by how many batches of groups playing may be ahead; 0 plays each batch with the weights it trains.
+        groups_per_step: groups of a batch.
+        total: groups of the whole training; None without an end.
+    Source: the inequality of AReaL, Fu et al. 2025, arXiv:2505.24298, eq. 3, counted in groups.
+    """
+
+    staleness: int
+    groups_per_step: int
+    total: int | None = None
+
+    def room(self, *, version: int, consumed: int, outstanding: int) -> int:
+        """How many groups may begin.
+
+        Args:
+            version: batches that have been trained on. `consumed`: groups that were handed to the trainer.
+            outstanding: groups in flight and queued.
+        """
+        begun = consumed + outstanding
+        allowed = (self.staleness + version + 1) * self.groups_per_step
+        if self.total is not None:
+            allowed = min(allowed, self.total)
+        return max(0, allowed - begun)
+
+
+Draw = Callable[[int, int], Sequence[Task]]
+"""Given how many tasks and the number of the step, the tasks of its groups; fewer where there are no more."""
+
+
+def shuffled(tasks: Sequence[Task], seed: int) -> Draw:
+    """Draws from the tasks without repetition until all had their turn. The same step always gets the same tasks."""
+
+    def at(position: int) -> Task:
+        epoch, index = divmod(position, len(tasks))
+        order = list(range(len(tasks)))
+        random.Random(seed_of("order of tasks", seed, epoch)).shuffle(order)
+        return tasks[order[index]]
+
+    return lambda count, step: [at(step * count + offset) for offset in range(count)]
 
 
 class GroupStream:

@@ -2,7 +2,6 @@
 
 preflight.py      asks every part of the run
 parts.py          the parts of a run, and what they may read of its recipe
-launch.py         how the processes were launched
 trial_reset.py    one task of each environment is reset
 trial_episode.py  one episode of the oracle shows rewards that cannot be as the recipe says
 memory_plan.py    the memory that a recipe takes, by part

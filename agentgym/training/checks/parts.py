@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.task import TaskSet
-from agentgym.training.asynchronous.background_play import BackgroundPlay
 from agentgym.training.demonstrate import DEMONSTRATION
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.gatherers import make_gatherer, play_groups
-from agentgym.training.generation import PlannedHook, TrlGeneration
+from agentgym.training.generation import BackgroundPlay, PlannedHook, TrlGeneration
 from agentgym.training.loss_inputs.experts import PlannedExperts
 from agentgym.training.loss_inputs.teacher import TeacherScores
 from agentgym.training.model.sharding import ShardedModel

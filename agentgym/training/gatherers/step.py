@@ -10,7 +10,7 @@ from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, Fork, RolloutConfig
 from agentgym.task import Task
-from agentgym.training.rollouts.records import EpisodeRecords
+from agentgym.training.rollouts.rollouts import EpisodeRecords
 from agentgym.trajectory import PromptAddition, Trajectory
 
 T = TypeVar("T")

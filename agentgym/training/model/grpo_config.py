@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from transformers.integrations import get_available_reporting_integrations, get_reporting_integration_callbacks
 from trl import GRPOConfig
@@ -11,12 +12,59 @@ from trl.import_utils import is_vllm_available
 
 from agentgym.errors import RecipeError
 from agentgym.training.model.sharding import sharding_arguments
-from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.objectives.contract import TrlLoss, make_objective
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.train_section import TrainSection
+
+DECAY_TO_A_TENTH: dict[str, Any] = {
+    "lr_scheduler_type": "cosine_with_min_lr",
+    "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
+}
+"""A learning rate that falls to a tenth over the steps."""
+
+
+def training_arguments(
+    folder: Path,
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    max_grad_norm: float,
+    save_every: int | None,
+    keep_checkpoints: int,
+    gradient_checkpointing: bool,
+    seed: int,
+    use_cpu: bool,
+) -> dict[str, Any]:
+    """Keyword arguments of TrainingArguments, or of one of TRL's configs derived from it; the caller adds its own.
+
+    Args:
+        folder: for checkpoints. `keep_checkpoints`: how many.
+        steps: optimiser steps. batch_size: of one process.
+        save_every: steps between two checkpoints; None saves none.
+        gradient_checkpointing: compute activations a second time instead of keeping them.
+    """
+    return {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "weight_decay": 0.0,
+        "max_grad_norm": max_grad_norm,
+        "save_strategy": "no" if save_every is None else "steps",
+        "save_steps": save_every or steps,
+        "save_total_limit": keep_checkpoints,
+        "report_to": [],
+        "disable_tqdm": True,
+        "seed": seed,
+        "data_seed": seed,
+        "gradient_checkpointing": gradient_checkpointing,
+        "use_cpu": use_cpu,
+        "dataloader_pin_memory": False,
+    }
+
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
 """Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,8 +18,21 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
+from agentgym.policy.adapters import own_model
 from agentgym.training.fit import PlannedPart, TrainingPlan
-from agentgym.training.model.plain_forward import plain_forward
+
+
+@contextmanager
+def plain_forward(model: Any) -> Iterator[None]:
+    """Inside, the model has the forward pass of its class, for a copy of it. Nobody computes with it meanwhile."""
+    own = own_model(model)
+    patched = vars(own).pop("forward", None)
+    try:
+        yield
+    finally:
+        if patched is not None:
+            own.forward = patched
+
 
 OPTIMISERS = ("adamw_torch", "adamw_torch_fused", "sgd")
 """Names of transformers' optimisers that were run on weights in parts."""

@@ -22,7 +22,7 @@ from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.rollout.environments import schemas_of
 from agentgym.training.model.slow_copy import move_towards
-from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 ListActions = Callable[[Sequence[Message], Sequence[dict[str, Any]]], Sequence[Call]]

@@ -16,9 +16,9 @@ from trl.trainer.utils import disable_dropout_in_model
 from agentgym.policy.adapters import own_model
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
+from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
-from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback
 from agentgym.training.preferences.losses import RowsLoss
 from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head

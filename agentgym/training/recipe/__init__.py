@@ -6,8 +6,7 @@ policy_section.py  [policy]: the model, how it is loaded, LoRA
 reward_section.py  [reward]
 train_section.py   [train]: reinforcement
 adapt_section.py   [train.adapt]: tasks without truth, judged by votes
-warm_start_section.py, evaluate_section.py, hardware_section.py   [warm_start], [evaluate], [machine]
-vllm_section.py    [vllm]: the server that samples
+warm_start_section.py, evaluate_section.py, hardware_section.py   [warm_start], [evaluate], [machine] and [vllm]
 stage_section.py   an entry of [[stage]]
 stage_options.py   the options of the stages that collect episodes and learn from them
 guard_section.py   [guard]: when training counts as collapsing

@@ -23,7 +23,7 @@ from agentgym.task import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.evaluate_section import EvaluateSection
 from agentgym.training.recipe.guard_section import GuardSection
-from agentgym.training.recipe.hardware_section import HardwareSection
+from agentgym.training.recipe.hardware_section import HardwareSection, VllmSection
 from agentgym.training.recipe.keys import override_key, with_current_keys
 from agentgym.training.recipe.names import check_names
 from agentgym.training.recipe.policy_section import PolicySection
@@ -32,7 +32,6 @@ from agentgym.training.recipe.stage_section import StageSection
 from agentgym.training.recipe.tasks_section import TasksSection
 from agentgym.training.recipe.train_groups import KeyGroup
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.recipe.vllm_section import VllmSection
 from agentgym.training.recipe.warm_start_section import WarmStartSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})

@@ -23,8 +23,28 @@ from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
-from agentgym.training.rollouts.records import EpisodeRecords
 from agentgym.trajectory import PromptAddition, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecords:
+    """Reads and amends the episodes of a ledger where they are played, as two threads must not use it at once."""
+
+    ledger: Ledger
+    loop: EpisodeLoop
+
+    def load(self, name: str) -> Trajectory:
+        """Return an episode by its id. Raises: LedgerError if the ledger has none."""
+        return self.loop.call(partial(self.ledger.load, name))
+
+    def labelled(self, label: str) -> list[Trajectory]:
+        """Return the finished episodes whose ids begin with a label."""
+        return self.loop.call(lambda: list(self.ledger.trajectories(label)))
+
+    def amend(self, trajectories: Sequence[Trajectory]) -> None:
+        """Write the outcomes and the ends of episodes again, which were changed since they were recorded."""
+        self.loop.call(partial(self.ledger.amend, trajectories))
+
 
 T = TypeVar("T")
 Schedule = Callable[[int], Mapping[str, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentgym.moved import moved_names
 from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
 from agentgym.training.samplers.curriculum import Curriculum
-from agentgym.training.samplers.shuffled import Shuffled
+from agentgym.training.samplers.sources import Shuffled
 
 __all__ = [
     "Curriculum",

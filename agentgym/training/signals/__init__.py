@@ -18,7 +18,6 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
     state_ranks.py    rank_deviations, and those of its velocity and acceleration    one forward pass
     state_flow.py     flow_deviations: tokens whose states go as in successes        the same, and a small network
     hidden_states.py  the states that these two read
-    return_spec.py    the return that critics learn
     selection.py      the providers that an estimator requires
 """
 

@@ -14,7 +14,7 @@ from agentgym.task import Task
 from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.signals.provider import SignalRows
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
-from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 FILE = "critic.pt"

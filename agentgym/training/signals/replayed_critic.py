@@ -18,9 +18,8 @@ from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.turn_scorer import TokenPositions, explained_variance
 from agentgym.training.stored_turns.archive import EpisodeArchive, check_tokens
-from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.training.stored_turns.store import TransitionStore
-from agentgym.training.stored_turns.transitions import TurnTransition
+from agentgym.training.stored_turns.transitions import ReturnSpec, TurnTransition
 from agentgym.training.stored_turns.turn_logprobs import turn_logprobs
 from agentgym.trajectory import Trajectory
 

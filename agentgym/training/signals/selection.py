@@ -30,7 +30,7 @@ from agentgym.training.signals.state_flow import StateFlow
 from agentgym.training.signals.state_ranks import StateRanks
 from agentgym.training.signals.token_critic import TokenCritic
 from agentgym.training.stored_turns.archive import check_runs
-from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import ReturnSpec
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can provide, and the method that it overrides to do so."""

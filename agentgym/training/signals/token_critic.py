@@ -11,7 +11,7 @@ import torch
 
 from agentgym.training.signals.provider import SignalRows
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
-from agentgym.training.stored_turns.return_spec import ReturnSpec
+from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 FILE = "token_critic.pt"

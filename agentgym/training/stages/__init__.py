@@ -10,9 +10,8 @@ plan.py         which stages a recipe has, in their order
 collect.py      training tasks are played, and the ledger keeps the episodes for later stages
 prefer.py, rank.py                      learning from which episodes are better; compare.py has what both do
 step_tasks.py   every turn of an expert's episode as a task
-stage_files.py  what a stage leaves for those after it: training tasks
 generate.py     new training tasks like those that the policy fails at
 episode_sources.py, episode_manifest.py whose episodes a stage learns from, and the record of what it chose
-stored_episodes.py  those that are learnt from as they are; turn_ranking.py: the credit of their turns
+stored_episodes.py  those that are learnt from as they are
 measure.py      validation while training, held-out evaluation before and after, the closing report
 """

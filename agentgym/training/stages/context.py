@@ -37,6 +37,19 @@ from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 from agentgym.trajectory import Trajectory
 
+STEP_TASKS = "tasks.jsonl"
+
+
+def with_tasks_of(folder: RunFolder, task_set: TaskSet) -> TaskSet:
+    """Return a task set with the training tasks that a stage left in its folder; it is validated and measured as
+    before.
+    """
+    tasks = TaskSet.from_jsonl(folder.path / STEP_TASKS)["train"]
+    splits = {"train": tasks, "validation": task_set["validation"], "held_out": task_set["held_out"]}
+    if {task.environment for task in tasks} <= {task.environment for task in task_set["train"]}:
+        return task_set.with_splits(splits)
+    return TaskSet(task_set.name, splits)  # the set's players know nothing of these tasks
+
 
 @dataclass(frozen=True, slots=True)
 class Learner:

@@ -19,9 +19,8 @@ from agentgym.training.gatherers.contract import changes_left_in
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.context import Learner, RunContext, with_tasks_of
 from agentgym.training.stages.episode_sources import EpisodeSource
-from agentgym.training.stages.stage_files import with_tasks_of
 from agentgym.trajectory import Trajectory
 
 RunStage = Callable[..., Learner]

@@ -15,8 +15,7 @@ from agentgym.training.signals.replays import MonteCarloContinuations
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.stored_episodes import stored_episodes
-from agentgym.training.stored_turns.return_spec import ReturnSpec
-from agentgym.training.stored_turns.transitions import StoredEpisode
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 from agentgym.trajectory import Trajectory
 
 NAME = "direct_advantage"

@@ -19,11 +19,10 @@ from agentgym.training.demonstrate import script_of
 from agentgym.training.gatherers.groups import success_of
 from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection
-from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER
-from agentgym.training.stages.stage_files import STEP_TASKS
 from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"

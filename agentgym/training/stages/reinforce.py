@@ -2,30 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from transformers import PrinterCallback
+
 from agentgym.evaluation.runner import note_held_out_use
+from agentgym.policy.contract import Policy
+from agentgym.policy.rendering import TemplateRenderer
 from agentgym.storage.adaptations import joined
 from agentgym.training.checkpoints import HEALTHY, latest_checkpoint, step_of
+from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
 from agentgym.training.model.sharding import is_sharded
 from agentgym.training.monitoring.callbacks import (
+    CheckpointCompleteCallback,
     CollapseGuardCallback,
     success_reached_at,
 )
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
+from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
 from agentgym.training.parts import TrainingPart, TrainingRun, make_parts
 from agentgym.training.recipe.adapt_section import ADAPT
+from agentgym.training.rollouts.trl_policy import TrlPolicy
 from agentgym.training.samplers.sources import sampler_of
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.loss_sources import loss_requirements
 from agentgym.training.stages.reinforce_parts import gatherer_for, parts_around, scheduled_rollouts, training_run
-from agentgym.training.stages.reinforce_trainer import make_trainer
 from agentgym.training.stages.stored_episodes import check_experts
 from agentgym.training.stages.streaming import streaming
+from agentgym.training.turn_grpo import TurnGRPOTrainer
+
+
+def make_trainer(
+    context: RunContext, learner: Learner, parts: Sequence[TrainingPart], guard: CollapseGuardCallback
+) -> TurnGRPOTrainer:
+    """Make the trainer of [train] with the options and the callbacks of all parts, which are attached to it.
+
+    Args:
+        guard: watches the steps. It comes last, because it copies complete checkpoints.
+    """
+    recipe, section = context.recipe, context.recipe.train
+    objective = make_objective(section.objective)
+    hardware = recipe.episode, recipe.machine, context.folder.checkpoints, context.device, context.processes
+    config = grpo_config(section, *hardware, seed=recipe.seed)
+    config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
+    callbacks = [callback for part in parts for callback in part.callbacks()]
+    trainer = TurnGRPOTrainer(
+        learner.model,
+        args=config,
+        tasks=list(context.task_set["train"]),
+        policy=learner.policy if section.generation == "transformers" else _trl_policy(context, learner),
+        rollouts=context.rollouts,
+        label=context.folder.phase("train"),
+        estimator=section.make_estimator(),
+        failures=section.failures,
+        trainable_roles=section.roles.trainable,
+        before_playing=learner.gather,
+        objective=None if isinstance(objective, TrlLoss) else objective,
+        terms=make_terms(section.terms),
+        kl=section.reference_weight,
+        microbatch_tokens=section.microbatch_tokens,
+        processing_class=learner.tokenizer,
+        parts=parts,
+        callbacks=[*callbacks, CheckpointCompleteCallback(parts), guard],
+        **{name: option for part in parts for name, option in part.trainer_options().items()},
+    )
+    for part in parts:
+        part.attach(trainer)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:
+    """Return a function that makes the policy which samples through the trainer's own backend."""
+    renderer = TemplateRenderer(learner.tokenizer, context.call_format(learner.tokenizer))
+    return lambda trainer: TrlPolicy(trainer, renderer)
 
 
 @define_stage(section="train", checkpoint=FINAL, plays=True, trains_in_parts=True, check_episodes=check_experts)

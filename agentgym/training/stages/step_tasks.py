@@ -10,10 +10,9 @@ from agentgym.rollout.environments import schemas_of
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.demonstrate import script_of
 from agentgym.training.recipe.stage_options import StepTasksSection
-from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import Row, episode_set
-from agentgym.training.stages.stage_files import STEP_TASKS
 from agentgym.training.stages.warm_start import demonstrate
 from agentgym.trajectory import Trajectory
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agentgym.policy.contract import Policy
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.training.asynchronous.callback import StreamCallback, StreamedSampler
-from agentgym.training.asynchronous.capacity import Capacity
-from agentgym.training.asynchronous.sampling_copy import sampling_copy
-from agentgym.training.asynchronous.stream import GroupStream
-from agentgym.training.asynchronous.task_order import shuffled
+from agentgym.training.asynchronous.stream import Capacity, GroupStream, shuffled
 from agentgym.training.gatherers import Gatherer, play_groups
+from agentgym.training.model.sharding import plain_forward
 from agentgym.training.samplers import Sampler
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool
+
+
+def sampling_copy(model: Any) -> Any:
+    """Return a copy to sample from, in eval mode, for `TransformersPolicy.update_weights`.
+
+    A trainer changes the mode of its model, its hooks and, in the middle of an optimiser step, its weights. A copy
+    costs the memory of the weights that are trained; those that are not, as beneath a LoRA adapter, are shared.
+
+    Its parameters require gradients as the model's do, though none is computed: torch multiplies by a matrix that
+    requires a gradient in another way, and the last bits differ.
+    """
+    shared = {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
+    with plain_forward(model):
+        return copy.deepcopy(model, shared).eval()
 
 
 @dataclass(frozen=True, slots=True)

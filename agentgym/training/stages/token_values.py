@@ -34,8 +34,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import CheckStage, define_stage
 from agentgym.training.stages.measure import EVALUATION, BestOf, measure
 from agentgym.training.stages.stored_episodes import stored_episodes
-from agentgym.training.stored_turns.return_spec import ReturnSpec
-from agentgym.training.stored_turns.transitions import StoredEpisode
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:

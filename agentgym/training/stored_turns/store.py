@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.errors import CreditError
-from agentgym.training.stored_turns.return_spec import ReturnSpec
-from agentgym.training.stored_turns.transitions import StoredEpisode, TurnTransition
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode, TurnTransition
 from agentgym.trajectory import Trajectory
 
 

@@ -19,8 +19,8 @@ from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
 from agentgym.storage import checkpoint_in
 from agentgym.training.fit import PlannedPart, TrainingPlan
+from agentgym.training.recipe.hardware_section import VllmSection
 from agentgym.training.recipe.policy_section import PolicySection
-from agentgym.training.recipe.vllm_section import VllmSection
 
 OLDEST = (0, 22)
 """The oldest vLLM that TRL 1.16 works with."""

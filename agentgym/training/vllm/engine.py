@@ -10,20 +10,66 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import torch
 
+from agentgym.errors import RecipeError
+from agentgym.messages import Message
 from agentgym.policy.adapters import has_adapter, own_model
 from agentgym.policy.checkpoint import tokenizer_of
+from agentgym.policy.decoding import score
 from agentgym.policy.http import RetryPolicy
 from agentgym.policy.pool import PolicyPool
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.transformers import evaluating
 from agentgym.policy.vllm import VllmPolicy, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 from agentgym.training.model.models import save_model
+from agentgym.training.recipe.hardware_section import VllmSection
 from agentgym.training.recipe.policy_section import PolicySection
-from agentgym.training.recipe.vllm_section import VllmSection
-from agentgym.training.vllm.base_model import BaseModelCheck
 from agentgym.training.vllm.check import served_model
+
+PROMPT = "Sort the numbers 12, 7 and 305, add them up, and say in one short sentence which of them is the largest."
+"""Scored by both. Any text does on which two models differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModelCheck:
+    """Compares the log-probabilities of a short prompt: those of a server, and of the model beneath an adapter here.
+
+    Attributes:
+        model: with its adapter, which is left out of the comparison.
+        url: of the server. source: of the model, for the error.
+        most: nats a token by which they may differ on average: rounding, not another model.
+        autocast: torch dtype that training computes in.
+    """
+
+    model: Any
+    url: str
+    source: str
+    most: float
+    autocast: Any = None
+
+    async def __call__(self, server: VllmPolicy) -> None:
+        """Raise RecipeError if they differ; PolicyError if the server does not score."""
+        ids = server.renderer.prompt([Message("user", PROMPT)], [])
+        served = await server.score(ids[:1], ids[1:])
+        own = self._own_logprobs(ids)  # not in threads: for two servers at once they would switch one adapter
+        difference = float(np.mean(np.abs(np.subtract(served, own))))
+        if not difference <= self.most:
+            raise RecipeError(
+                f"vllm.url = {self.url!r}: the server's model {server.model!r} is not the base model of policy.path = "
+                f"{self.source!r}, for which the adapter is trained: the log-probabilities of a short prompt are "
+                f"{difference:.2g} nats a token apart, and guard.drift = {self.most:g} allows for rounding. Start the "
+                "server anew with that model. A server that was given the weights of another run needs that, too."
+            )
+
+    def _own_logprobs(self, ids: list[int]) -> list[float]:
+        """[L - 1] of the tokens after the first, in nats."""
+        with self.model.disable_adapter(), evaluating(self.model, self.autocast):
+            logprobs: list[float] = score(self.model, ids[0], [(ids[:1], ids[1:])])[0]
+        return logprobs
+
 
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of which vLLM reserves room for one
 _WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes

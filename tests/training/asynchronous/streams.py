@@ -17,8 +17,7 @@ from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
-from agentgym.training.asynchronous.capacity import Capacity
-from agentgym.training.asynchronous.stream import GroupStream
+from agentgym.training.asynchronous.stream import Capacity, GroupStream
 from agentgym.training.gatherers import Gatherer, StepRequest
 from agentgym.training.rollouts.rollouts import Rollouts
 

@@ -10,7 +10,7 @@ from scripted_episodes import task
 
 from agentgym.messages import Message, StopReason
 from agentgym.training.asynchronous.ages import age_metrics, correction_metrics, effective_share
-from agentgym.training.asynchronous.task_order import shuffled
+from agentgym.training.asynchronous.stream import shuffled
 from agentgym.trajectory import Trajectory, Turn
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.training.asynchronous.capacity import Capacity
+from agentgym.training.asynchronous.stream import Capacity
 
 
 def test_playing_is_ahead_by_the_staleness_and_no_further():

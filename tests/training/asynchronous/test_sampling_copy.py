@@ -9,8 +9,8 @@ from trl.trainer.utils import add_fused_lm_head
 from agentgym.policy import Hermes, TemplateRenderer, TransformersPolicy, make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
 from agentgym.policy.lora_options import LoraOptions
-from agentgym.training.asynchronous.sampling_copy import sampling_copy
 from agentgym.training.loss.labelled_head import project_labelled_only
+from agentgym.training.stages.streaming import sampling_copy
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from problem_episodes import ACTIONS, EPISODES, PROMPT, TARGET, Names, TableMode
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead
 from agentgym.training.offline.conservative_q import fit_conservative_q, likely_tokens, mean_value
-from agentgym.training.stored_turns.return_spec import ReturnSpec
-from agentgym.training.stored_turns.transitions import StoredEpisode
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 
 SEARCH, ANSWER, UNSEEN, VOCABULARY = ACTIONS["search"], ACTIONS["answer"], 6, 20
 

@@ -23,9 +23,8 @@ from agentgym.credit import estimator
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.replayed_critic import ReplayedCritic
 from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.training.stored_turns.store import TransitionStore
-from agentgym.training.stored_turns.transitions import TurnTransition
+from agentgym.training.stored_turns.transitions import ReturnSpec, TurnTransition
 from agentgym.trajectory import Trajectory
 
 

@@ -15,9 +15,8 @@ from agentgym.messages import StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training.stored_turns.archive import EpisodeArchive, check_runs, check_tokens
-from agentgym.training.stored_turns.return_spec import ReturnSpec
 from agentgym.training.stored_turns.store import TransitionStore
-from agentgym.training.stored_turns.transitions import StoredEpisode
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 
 
 def recorded(number: int = 0, version: int = 0):

@@ -20,8 +20,7 @@ from problem_episodes import (
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
 from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
-from agentgym.training.stored_turns.return_spec import ReturnSpec
-from agentgym.training.stored_turns.transitions import StoredEpisode
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 
 SEARCH, ANSWER = ACTIONS["search"], ACTIONS["answer"]
 

@@ -6,8 +6,7 @@ import torch
 from problem_episodes import TARGET, Names, action_chances, trajectory_of
 
 from agentgym.policy import make_model, make_tokenizer
-from agentgym.training.stored_turns.return_spec import ReturnSpec
-from agentgym.training.stored_turns.transitions import StoredEpisode
+from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 from agentgym.training.stored_turns.turn_logprobs import token_logprobs
 
 
