@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +46,15 @@ async def test_sync_and_async_answers_are_both_awaited_and_checked():
     [
         ({"success": math.nan}, "Fixed returned nan for the component 'success'"),
         ({"success": -math.inf}, "Fixed returned -inf for the component 'success'"),
-        ({"success": True}, "Fixed returned True for the component 'success'"),
+        (
+            {"success": 100.0},
+            "Fixed returned 100.0 for the component 'success': it says how much of the task is solved",
+        ),
+        ({"success": -0.1}, "from 0 to 1"),
+        ({"success": np.float32(2)}, "from 0 to 1"),
+        ({"score": np.array([1.0])}, "for the component 'score'"),
+        ({"score": 1j}, "for the component 'score'"),
+        ({"score": np.float64("nan")}, "for the component 'score'"),
         ({"success": "1"}, "Fixed returned '1' for the component 'success'"),
         ({"success": None}, "Leave a component out when there is nothing to say"),
         (1.0, "Fixed returned 1.0: a reward returns a dict"),
@@ -56,6 +65,24 @@ async def test_what_is_no_reward_is_refused_with_reward_component_and_value(answ
     with pytest.raises(RewardError) as caught:
         await validate_components(answer, Fixed())
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (True, 1.0),
+        (np.bool_(False), 0.0),
+        (np.float32(0.5), 0.5),
+        (np.int64(1), 1.0),
+        (np.array(1.0), 1.0),
+        (1 + 1e-12, 1.0),
+    ],
+)
+async def test_a_number_of_any_kind_is_a_verdict_and_becomes_a_float(value, number):
+    components = await validate_components({"success": value}, Fixed())
+    assert components == {"success": number}
+    assert type(components["success"]) is float
+    assert await validate_components({"cost": -7}, Fixed()) == {"cost": -7.0}
 
 
 def test_a_total_is_the_weighted_sum_and_one_where_no_weight_is_given():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scripted_episodes import counting, play
 
 from agentgym import Combined, JudgeError, reward_function
 from agentgym.messages import StopReason
+from agentgym.storage import Ledger
 
 
 @reward_function
@@ -30,6 +32,19 @@ async def test_a_function_of_a_turn_rewards_turns_and_may_be_async():
     trajectory = await play(counting(1), reward=Combined(success, step, weights={"calls": 0.5}))
     assert [turn.rewards for turn in trajectory.turns] == [{"first": 1.0, "calls": 1}, {}]
     assert trajectory.outcome == {"success": 0.0}
+
+
+@pytest.mark.parametrize("kind", [bool, np.bool_, np.float32, np.int64])
+async def test_an_episode_with_a_verdict_of_numpy_or_a_bool_is_kept_as_any_other(kind, tmp_path):
+    @reward_function
+    def success(episode):
+        return kind(1)
+
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    trajectory = await play(counting(1), reward=success, ledger=ledger)
+    stored = ledger.load(trajectory.id)
+    ledger.close()
+    assert trajectory.outcome == stored.outcome == {"success": 1.0}
 
 
 async def test_a_function_that_cannot_judge_raises_and_its_episode_fails():

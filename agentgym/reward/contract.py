@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from agentgym.errors import RewardError
@@ -20,7 +21,8 @@ Components = dict[str, float]
 RewardStage = Literal["turn", "outcome", "hindsight", "spans", "group", "feedback"]
 
 SUCCESS = "success"
-"""The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
+"""The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not, never outside."""
+_NOISE = 1e-9
 
 
 class Reward:
@@ -103,8 +105,9 @@ class Reward:
 
 
 async def validate_components(answer: Any, reward: Reward) -> Components:
-    """Await a reward's answer if need be and check it: a dict of finite numbers by name.
+    """Await a reward's answer if need be and check it: a dict of finite numbers by name, `success` from 0 to 1.
 
+    Returns: the components as floats; bools and the numbers of numpy and torch become floats too.
     Raises: RewardError naming the reward, the component and the value.
     """
     if not isinstance(answer, dict) and inspect.isawaitable(answer):
@@ -114,13 +117,32 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
             f"{type(reward).__name__} returned {answer!r}: a reward returns a dict of components by name, "
             "for example {'success': 1.0}."
         )
+    components: Components = {}
     for name, value in answer.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if (number := _finite(value)) is None:
             raise RewardError(
                 f"{type(reward).__name__} returned {value!r} for the component {name!r}: a reward is a finite "
                 "number. Leave a component out when there is nothing to say; raise JudgeError when judging failed."
             )
-    return answer
+        if name == SUCCESS and not -_NOISE <= number <= 1 + _NOISE:
+            raise RewardError(
+                f"{type(reward).__name__} returned {value!r} for the component {SUCCESS!r}: it says how much of the "
+                "task is solved, from 0 to 1, and evaluation reads it as a share. Divide a score by its largest value, "
+                "or give the component another name."
+            )
+        components[name] = min(max(number, 0.0), 1.0) if name == SUCCESS else number
+    return components
+
+
+def _finite(value: Any) -> float | None:
+    """Return a number of any kind, a bool too, as a float; None for anything else, and for NaN and infinity."""
+    if isinstance(value, str | bytes | bytearray) or getattr(value, "ndim", 0):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 async def validate_feedback(answer: Any, reward: Reward) -> str:
@@ -145,12 +167,12 @@ async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> 
                 length = len(span.text(turn.message))
             except (AttributeError, ValueError) as error:
                 raise RewardError(f"{name} returned {span!r:.200} for turn {turn.index}: {error}.") from error
-            if not (0 <= span.start < span.end <= length and math.isfinite(span.value)):
+            if not (0 <= span.start < span.end <= length) or _finite(span.value) is None:
                 raise RewardError(
                     f"{name} returned {span!r:.200} for turn {turn.index}: a span lies within its text of {length} "
                     "characters, holds at least one of them, and has a finite value."
                 )
-    return [list(spans) for spans in answer]
+    return [[replace(span, value=float(span.value)) for span in spans] for spans in answer]
 
 
 async def validate_each(answer: Any, reward: Reward, count: int) -> list[Components]:

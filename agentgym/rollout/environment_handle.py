@@ -83,6 +83,7 @@ class EnvironmentHandle:
             if potential is not None and not math.isfinite(potential):
                 name = type(environment).__name__
                 raise ValueError(f"{name}.potential() gave {potential!r}: it is a finite number, or None.")
+            potential = None if potential is None else float(potential)
         if self._offers_checkpoint:
             note(f"taking a checkpoint before turn {turn}")
             checkpoint = await _unless_prevented(environment.checkpoint(), lambda: None)

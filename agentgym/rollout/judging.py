@@ -51,7 +51,8 @@ class Judge:
 
     def weights_for(self, trajectory: Trajectory) -> dict[str, float]:
         """Return the weights that count for a judged episode."""
-        return {**self._added_weights, **self.reward.weights_for(trajectory)}
+        weights = {**self._added_weights, **self.reward.weights_for(trajectory)}
+        return {name: float(weight) for name, weight in weights.items()}
 
     def merge(self, earlier: Components, later: Components) -> Components:
         """Return the components of both. Raises: RewardError for one that is in both."""
