@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from agentgym import JudgeError, Reward, StopReason, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, read_submission
 
 RECORD = "Record: "
 MAX_STEPS = 20
@@ -32,16 +31,14 @@ class BfclTurns(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without such a truth, or a record that cannot be read.
+        Raises: JudgeError for a task without such a truth.
         """
         truth = episode.task.truth
         try:
             expected = [(turn["state"], list(turn["results"])) for turn in truth["turns"]]
-            actual = [(turn["state"], list(turn["results"])) for turn in _record_of(episode)]
         except (KeyError, TypeError, ValueError) as error:
-            raise JudgeError(
-                f"{episode.task.id}: truth['turns'] or the record is no list of turns: {error!r}."
-            ) from error
+            raise JudgeError(f"{episode.task.id}: truth['turns'] is not a list of turns: {error!r}.") from error
+        actual = read_submission(lambda: _record_of(episode)) or []
         if not expected:
             raise JudgeError(f"{episode.task.id}: truth['turns'] is empty.")
         right = turns_right(actual, expected) if _most_steps(episode) <= MAX_STEPS else 0
@@ -66,11 +63,12 @@ def _most_steps(episode: Trajectory) -> int:
     return most
 
 
-def _record_of(episode: Trajectory) -> list[dict[str, Any]]:
+def _record_of(episode: Trajectory) -> list[tuple[str, list[str]]]:
     """Return the turns in the last reply, which only the environment writes; none if something else ended the
-    episode.
+    episode. Raises: ValueError, KeyError, TypeError for a record that cannot be read.
     """
     if episode.stop_reason is not StopReason.ENVIRONMENT or not episode.turns or not episode.turns[-1].replies:
         return []
     _, mark, line = episode.turns[-1].replies[-1].text.rpartition(RECORD)
-    return list(json.loads(line)["turns"]) if mark else []
+    turns = json.loads(line)["turns"] if mark else []
+    return [(turn["state"], [str(result) for result in turn["results"]]) for turn in turns]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from agentgym import Call, JudgeError, Result, StopReason, Trajectory
+from agentgym.reward import SUCCESS, read_submission
 
 
 def final_call(episode: Trajectory) -> tuple[Call, Result] | None:
@@ -28,8 +30,7 @@ def final_record(episode: Trajectory, required: str) -> dict[str, Any] | None:
     Args:
         episode: the finished episode.
         required: a key that the record must have.
-    Returns: the record; None without one.
-    Raises: JudgeError for a record that cannot be read.
+    Returns: the record; None without one, or for one that cannot be read.
     """
     final = final_call(episode)
     if final is not None:
@@ -41,11 +42,18 @@ def final_record(episode: Trajectory, required: str) -> dict[str, Any] | None:
     _, mark, line = text.rpartition(RECORD)
     if not mark:
         return None
-    try:
-        record: dict[str, Any] = json.loads(line)
-        return {required: record[required], **record}
-    except (ValueError, TypeError, KeyError) as error:
-        raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
+    return read_submission(lambda: _record(json.loads(line), required))
+
+
+def _record(data: dict[str, Any], required: str) -> dict[str, Any]:
+    return {required: data[required], **data}
+
+
+def counts_of(record: dict[str, Any], *others: str) -> dict[str, float]:
+    """Return the finite numbers of a record by name, without those named in `others`; none may be called `success`."""
+    numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
+    left_out = {*others, SUCCESS}
+    return {name: float(value) for name, value in numbers.items() if name not in left_out and abs(value) < math.inf}
 
 
 def last_words(episode: Trajectory) -> str | None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym import JudgeError, SandboxError, SandboxSpec, Trajectory, shared_backend
+from agentgym import JudgeError, SandboxSpec, Trajectory, shared_backend
+from agentgym.reward import judge_submission, read_submission
 from agentgym.sandbox import Backend, ExecResult, Sandbox
 
 from .final_answer import final_call
-from .second_try import second_try
 
 SPEC = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
 MAX_OUTPUT = 2**20
+AT_ONCE = 200  # names on one command line
 MARK = "Submitted: "
 
 
@@ -94,8 +94,8 @@ class FreshSandbox:
         """Yield a sandbox with the files under /work. Raises: SandboxError; OSError if they do not fit."""
         sandbox = await shared_backend(self.backend).create(self.spec)
         try:
-            if files.folders:
-                await sandbox.exec(["mkdir", "-p", "--", *files.folders])
+            for start in range(0, len(files.folders), AT_ONCE):
+                await sandbox.exec(["mkdir", "-p", "--", *files.folders[start : start + AT_ONCE]])
             writes = [
                 sandbox.write(path, raw, 0o755 if path in files.executable else 0o644)
                 for path, raw in files.contents.items()
@@ -117,52 +117,50 @@ class FreshSandbox:
         """For each command, run in order in one sandbox, whether it holds; all False if the build fails.
 
         If the sandbox breaks, everything is run once more in a new one. If that breaks as well, the submission has
-        failed. Raises: JudgeError if a sandbox breaks without any submission.
+        failed. Raises: JudgeError if a sandbox breaks without any submission, or lacks a program.
         """
-        return await second_try(
-            lambda: self._verdicts(files, commands, build), self.check_works, [False] * len(commands)
-        )
+        failed = [False] * len(commands)
+        return await judge_submission(lambda: self._verdicts(files, commands, build), self.check_works, failed)
 
-    async def check_works(self, cause: Exception) -> None:
-        """Check that a sandbox without a submission runs a command correctly. Raises: JudgeError if it does not."""
-        try:
-            async with self.holding(SubmittedFiles({})) as sandbox:
-                output = (await self.run(sandbox, ["echo", "works"])).text
-        except SandboxError as error:
-            raise JudgeError(f"No sandbox would run the hidden checks: {error}") from error
-        if output != "works\n":
-            raise JudgeError(f"The sandbox does not run commands as it should: {cause}") from cause
+    async def check_works(self) -> None:
+        """Check that a sandbox without a submission runs a command correctly. Raises: SandboxError; JudgeError."""
+        async with self.holding(SubmittedFiles({"works": b"works"})) as sandbox:
+            output = (await self.run(sandbox, ["cat", "works"])).text
+        if output != "works":
+            raise JudgeError(f"The sandbox does not run commands as it should: `cat works` gives {output!r:.80}.")
 
     async def _verdicts(self, files: SubmittedFiles, commands: Sequence[Command], build: Sequence[str]) -> list[bool]:
-        try:
-            async with self.holding(files) as sandbox:
-                if build and not (built := await self.run(sandbox, build)).ok:
-                    if built.exit_code == 127:
-                        raise JudgeError(f"{build[0]} is not in the judge's image: install it, or leave the task out.")
-                    return [False] * len(commands)
-                return [command.holds(await self.run(sandbox, command.argv, command.stdin)) for command in commands]
-        except OSError as error:
-            if isinstance(error, SandboxError):
-                raise
-            raise JudgeError(f"The submitted files cannot be written: {error}") from error
+        async with self.holding(files) as sandbox:
+            if build and not (built := await self.run(sandbox, build)).ok:
+                if built.exit_code == 127:
+                    raise JudgeError(f"{build[0]} is not in the judge's image: install it, or leave the task out.")
+                return [False] * len(commands)
+            return [command.holds(await self.run(sandbox, command.argv, command.stdin)) for command in commands]
 
 
 def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
-    """Return the files that the final call submitted; None without one.
+    """Return the files that the final call submitted; None without one, or if nothing can be made of them.
 
-    Raises: JudgeError if its result holds no files.
+    Raises: JudgeError if its result is not one that hands in files: the environment and the reward do not fit.
     """
-    final = final_call(episode)
-    return None if final is None else _parsed(str(final[1].content))
+    if (final := final_call(episode)) is None:
+        return None
+    text = str(final[1].content)
+    if not text.startswith(MARK):
+        raise JudgeError(
+            f"The final result {text[:60]!r} holds no files: it does not begin with {MARK!r}. This reward judges "
+            "environments whose final tool hands in files, such as agentgym/code-files-v1."
+        )
+    return read_submission(lambda: _parsed(text.removeprefix(MARK)))
 
 
 def _parsed(text: str) -> SubmittedFiles:
-    try:
-        if not text.startswith(MARK):
-            raise ValueError(f"it does not begin with {MARK!r}")
-        data = json.loads(text.removeprefix(MARK))
-        contents = {path: value.encode() for path, value in data["files"].items()}
-        contents |= {path: base64.b64decode(value) for path, value in data["binary"].items()}
-        return SubmittedFiles(contents, frozenset(data["executable"]), list(data["folders"]))
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError) as error:
-        raise JudgeError(f"The final result {text[:60]!r} holds no files that could be judged: {error}") from error
+    """Raises: ValueError, TypeError, AttributeError, RecursionError, LookupError for what no environment writes."""
+    data = json.loads(text)
+    contents = {path: value.encode() for path, value in data["files"].items()}
+    contents |= {path: base64.b64decode(value) for path, value in data["binary"].items()}
+    folders, executable = list(data["folders"]), frozenset(data["executable"])
+    for path in (*contents, *folders, *executable):
+        if not path or path.startswith("/") or "\0" in path or ".." in path.split("/"):
+            raise ValueError(f"{path!r:.80} is not a path below /work")
+    return SubmittedFiles(contents, executable, folders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentgym import JudgeError, Reward, SandboxError, Trajectory, shared_backend
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend
 from agentgym.sandboxes.languages import (
     FUNCTION_SPEC,
@@ -22,7 +22,6 @@ from agentgym.sandboxes.languages import (
 )
 
 from .final_answer import final_call
-from .second_try import second_try
 
 MAX_CODE = 200_000
 
@@ -89,14 +88,11 @@ class HiddenCalls(Reward):
         except SandboxError as error:
             raise JudgeError(f"The judge cannot run {language.title}: {error}") from error
 
-        async def check(cause: Exception) -> None:
-            try:
-                await check_language(backend, FUNCTION_SPEC, language)
-            except SandboxError as error:
-                raise JudgeError(f"No sandbox would run the hidden calls: {error}") from cause
-
-        failed = [False] * len(cases)
-        return await second_try(lambda: self._passed(code, language, signature, cases, tolerance), check, failed)
+        return await judge_submission(
+            lambda: self._passed(code, language, signature, cases, tolerance),
+            lambda: check_language(backend, FUNCTION_SPEC, language),
+            [False] * len(cases),
+        )
 
     async def _passed(
         self, code: str, language: Language, signature: Signature, cases: Sequence[Case], tolerance: float

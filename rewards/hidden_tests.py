@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym import GuestModule, JudgeError, Reward, SandboxError, SandboxSpec, Trajectory, shared_backend
-from agentgym.reward import SUCCESS, Components, same_number
+from agentgym.reward import SUCCESS, Components, judge_submission, same_number
 from agentgym.sandbox import Backend
 
 from . import judge_guest
 from .final_answer import submitted_text
 from .remote_check import RemoteCheck
-from .second_try import second_try
 
 SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
 MAX_CODE, MAX_REPORT = 200_000, 2**20
@@ -128,17 +127,13 @@ class HiddenTests(Reward):
         expected = await self._expected(parsed, setup)
         calls = [test.call for test in parsed]
         no_values: dict[int, Any] = {}
-        values = await second_try(lambda: self._run(code, calls, setup, files), self._check_sandbox, no_values)
+        values = await judge_submission(lambda: self._run(code, calls, setup, files), self._check_sandbox, no_values)
         return [_holds(test, values[n], expected.get(n)) if n in values else False for n, test in enumerate(parsed)]
 
-    async def _check_sandbox(self, cause: Exception) -> None:
-        """Check that a sandbox can run a call on a harmless submission. Raises: JudgeError if it cannot."""
-        try:
-            working = await self._run("", ["1"], "") == {0: judge_guest.encode(1)}
-        except SandboxError as error:
-            raise JudgeError(f"No sandbox would run the hidden tests: {error}") from error
-        if not working:
-            raise JudgeError(f"The sandbox does not run Python as it should: {cause}") from cause
+    async def _check_sandbox(self) -> None:
+        """Check that a sandbox can run a call on a harmless submission. Raises: SandboxError, JudgeError."""
+        if await self._run("", ["1"], "", {"harmless": b""}) != {0: judge_guest.encode(1)}:
+            raise JudgeError("The sandbox does not run Python as it should: the value of `1` does not come back.")
 
     async def _expected(self, tests: Sequence[HiddenTest], setup: str) -> dict[int, Any]:
         """Return the encoded expected values: literals are read here, other expressions are evaluated in a sandbox."""

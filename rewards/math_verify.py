@@ -16,17 +16,15 @@ from agentgym import (
     JudgeError,
     MissingExtraError,
     Reward,
-    SandboxError,
     SandboxSpec,
     Trajectory,
     install_command,
     shared_backend,
 )
-from agentgym.reward import Components
+from agentgym.reward import Components, judge_submission
 from agentgym.sandbox import Backend
 
 from .final_answer import final_answer, gold_answers
-from .second_try import second_try
 
 SPEC = SandboxSpec(memory_mib=1024, processes=32, disk_mib=32, preload=("math_verify",))
 MAX_CHARS, MAX_REPORT = 2_000, 10_000
@@ -74,7 +72,7 @@ class MathVerify(Reward):
         """Whether the library finds an answer equal to one of the gold answers. Raises: as `outcome`."""
         if find_spec("math_verify") is None:
             raise MissingExtraError(f"The reward math_verify needs Math-Verify: {install_command('maths')}.")
-        return await second_try(lambda: self._run(answer, gold), self._check_sandbox, False)
+        return await judge_submission(lambda: self._run(answer, gold), self._check_sandbox, False)
 
     async def _run(self, answer: str, gold: Sequence[str]) -> bool:
         nonce = secrets.token_hex(8)
@@ -86,11 +84,7 @@ class MathVerify(Reward):
             await sandbox.close()
         return f"{nonce} True" in result.text.splitlines()
 
-    async def _check_sandbox(self, cause: Exception) -> None:
-        """Check that a sandbox can compare two harmless answers. Raises: JudgeError if it cannot."""
-        try:
-            works = await self._run("1", ["1"])
-        except SandboxError as error:
-            raise JudgeError(f"No sandbox would run Math-Verify: {error}") from error
-        if not works:
-            raise JudgeError(f"Math-Verify does not work in the sandbox: {cause}") from cause
+    async def _check_sandbox(self) -> None:
+        """Check that a sandbox can compare two harmless answers. Raises: SandboxError, JudgeError."""
+        if not await self._run("1", ["1"]):
+            raise JudgeError("Math-Verify does not work in the sandbox: it does not find 1 equal to 1.")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer, same_data
+from agentgym.reward import SUCCESS, Components, read_submission, same_answer, same_data
 
 from .final_answer import final_call
 from .fresh_files import lines_of
@@ -46,28 +46,28 @@ class McpReward(Reward):
         call, result = ended
         passed = []
         if expected is not None:
-            passed += [_equal(*pair) for pair in zip(_end_state(result, task.id), expected, strict=True)]
+            state = read_submission(lambda: _end_state(result, len(expected)))
+            passed += [state is not None and _equal(state[n], right) for n, right in enumerate(expected)]
         if (answer := truth.get("answer")) is not None:
             right = answer if isinstance(answer, list) else [answer]
             passed.append(any(same_answer(call.arguments.get("text", ""), text) for text in right))
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
 
-def _end_state(result: Result, task: str) -> list[Any]:
-    text = result.content if isinstance(result.content, str) else ""
-    try:
-        return list(json.loads(text.partition("\n")[2])["state"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise JudgeError(f"{task}: the result {text[:60]!r} of the last call holds no end state: {error}.") from error
+def _end_state(result: Result, count: int) -> list[str | None]:
+    """Return the results of the last calls. Raises: ValueError, KeyError, TypeError if they are not all there."""
+    state = json.loads(str(result.content).partition("\n")[2])["state"]
+    if len(state) != count or not all(item is None or isinstance(item, str) for item in state):
+        raise ValueError(f"{count} results are needed")
+    return list(state)
 
 
-def _equal(actual: Any, expected: Any) -> bool:
+def _equal(actual: str | None, expected: Any) -> bool:
     """Results of the server, texts or None where a call failed, against what the truth says."""
     if actual is None or expected is None:
         return actual is expected
-    try:
-        actual_data = json.loads(actual)
-        expected_data = json.loads(expected) if isinstance(expected, str) else expected
-    except ValueError:
+    actual_data = read_submission(lambda: [json.loads(actual)])
+    expected_data = read_submission(lambda: [json.loads(expected)]) if isinstance(expected, str) else [expected]
+    if actual_data is None or expected_data is None:
         return isinstance(expected, str) and lines_of(actual) == lines_of(expected)
     return same_data(actual_data, expected_data)

@@ -7,17 +7,24 @@ in a sandbox of its own and calls a proxy: arguments and return values are passe
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym import GuestModule, JudgeError, SandboxDied, SandboxError, shared_backend
+from agentgym import GuestModule, SandboxDied, SandboxError, shared_backend
+from agentgym.reward import judge_submission
 from agentgym.sandbox import Backend, Channel
 
 from .fresh_files import SPEC
 
-MAX_CALLS = 20_000
+MAX_CALLS, MAX_ANSWER = 20_000, 1_000_000
 CHECKER = GuestModule(__package__, "judge_values", "judge_checker")
 CANDIDATE = GuestModule(__package__, "judge_values", "judge_candidate")
+
+
+class NoVerdict(SandboxError):
+    """The check ended without a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,8 @@ class RemoteCheck:
     """Runs a check against a submission.
 
     Attributes:
-        cpu_s: processor seconds of the submission. timeout_s: wall seconds of each of its answers.
+        cpu_s: processor seconds of the submission. timeout_s: wall seconds of all its answers together, and of each
+            step of the check.
         backend: makes both sandboxes; a name or a Backend.
     """
 
@@ -34,48 +42,50 @@ class RemoteCheck:
     backend: str | Backend = "namespaces"
 
     async def judge(self, code: str, check: str, entry_point: str, *, setup: str = "") -> bool:
-        """Whether the check finishes without an error.
+        """Whether the check finishes without an error. It does not where the submission keeps it from an end.
 
         Args:
             code: the submission. check: Python that calls `entry_point`. setup: Python before both.
-        Raises: JudgeError if no sandbox works, or the check itself breaks.
+        Raises: JudgeError if no sandbox works, or the check has no end without a submission either.
         """
+        order = {"setup": setup, "check": check, "entry_point": entry_point}
+        return await judge_submission(lambda: self._run(order, code), lambda: self._run(order, ""), False)
+
+    async def _run(self, order: dict[str, str], code: str) -> bool:
+        """Run the check against a submission. Raises: SandboxError, OSError; NoVerdict."""
         backend = shared_backend(self.backend)
+        tests, submission = await backend.create(SPEC), None
         try:
-            tests, submission = await backend.create(SPEC), None
-            try:
-                submission = await backend.create(SPEC)
-                checker = await tests.open_channel(["python3", "-I", "-S", "-c", CHECKER.program("serve")])
-                candidate = await submission.open_channel(["python3", "-I", "-S", "-c", CANDIDATE.program("serve")])
-                order = {"setup": setup, "check": check, "entry_point": entry_point}
-                return await self._relay(checker, candidate, order, code)
-            finally:
-                await tests.close()
-                if submission is not None:
-                    await submission.close()
-        except (SandboxError, OSError) as error:
-            raise JudgeError(f"No sandbox would run the check of {entry_point!r}: {error}") from error
+            submission = await backend.create(SPEC)
+            checker = await tests.open_channel(["python3", "-I", "-S", "-c", CHECKER.program("serve")])
+            candidate = await submission.open_channel(["python3", "-I", "-S", "-c", CANDIDATE.program("serve")])
+            return await self._relay(checker, candidate, order, code)
+        finally:
+            await tests.close()
+            if submission is not None:
+                await submission.close()
 
     async def _relay(self, checker: Channel, candidate: Channel, order: dict[str, str], code: str) -> bool:
         """Pass calls to the candidate and answers to the checker until the checker has a verdict."""
         submission = {"setup": order["setup"], "code": code, "entry_point": order["entry_point"], "cpu_s": self.cpu_s}
-        alive = await self._ask(candidate, submission) is not None
+        deadline = time.monotonic() + self.timeout_s
+        alive = await self._ask(candidate, submission, deadline) is not None
         message = await checker.request(order, timeout_s=self.timeout_s)
         for _ in range(MAX_CALLS):
             if not isinstance(message, dict) or "call" not in message:
                 break
-            answer = await self._ask(candidate, {"call": message["call"]}) if alive else None
+            answer = await self._ask(candidate, {"call": message["call"]}, deadline) if alive else None
             alive = answer is not None
             message = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
         passed = message.get("passed", False) if isinstance(message, dict) else None
         if not isinstance(passed, bool):
-            raise JudgeError(f"The check of {order['entry_point']!r} gave no verdict: {message!r:.200}")
+            raise NoVerdict(f"The check of {order['entry_point']!r} gave no verdict: {message!r:.200}")
         return passed
 
-    async def _ask(self, candidate: Channel, message: dict[str, Any]) -> dict[str, Any] | None:
+    async def _ask(self, candidate: Channel, message: dict[str, Any], deadline: float) -> dict[str, Any] | None:
         """Return the submission's answer; None once its process has ended, hangs or sends anything else."""
         try:
-            answer = await candidate.request(message, timeout_s=self.timeout_s)
-        except (SandboxDied, TimeoutError):
+            answer = await candidate.request(message, timeout_s=max(deadline - time.monotonic(), 0.001))
+            return answer if isinstance(answer, dict) and len(json.dumps(answer)) <= MAX_ANSWER else None
+        except (SandboxDied, TimeoutError, ValueError, RecursionError):
             return None
-        return answer if isinstance(answer, dict) else None

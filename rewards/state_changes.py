@@ -8,7 +8,7 @@ from typing import Any
 from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components, same_answer
 
-from .final_answer import final_call, final_record
+from .final_answer import counts_of, final_call, final_record
 from .told_values import untold
 
 
@@ -37,14 +37,14 @@ class StateChanges(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError if the task has no list truth["changes"], or for a record that cannot be read.
+        Raises: JudgeError if the task has no list truth["changes"].
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("changes"), list | tuple):
             raise JudgeError(f"{episode.task.id} has no list truth['changes'], so state_changes cannot judge it.")
         if (record := record_of(episode)) is None:
             return {SUCCESS: 0.0}
-        counts = {name: float(value) for name, value in record.items() if name != "changes"}
+        counts = counts_of(record, "changes")
         if record["changes"] is None:  # too many to list
             return {SUCCESS: 0.0, **counts}
         expected, changes = set(truth["changes"]), set(record["changes"])
@@ -75,11 +75,10 @@ class StateChanges(Reward):
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
-    """Return the record in the result or reply that ended the episode; None without one.
-
-    Raises: JudgeError for a record that cannot be read.
-    """
+    """Return the record in the result or reply that ended the episode; None without one that can be read."""
     record = final_record(episode, "changes")
-    if record is not None and not isinstance(record["changes"], list | None):
-        raise JudgeError(f"{episode.task.id}: the record cannot be read: its changes are not a list.")
-    return record
+    return record if record is not None and _is_read(record["changes"]) else None
+
+
+def _is_read(changes: Any) -> bool:
+    return changes is None or (isinstance(changes, list) and all(isinstance(digest, str) for digest in changes))

@@ -8,7 +8,7 @@ from typing import Any
 from agentgym import JudgeError, Message, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components, fold_text
 
-from .final_answer import final_record
+from .final_answer import counts_of, final_record
 
 
 class TauBench(Reward):
@@ -25,7 +25,7 @@ class TauBench(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without such a truth, or a record that cannot be read.
+        Raises: JudgeError for a task without such a truth.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):
@@ -34,7 +34,7 @@ class TauBench(Reward):
             return {SUCCESS: 0.0}
         data_right = record["state"] == truth["state"]
         outputs_right = are_said(truth.get("outputs", ()), [turn.message for turn in episode.turns])
-        counts = {name: float(value) for name, value in record.items() if name != "state"}
+        counts = counts_of(record, "state")
         return {
             SUCCESS: float(data_right and outputs_right),
             "data_right": float(data_right),
@@ -54,6 +54,6 @@ def are_said(outputs: Iterable[Any], messages: Iterable[Message]) -> bool:
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
-    """Return the record in the reply or the result that ended the episode; None without one. Raises: JudgeError."""
+    """Return the record in the reply or the result that ended the episode; None without one."""
     record = final_record(episode, "state")
     return None if record is None else {**record, "state": str(record["state"])}

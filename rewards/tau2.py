@@ -9,6 +9,7 @@ from typing import Any
 from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
+from .final_answer import counts_of
 from .tau import are_said, record_of
 
 
@@ -63,7 +64,7 @@ class Tau2Bench(Reward):
         return {
             SUCCESS: float(all(judged.values())),
             **{name: float(is_right) for name, is_right in judged.items()},
-            **{name: float(value) for name, value in record.items()},
+            **counts_of(record, *judged),
         }
 
     def weights_for(self, episode: Trajectory) -> dict[str, float]:

@@ -20,7 +20,9 @@ from agentgym.sandbox import ExecResult, Sandbox
 MAX_REPLY_BYTES = 2_000_000
 
 _PRELUDE = """
-import json as _json, operator as _operator, sys as _sys, types as _types
+import sys as _sys
+_path, _sys.path[:] = _sys.path[:], [_folder for _folder in _sys.path if _folder.startswith("/") and _folder != "/work"]
+import json as _json, operator as _operator, types as _types
 _sys.modules["guests"] = _types.ModuleType("guests")
 def _load(name, source):
     module = _sys.modules["guests." + name] = _types.ModuleType("guests." + name)
@@ -38,6 +40,9 @@ def _serve(owner, name, arguments, limit):
         reply = _json.dumps({"refused": str(error)})
     print("\\n" + reply)
 """
+
+
+_READY = "_sys.path[:] = _path"  # what was imported until now is ours, whatever lies in /work
 
 
 class GuestStopped(ToolError):
@@ -138,7 +143,7 @@ def _source(package: str | Path, names: tuple[str, ...]) -> str:
     """Return the text that loads the files; the last is called `_guest`."""
     folder = package if isinstance(package, Path) else files(package)
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in names]
-    return _PRELUDE + "\n".join(f"_guest = _load({name!a}, {source!a})" for name, source in sources)
+    return _PRELUDE + "".join(f"_guest = _load({name!a}, {source!a})\n" for name, source in sources) + _READY
 
 
 def _request(owner: str, name: str, arguments: tuple[Any, ...]) -> str:

@@ -3,6 +3,7 @@
 contract.py  what a reward is, and the checks on what it answers
 functions.py a reward made of one function
 comparison.py numbers and texts of answers, compared
+submission.py whose fault it is that a submission cannot be judged
 combined.py  several rewards as one: weights, schedules over training, gates, caps
 """
 
@@ -19,6 +20,7 @@ from agentgym.reward.contract import (
     validate_feedback,
 )
 from agentgym.reward.functions import reward_function
+from agentgym.reward.submission import judge_submission, read_submission
 from agentgym.text import fold_text
 
 __all__ = [
@@ -31,7 +33,9 @@ __all__ = [
     "Schedule",
     "fold_answer",
     "fold_text",
+    "judge_submission",
     "read_number",
+    "read_submission",
     "reward_function",
     "same_answer",
     "same_data",

@@ -72,8 +72,15 @@ def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool
 def same_data(left: Any, right: Any, *, folded: bool = False) -> bool:
     """Whether two values of JSON are equal: numbers by value, True and 1 apart; texts exactly, or folded on request.
 
-    Raises: RecursionError for values that are nested too deeply.
+    Values that are nested too deeply to be compared equal nothing.
     """
+    try:
+        return _same_data(left, right, folded)
+    except RecursionError:
+        return False
+
+
+def _same_data(left: Any, right: Any, folded: bool) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, int | float) and isinstance(right, int | float):
@@ -81,9 +88,9 @@ def same_data(left: Any, right: Any, *, folded: bool = False) -> bool:
     if isinstance(left, str) and isinstance(right, str):
         return left == right or (folded and fold_text(left) == fold_text(right))
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(same_data(a, b, folded=folded) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(_same_data(a, b, folded) for a, b in zip(left, right, strict=True))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(same_data(left[key], right[key], folded=folded) for key in left)
+        return left.keys() == right.keys() and all(_same_data(left[key], right[key], folded) for key in left)
     return type(left) is type(right) and bool(left == right)
 
 

@@ -136,7 +136,7 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
 
 def _finite(value: Any) -> float | None:
     """Return a number of any kind, a bool too, as a float; None for anything else, and for NaN and infinity."""
-    if isinstance(value, str | bytes | bytearray) or getattr(value, "ndim", 0):
+    if isinstance(value, str | bytes | bytearray) or getattr(value, "ndim", None):
         return None
     try:
         number = float(value)

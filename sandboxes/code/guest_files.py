@@ -7,17 +7,23 @@ prints is its submission and nothing more; links and pipes are left out.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import stat
 import sys
 
-MAX_FILES, MAX_BYTES = 400, 600_000
+MAX_FILES, MAX_BYTES, MAX_PACKED = 400, 600_000, 1_400_000
+SHORT = 1_000  # a text of so many characters more than in base64 is still sent as text
 SKIPPED = ("__pycache__", ".git")
 
 
 def collect(top: str) -> None:
-    """Print {"files": texts by path, "binary": base64 by path, "executable": paths, "folders": empty ones}."""
+    """Print {"files": texts by path, "binary": base64 by path, "executable": paths, "folders": empty ones}.
+
+    A text that JSON makes longer than base64 does, of control characters for example, is sent as binary. What is
+    printed fits into a final result, or is refused here, so that it is never cut.
+    """
     contents: dict[str, dict[str, str]] = {"files": {}, "binary": {}}
     executable: list[str] = []
     folders: list[str] = []
@@ -37,10 +43,15 @@ def collect(top: str) -> None:
             with open(path, "rb") as file:
                 raw = file.read(MAX_BYTES)
             short = os.path.relpath(path, top)
-            try:
-                contents["files"][short] = raw.decode()
-            except UnicodeDecodeError:
-                contents["binary"][short] = base64.b64encode(raw).decode()
+            kind, content = "binary", base64.b64encode(raw).decode()
+            with contextlib.suppress(UnicodeDecodeError):
+                if len(json.dumps(text := raw.decode(), ensure_ascii=False)) <= len(content) + SHORT:
+                    kind, content = "files", text
+            contents[kind][short] = content
             if about.st_mode & 0o100:
                 executable.append(short)
-    print(json.dumps({**contents, "executable": executable, "folders": sorted(folders)}, sort_keys=True))
+    handed_in = {**contents, "executable": executable, "folders": sorted(folders)}
+    packed = json.dumps(handed_in, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
+    if len(packed) > MAX_PACKED:
+        sys.exit(f"more than {MAX_PACKED} bytes with the names of all files and folders: remove some")
+    sys.stdout.buffer.write(packed)

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 
 from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolError, Trajectory, load, shared_backend
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
 from .dockerfile import STORE
@@ -19,6 +19,8 @@ from .terminal_image import built
 REWARD_FILE = "/logs/verifier/reward"
 MAX_REWARD = 2**16
 OUTPUT = 2**16
+UNUSABLE = (SandboxError, OSError, ValueError, KeyError, TypeError, EOFError, RecursionError)
+"""What putting a submission into a sandbox raises, if it is not what `done` writes or does not fit."""
 
 
 class TerminalVerifier(Reward):
@@ -110,17 +112,12 @@ class TerminalVerifier(Reward):
         self, task: Task, submission: str, output: list[str] | None = None, seed: int | None = None
     ) -> float:
         """One run of the tests; with a seed, together with tests that fail."""
-        for remaining in (1, 0):
-            try:
-                return await self._verify(task, submission, output, seed)
-            except SandboxError as error:
-                if remaining:
-                    continue
-                try:
-                    await self._verify(task, "", None, None)
-                except SandboxError:
-                    raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
-        return 0.0  # it broke its sandbox twice
+        return await judge_submission(
+            lambda: self._verify(task, submission, output, seed),
+            lambda: self._verify(task, "", None, None),
+            0.0,
+            errors=UNUSABLE,
+        )
 
     async def _verify(self, task: Task, submission: str, output: list[str] | None, seed: int | None) -> float:
         folder, backend = folder_of(task), shared_backend(self.backend)
@@ -128,7 +125,7 @@ class TerminalVerifier(Reward):
         sandbox = await backend.create(spec, snapshot=base)
         try:
             if submission:
-                await _put(sandbox, submission, task)
+                await put(sandbox, submission)
             rng = random.Random(seed)
             for path, (data, mode) in folder.tests.items():
                 failing = _failing_test(rng) if seed is not None and _is_pytest(path) else b""
@@ -148,15 +145,6 @@ class TerminalVerifier(Reward):
             return float(result.exit_code == 0) if folder.pays_by_status else await _written(sandbox)
         finally:
             await sandbox.close()
-
-
-async def _put(sandbox: Sandbox, submission: str, task: Task) -> None:
-    try:
-        await put(sandbox, submission)
-    except SandboxError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise JudgeError(f"{task.id}: what was handed in cannot be put into a sandbox: {error}") from error
 
 
 async def _written(sandbox: Sandbox) -> float:

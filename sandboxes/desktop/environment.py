@@ -164,7 +164,7 @@ class Desktop(Environment):
             raise ToolError(f"{keys[:60]!r} is no key. Write names joined by +, such as Return or ctrl+s.")
         return await self._act(["key", "--", keys])
 
-    @tool(final=True, timeout_s=ACT_S, max_output_chars=2**20, parallel=False)
+    @tool(final=True, timeout_s=ACT_S, max_output_chars=8 * MAX_ALL_BYTES, parallel=False)
     async def done(self, answer: Annotated[str, Field(max_length=500)] = "") -> str:
         """End the task.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer
+from agentgym.reward import SUCCESS, Components, read_submission, same_answer
 
 from .documents import Content, bytes_of, holds
 
@@ -83,12 +84,19 @@ def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(TASK_OVER):
-                try:
-                    state = json.loads(result.content[len(TASK_OVER) :])
-                except ValueError as error:
-                    raise JudgeError(f"{episode.task.id}: the state that done read was cut: {error}.") from error
+                state = read_submission(partial(_state, result.content[len(TASK_OVER) :]))
                 return state, str(call.arguments.get("answer", ""))
     return None, ""
+
+
+def _state(text: str) -> Mapping[str, Any]:
+    """Return what `done` read. Raises: TypeError, ValueError, AttributeError, RecursionError for anything else."""
+    data = json.loads(text)
+    windows = [(str(window_class), str(title)) for window_class, title in data.get("windows", ())]
+    files = dict(data.get("files", {}))
+    for content in files.values():
+        bytes_of("" if content is None else content)
+    return {"files": files, "windows": windows}
 
 
 def _lines(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from agentgym import tool
 
 from .environment import TOOL_S, Observation, WebPages
+from .judge import MAX_END_CHARS
 
 Target = Annotated[
     int | str | Annotated[list[int], Field(min_length=2, max_length=2)],
@@ -97,7 +98,7 @@ class WebBrowser(WebPages):
         """Wait, and look again."""
         return await self._act("wait", seconds)
 
-    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S, parallel=False)
+    @tool(final=True, max_output_chars=MAX_END_CHARS, timeout_s=TOOL_S, parallel=False)
     async def answer(self, text: str = "") -> str:
         """End the task, with the answer if one was asked for."""
         return await self._end()

@@ -30,7 +30,7 @@ from agentgym import (
 from agentgym.sandbox import Channel
 
 from .browsers import Browser, Browsers, browsers_of, chromium
-from .judge import TASK_OVER
+from .judge import MAX_END_CHARS, TASK_OVER
 from .observation import VIEWS, View, render
 from .parameters import APPS, WebParameters
 
@@ -308,7 +308,7 @@ class WebForm(WebPages):
         """Choose an option of a list; in a list with several choices, switch it."""
         return await self._act("select", element, option)
 
-    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S, parallel=False)
+    @tool(final=True, max_output_chars=MAX_END_CHARS, timeout_s=TOOL_S, parallel=False)
     async def answer(self, text: str = "") -> str:
         """End the task, with the answer if one was asked for."""
         return await self._end()

@@ -7,12 +7,14 @@ arXiv:2207.01206); the raw reward of a page as in MiniWoB++ (Liu et al. 2018, ar
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer, same_data
+from agentgym.reward import SUCCESS, Components, read_submission, same_answer, same_data
 
+MAX_END_CHARS = 4_000_000
 TASK_OVER = "The task is over.\n"
 """The first line of the result that ends an episode; the end state follows as JSON. No other result begins with it:
 an observation begins with a line about the page, and a refusal with our own words."""
@@ -75,11 +77,16 @@ def same_value(first: Any, second: Any) -> bool:
 def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
     if not result.ok or not isinstance(result.content, str) or not result.content.startswith(TASK_OVER):
         return None
-    try:
-        end_state = json.loads(result.content[len(TASK_OVER) :])
-    except ValueError:
-        return None
-    return end_state if isinstance(end_state, dict) else None
+    text = result.content[len(TASK_OVER) :]
+    return read_submission(lambda: _end_state(json.loads(text)))
+
+
+def _end_state(data: dict[str, Any]) -> Mapping[str, Any]:
+    """Return what the page was at the end. Raises: ValueError, TypeError, AttributeError for anything else."""
+    page_reward = float(data.get("page_reward") or 0.0)
+    if not math.isfinite(page_reward):
+        raise ValueError("the page's reward is a finite number")
+    return {**data, "effects": dict(data.get("effects", {})), "page_reward": page_reward}
 
 
 def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ from agentgym import (
     Trajectory,
     shared_backend,
 )
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
 from .commands import files_of_tests, judged_report, write_controls
@@ -248,17 +248,18 @@ class RepositoryTests(Reward):
         return "forged" if passing else "uncontrolled" if silent else ""
 
     async def _verdict(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
-        try:
+        unpatched: PatchVerdict | None = None
+
+        async def control() -> None:
+            nonlocal unpatched
+            unpatched = await self._judge(task, "", run)
+
+        async def attempt() -> PatchVerdict | None:
             return await self._judge(task, patch, run)
-        except SandboxError:  # once more in another sandbox: it may have had a bad moment
-            try:
-                return await self._judge(task, patch, run)
-            except SandboxError:
-                try:
-                    unpatched = await self._judge(task, "", run)
-                except SandboxError as error:
-                    raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
-        return replace(NOTHING, controls=unpatched.controls if unpatched else frozenset())
+
+        failed: PatchVerdict | None = NOTHING
+        verdict = await judge_submission(attempt, control, failed)
+        return verdict if unpatched is None else replace(NOTHING, controls=unpatched.controls)
 
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         parameters = RepositoryParameters.of(task)

@@ -164,12 +164,37 @@ async def test_java_finds_its_configuration_in_a_sandbox():
     assert (await ProgramOutput().outcome(trajectory))["success"] == 1.0
 
 
-@pytest.mark.parametrize("text", ["", "Submitted: ", "Submitted: []", 'Submitted: {"files": 3}', "Noted."])
-def test_a_result_that_holds_no_files_is_no_verdict(text):
+@pytest.mark.parametrize("text", ["", "Noted."])
+def test_the_result_of_an_environment_that_hands_in_no_files_is_no_verdict(text):
     trajectory = handed_in({})
     trajectory.turns[0].results[0].content = text
     with pytest.raises(JudgeError, match="holds no files"):
         submitted_files(trajectory)
+
+
+NOTHING = '"binary": {}, "executable": [], "folders": []'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"files": 3}',
+        '{"files": {"a": "cut',
+        "[" * 100_000,
+        '{"files": {"../../etc/passwd": "x"}, %s}' % NOTHING,
+        '{"files": {"/etc/passwd": "x"}, %s}' % NOTHING,
+        '{"files": {"a\\u0000b": "x"}, %s}' % NOTHING,
+        '{"files": {"\\udc80": "x", "a": "\\udc80"}, %s}' % NOTHING,
+        '{"files": {"a": "x", "a/b": "x"}, %s}' % NOTHING,
+        '{"files": {}, "binary": {"a": "?"}, "executable": [[]], "folders": [3]}',
+    ],
+)
+async def test_files_that_cannot_be_judged_were_not_handed_in(text):
+    trajectory = handed_in({}, {"runs": [{"command": "true", "stdout": ""}]})
+    trajectory.turns[0].results[0].content = f"Submitted: {text}"
+    assert (await FinalFiles().outcome(trajectory))["success"] == 0.0
 
 
 @pytest.mark.parametrize("truth", [None, {}, {"runs": []}, {"runs": [{"stdin": "1"}]}, {"runs": ["echo"]}])

@@ -130,9 +130,15 @@ def test_the_state_is_judged_whole(state, truth, success):
     assert load_reward("desktop").outcome(episode)["success"] == success
 
 
-def test_a_state_that_cannot_be_read_or_judged_is_refused():
-    with pytest.raises(JudgeError, match="was cut"):
-        load_reward("desktop").outcome(ended('{"files', {"answer": "1"}))
+@pytest.mark.parametrize(
+    "state",
+    ['{"files', "[" * 100_000, "3", '{"files": {"a": {"base64": "?"}}}', '{"windows": [3]}', '{"files": {"a": 1}}'],
+)
+def test_a_state_that_cannot_be_read_is_a_failure(state):
+    assert load_reward("desktop").outcome(ended(state, {"answer": "", "files": {"a": "x"}}))["success"] == 0.0
+
+
+def test_a_truth_that_asks_for_nothing_is_refused():
     with pytest.raises(JudgeError, match="nothing can be judged"):
         load_reward("desktop").outcome(ended("{}", {}))
 

@@ -124,7 +124,8 @@ class McpEnvironment(Environment):
                     "parameters['tools']."
                 )
             about = "Hand in the answer. Ends the task."
-            tools.append(Tool.from_schema("answer", about, ANSWER_SCHEMA, self._answer, final=True))
+            size = {"max_output_chars": self._max_end_chars}
+            tools.append(Tool.from_schema("answer", about, ANSWER_SCHEMA, self._answer, final=True, **size))
         self.tools = {}
         self.add_tools(*tools)
 
@@ -140,12 +141,17 @@ class McpEnvironment(Environment):
                 final=is_final,
                 parallel=False,  # one connection: the time for which a call waits for others does not count
                 timeout_s=2 * self._call_s + 60.0,  # the bridge's own limit strikes before
-                **({"max_output_chars": 2 * MAX_STATE_CHARS} if is_final else {}),
+                **({"max_output_chars": self._max_end_chars} if is_final else {}),
             )
         except ToolDefinitionError as error:
             raise TaskError(
                 f"{task}: the server's tool {name!r} cannot be used: {error} Leave it out of parameters['tools']."
             ) from error
+
+    @property
+    def _max_end_chars(self) -> int:
+        """The length that the last result may have, so that no end state is cut: JSON writes six for a character."""
+        return 6 * MAX_STATE_CHARS * (len(self._state_calls) + 1) + 1_000
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Content:
         assert self._connection is not None
@@ -175,7 +181,7 @@ class McpEnvironment(Environment):
                 state.append(text_of(content_from_mcp(await self._connection.call(name, arguments)))[:MAX_STATE_CHARS])
             except ToolError:
                 state.append(None)
-        return TASK_OVER + json.dumps({"result": text, "state": state})
+        return TASK_OVER + json.dumps({"result": text[:MAX_STATE_CHARS], "state": state}, ensure_ascii=False)
 
     async def close(self) -> None:
         self._connection = None  # it ends with its sandbox
