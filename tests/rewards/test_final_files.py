@@ -172,7 +172,7 @@ def test_the_result_of_an_environment_that_hands_in_no_files_is_no_verdict(text)
         submitted_files(trajectory)
 
 
-NOTHING = '"binary": {}, "executable": [], "folders": []'
+NOTHING = '"binary": {}, "executable": [], "folders": []}'
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ NOTHING = '"binary": {}, "executable": [], "folders": []'
         '{"files": 3}',
         '{"files": {"a": "cut',
         "[" * 100_000,
-        '{"files": {"../../etc/passwd": "x"}, %s}' % NOTHING,
-        '{"files": {"/etc/passwd": "x"}, %s}' % NOTHING,
-        '{"files": {"a\\u0000b": "x"}, %s}' % NOTHING,
-        '{"files": {"\\udc80": "x", "a": "\\udc80"}, %s}' % NOTHING,
-        '{"files": {"a": "x", "a/b": "x"}, %s}' % NOTHING,
+        '{"files": {"../../etc/passwd": "x"}, ' + NOTHING,
+        '{"files": {"/etc/passwd": "x"}, ' + NOTHING,
+        '{"files": {"a\\u0000b": "x"}, ' + NOTHING,
+        '{"files": {"\\udc80": "x", "a": "\\udc80"}, ' + NOTHING,
+        '{"files": {"a": "x", "a/b": "x"}, ' + NOTHING,
         '{"files": {}, "binary": {"a": "?"}, "executable": [[]], "folders": [3]}',
     ],
 )
