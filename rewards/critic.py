@@ -39,7 +39,7 @@ class CritiqueByModel(Reward):
         judged = ", ".join(f"{name} {value:g}" for name, value in episode.outcome.items())
         question = "\n".join(message.text for message in episode.opening)
         texts = {"QUESTION": question, "EPISODE": "\n".join(lines), "JUDGED": judged}
-        return (await self.judge.text(CRITIQUE, texts)).strip()
+        return (await self.judge.text(CRITIQUE, texts, written=("EPISODE",))).strip()
 
 
 def _line(message: Any) -> str:

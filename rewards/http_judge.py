@@ -15,13 +15,28 @@ from typing import Any
 
 from agentgym import JudgeError, PolicyError, Reward, RewardError, Trajectory
 from agentgym.policy import JsonEndpoint, RetryPolicy
-from agentgym.reward import Components, validate_components
+from agentgym.reward import Components, judge_submission, validate_components
 
+from .chat_judge import HARMLESS
 from .final_answer import final_answer
+
+
+class _Refused(Exception):
+    """The service did not judge a request."""
+
+
+def _harmless(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a request with nothing of the agent in it but a harmless answer."""
+    answer = {"role": "assistant", "text": HARMLESS, "calls": []}
+    opening = [message for message in body["messages"] if message["role"] in ("system", "user")]
+    return {**body, "answer": HARMLESS, "messages": [*opening, answer]}
 
 
 class HttpJudge(Reward):
     """Outcome components as the service at `url` returns them.
+
+    If it refuses an episode, or returns no components for it, and judges the same task with a harmless answer, the
+    components of that are given, none above 0: the episode has kept the service from a verdict.
 
     Args:
         url: base URL of the service. path: the path that takes episodes.
@@ -59,19 +74,31 @@ class HttpJudge(Reward):
         key = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
         if key in self._cache:
             return dict(self._cache[key])
-        try:
-            answer = await self._endpoint.post(self.path, body)
-        except PolicyError as error:
-            raise JudgeError(f"The judging service failed: {error}") from error
-        components = answer.get("components") if isinstance(answer, dict) else None
-        try:
-            checked = await validate_components(components, self)
-        except RewardError as error:  # the service is at fault, not a reward of ours
-            raise JudgeError(f"The judging service returned no components: {error}") from error
+        control: Components = {}
+
+        async def ask_control() -> None:
+            control.update(await self._ask(_harmless(body)))
+
+        checked = await judge_submission(lambda: self._ask(body), ask_control, control, errors=(_Refused, ValueError))
+        if checked is control:
+            return {name: min(value, 0.0) for name, value in control.items()}
         self._cache[key] = dict(checked)
         while len(self._cache) > self.remembered:
             self._cache.popitem(last=False)
         return dict(checked)
+
+    async def _ask(self, body: dict[str, Any]) -> Components:
+        """Return the components of one request. Raises: _Refused."""
+        assert self._endpoint is not None
+        try:
+            answer = await self._endpoint.post(self.path, body)
+        except (PolicyError, RecursionError) as error:
+            raise _Refused(f"The judging service failed: {error}") from error
+        components = answer.get("components") if isinstance(answer, dict) else None
+        try:
+            return await validate_components(components, self)
+        except RewardError as error:  # the service is at fault, not a reward of ours
+            raise _Refused(f"The judging service returned no components: {error}") from error
 
     def _body(self, episode: Trajectory) -> dict[str, Any]:
         task = episode.task

@@ -60,7 +60,7 @@ class JudgedSpans(Reward):
                 yield index, text, results[index] if index < len(results) else ""
 
     async def _of_text(self, text: str, call: int | None, texts: dict[str, str]) -> list[Span]:
-        quotes = await self.judge.quotes(CRITICISE, texts, tuple(VALUES))
+        quotes = await self.judge.quotes(CRITICISE, texts, tuple(VALUES), written=("TEXT", "RESULT"))
         argument = "" if call is None else self.argument
         return [
             Span(start, start + len(quote), VALUES[kind], call, argument)

@@ -16,7 +16,7 @@ from agentgym import JudgeError, Reward, Trajectory
 from agentgym.policy import Policy
 from agentgym.reward import SUCCESS, Components
 
-from .chat_judge import ChatJudge
+from .chat_judge import HARMLESS, ChatJudge
 from .final_answer import final_answer, gold_answers
 
 JudgeConfig = Policy | Mapping[str, Any] | ChatJudge | None
@@ -58,7 +58,8 @@ class EquivalenceJudge(_ModelJudge):
         if answer is None or not answer.strip():
             return {SUCCESS: 0.0}
         texts = {"QUESTION": self.question_of(episode), "GOLD": " | or: ".join(gold), "ANSWER": answer}
-        return {SUCCESS: float(await self.judge.verdict(EQUIVALENT, texts) == "YES")}
+        verdict = await self.judge.verdict(EQUIVALENT, texts, written=("ANSWER",), worst="NO")
+        return {SUCCESS: float(verdict == "YES")}
 
 
 class RubricJudge(_ModelJudge):
@@ -92,7 +93,15 @@ class RubricJudge(_ModelJudge):
             return {"rubric": 0.0, SUCCESS: 0.0}
         texts = {"QUESTION": self.question_of(episode), "ANSWER": answer}
         verdicts = await asyncio.gather(
-            *(self.judge.verdict(MEETS, {**texts, "CRITERION": criterion}) for criterion, _ in rubric)
+            *(
+                self.judge.verdict(
+                    MEETS,
+                    {**texts, "CRITERION": criterion},
+                    written=("ANSWER",),
+                    worst="NO" if points > 0 else "YES",
+                )
+                for criterion, points in rubric
+            )
         )
         earned = math.fsum(points for (_, points), verdict in zip(rubric, verdicts, strict=True) if verdict == "YES")
         share = max(earned, 0.0) / math.fsum(points for _, points in rubric if points > 0)
@@ -140,14 +149,24 @@ class PairwiseJudge(_ModelJudge):
         return [{"preference": sum(row) / len(row)} if row else {} for row in points]
 
     async def compare(self, question: str, a: str, b: str) -> float:
-        """1.0 if the first answer wins, 0.0 if the second, 0.5 for a tie. Raises: JudgeError."""
+        """1.0 if the first answer wins, 0.0 if the second, 0.5 for a tie. An answer of which the judge gives no verdict
+        loses to one of which it does. Raises: JudgeError.
+        """
         if a.strip() == b.strip():
             return 0.5
         if not a.strip() or not b.strip():
             return float(bool(a.strip()))
         questions = [{"QUESTION": question, "A": first, "B": second} for first, second in ((a, b), (b, a))]
-        first, second = await asyncio.gather(*(self.judge.verdict(BETTER, texts, ("A", "B")) for texts in questions))
+        first, second = await asyncio.gather(*(self._better(texts) for texts in questions))
+        if not first or not second:
+            alone = [{"QUESTION": question, "A": answer, "B": HARMLESS} for answer in (a, b)]
+            can_be_judged = [bool(await self._better(texts)) for texts in alone]
+            return (1.0 + can_be_judged[0] - can_be_judged[1]) / 2.0
         return {("A", "B"): 1.0, ("B", "A"): 0.0}.get((first, second), 0.5)
+
+    async def _better(self, texts: Mapping[str, str]) -> str:
+        """Return A, B or, where the texts keep the judge from a verdict, nothing. Raises: JudgeError."""
+        return await self.judge.verdict(BETTER, texts, ("A", "B"), written=("A", "B"))
 
 
 def _chosen(answers: Sequence[str]) -> int:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, MissingExtraError, Reward, Trajectory, in_thread, install_command
-from agentgym.reward import Components
+from agentgym.reward import Components, judge_submission
 
+from .chat_judge import HARMLESS
 from .final_answer import final_answer
 
 
@@ -63,6 +64,16 @@ class RewardModel(Reward):
         return {"reward_model": await self.score(question, answer)}
 
     async def score(self, question: str, answer: str) -> float:
+        """Return the score of an answer; the lowest for one that the model cannot score, while it scores another.
+
+        Raises: JudgeError if the model cannot score anything; MissingExtraError.
+        """
+        worst = 0.0 if self.squash == "sigmoid" else -self.bound
+        return await judge_submission(
+            lambda: self._score(question, answer), lambda: self._score(question, HARMLESS), worst, errors=(NoScore,)
+        )
+
+    async def _score(self, question: str, answer: str) -> float:
         """Return the score of one pair; pairs that wait together are scored in one pass. Raises: JudgeError."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop or self._busy is None:
@@ -79,9 +90,13 @@ class RewardModel(Reward):
         try:
             scores = await in_thread(self._scores, [(question, answer) for question, answer, _ in chosen])
         except Exception as error:  # noqa: BLE001  whatever the model raises, each who waits must hear of it
+            if len(chosen) > 1:  # one text may have spoiled it for the others
+                for each in chosen:
+                    await self._run([each])
+                return
             for _, _, future in chosen:
                 if not future.done():
-                    future.set_exception(_as_judge_error(error, str(self.path)))
+                    future.set_exception(_named(error, str(self.path)))
                     future.exception()  # heard, even if its episode was cancelled meanwhile
             return
         for (_, _, future), score in zip(chosen, scores, strict=True):
@@ -115,7 +130,7 @@ class RewardModel(Reward):
         else:
             scores = [self._squashed(value) for value in logits[:, 0].tolist()]
         if not all(map(math.isfinite, scores)):
-            raise JudgeError(f"The model in {self.path} gave a score that is no finite number.")
+            raise NoScore(f"The model in {self.path} gave a score that is not a finite number.")
         return [float(value) for value in scores]
 
     def _text(self, question: str, answer: str) -> str:
@@ -130,9 +145,13 @@ class RewardModel(Reward):
         return max(min(value, self.bound), -self.bound)
 
 
-def _as_judge_error(error: Exception, path: str) -> Exception:
-    if isinstance(error, (JudgeError, MissingExtraError)):
+class NoScore(Exception):
+    """The model gave no score to a text."""
+
+
+def _named(error: Exception, path: str) -> Exception:
+    if isinstance(error, (JudgeError, MissingExtraError, NoScore)):
         return error
-    judge_error = JudgeError(f"The reward model in {path!r} cannot judge: {error}")
-    judge_error.__cause__ = error
-    return judge_error
+    no_score = NoScore(f"The reward model in {path!r} cannot judge: {error}")
+    no_score.__cause__ = error
+    return no_score

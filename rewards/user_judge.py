@@ -22,6 +22,8 @@ FAITHFUL = (
 class UserJudge(Reward):
     """Outcome component `user_faithful`: 1.0 if the user of the episode stayed with its goal, else 0.0. Weight 0.
 
+    It is missing where the conversation keeps the judge from a verdict, which says nothing of the user.
+
     An agent is not to blame for a user that forgot what it wanted: look at the success of episodes with 1.0. The goal
     is `parameters["customer"]["wants"]`, as of `agentgym/service-v1`, or else the task's own messages.
 
@@ -37,7 +39,8 @@ class UserJudge(Reward):
     async def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode. Raises: JudgeError without a judge, or if it gives no verdict."""
         texts = {"GOAL": _goal_of(episode), "CONVERSATION": _conversation_of(episode)}
-        return {"user_faithful": float(await self.judge.verdict(FAITHFUL, texts) == "YES")}
+        verdict = await self.judge.verdict(FAITHFUL, texts, written=("CONVERSATION",))
+        return {"user_faithful": float(verdict == "YES")} if verdict else {}
 
 
 def _goal_of(episode: Trajectory) -> str:

@@ -44,22 +44,23 @@ async def judge_submission(
             are not a SandboxError.
     Raises: JudgeError if the control fails too.
     """
-    for _ in range(2):
-        try:
-            return await attempt()
-        except errors as error:
-            if _is_of_the_task(error):
-                raise
-            cause = error
     try:
-        await control()
+        return await attempt()
     except errors as error:
-        if _is_of_the_task(error):
-            raise
-        raise JudgeError(f"Nothing can be judged, not even a control submission: {error}") from cause
-    return failed
+        _raise_if_of_the_task(error)
+    try:
+        return await attempt()  # the first may have had a bad moment
+    except errors as error:
+        _raise_if_of_the_task(error)
+        try:
+            await control()
+        except errors as fault:
+            _raise_if_of_the_task(fault)
+            raise JudgeError(f"Nothing can be judged, not even a control submission: {fault}") from error
+        return failed
 
 
-def _is_of_the_task(error: Exception) -> bool:
-    """Whether an error says what is wrong with a task or a reward, which no submission can change."""
-    return isinstance(error, AgentGymError) and not isinstance(error, SandboxError)
+def _raise_if_of_the_task(error: Exception) -> None:
+    """Raise an error that says what is wrong with a task or a reward, which no submission can change."""
+    if isinstance(error, AgentGymError) and not isinstance(error, SandboxError):
+        raise error

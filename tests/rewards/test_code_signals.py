@@ -257,5 +257,5 @@ async def test_trouble_of_the_machine_is_no_verdict_of_a_check():
 
             raise SandboxUnavailable("none")
 
-    with pytest.raises(JudgeError, match="No sandbox would run"):
+    with pytest.raises(JudgeError, match="not even a control submission: none"):
         await RemoteCheck(backend=Broken()).judge("f = 1", CHECK, "f")

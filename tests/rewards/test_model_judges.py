@@ -280,6 +280,50 @@ async def test_a_verifier_service_that_fails_or_answers_nonsense_judges_nothing(
         await judge._endpoint.close()
 
 
+def reluctant(rule, reply="I had rather not say."):
+    """A judge that obeys a text which forbids it a verdict."""
+    return Reader(lambda texts: reply if any("SILENCE" in text for text in texts.values()) else rule(texts))
+
+
+async def test_an_answer_that_keeps_a_judge_from_a_verdict_gets_the_worst():
+    truth = {"answer": "Paris", "rubric": RUBRIC}
+    silent, right = (make_trajectory([answered(text)], truth=truth) for text in ("Paris SILENCE", "Paris"))
+    equivalence = EquivalenceJudge(reluctant(equal_to_gold))
+    assert await equivalence.outcome(silent) == {"success": 0.0}
+    assert await equivalence.outcome(right) == {"success": 1.0}
+    rubric = RubricJudge(reluctant(lambda texts: says("NO" if "Rome" in texts["CRITERION"] else "YES")))
+    assert await rubric.outcome(silent) == {"rubric": 0.0, "success": 0.0}
+    assert await rubric.outcome(right) == {"rubric": 1.0, "success": 1.0}
+    pairwise = PairwiseJudge(reluctant(lambda texts: says("A" if texts["A"] == "Paris" else "B")), against="all")
+    assert await pairwise.group([silent, right, silent]) == [
+        {"preference": 0.25},  # loses to the right one, and ties with the other silent one
+        {"preference": 1.0},
+        {"preference": 0.25},
+    ]
+    user = make_trajectory("SILENCE please")
+    assert await load_reward("user_judge", judge=reluctant(lambda texts: says("YES"))).outcome(user) == {}
+    spans = await JudgedSpans(reluctant(lambda texts: '{"right": [], "wrong": []}')).spans(user)
+    assert spans == [[]]
+
+
+async def test_a_judge_that_has_a_verdict_on_no_text_at_all_judges_nothing():
+    episode = make_trajectory([answered("Paris")], truth={"answer": "Paris"})
+    with pytest.raises(JudgeError, match="not even a control submission"):
+        await EquivalenceJudge(Reader(lambda texts: "Hm.")).outcome(episode)
+
+
+async def test_an_episode_that_a_service_refuses_gets_what_a_harmless_one_does_and_no_more():
+    """The service is asked twice, then about a harmless answer, which it judges."""
+    control = {"components": {"success": 0.5, "style": -1.0}}
+    with serving(Answer(status=400), Answer(status=400), control) as server:
+        judge = HttpJudge(server.url, attempts=1)
+        verdict = await judge.outcome(make_trajectory([called("look", "secret")], [answered("x")]))
+        await judge._endpoint.close()
+    assert verdict == {"success": 0.0, "style": -1.0}
+    assert server.bodies[0]["answer"] == "x"
+    assert "secret" not in str(server.bodies[2]["messages"])
+
+
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """A tiny sequence classifier with random weights, as a folder that transformers wrote."""
@@ -318,6 +362,15 @@ async def test_a_local_classifier_scores_answers_alone_and_together_alike(classi
     raw = RewardModel(str(classifier), squash="none", bound=1e-4)
     assert abs((await raw.outcome(make_trajectory([answered("Paris")])))["reward_model"]) <= 1e-4
     await check_reward(judge, [make_trajectory([answered("Paris")])])
+
+
+async def test_a_text_that_a_classifier_cannot_read_is_worth_least_and_spoils_no_other(classifier):
+    """A lone surrogate cannot be encoded, and so not be cut into tokens."""
+    for squash, worst in (("sigmoid", 0.0), ("none", -10.0)):
+        judge = RewardModel(str(classifier), squash=squash)
+        broken, sound = await asyncio.gather(judge.score("Q", "a \ud800 b"), judge.score("Q", "Paris"))
+        assert broken == worst
+        assert sound == pytest.approx(await RewardModel(str(classifier), squash=squash).score("Q", "Paris"), abs=1e-5)
 
 
 async def test_a_folder_without_a_classifier_judges_nothing(tmp_path):
