@@ -39,7 +39,7 @@ Quotes = dict[str, list[str]]
 _Answer = TypeVar("_Answer", str, Quotes)
 
 
-class NoVerdict(Exception):
+class JudgeSilent(Exception):
     """The judge gave no verdict on a text, or refused it."""
 
 
@@ -115,7 +115,7 @@ class ChatJudge:
     ) -> _Answer:
         """Return what `read` finds in the judge's first reply in which it finds something.
 
-        Raises: NoVerdict; JudgeError without a judge.
+        Raises: JudgeSilent; JudgeError without a judge.
         """
         policy = self._judge()
         shortened = {name: self._shortened(text) for name, text in texts.items()}
@@ -130,7 +130,7 @@ class ChatJudge:
                 if (answer := read(reply)) is not None:
                     self._remember(key, answer)
                     return answer
-        raise NoVerdict(
+        raise JudgeSilent(
             f"{policy.name} gave no verdict in {self.attempts} attempts: {expected}, and ends in "
             f"{reply.strip()[-80:]!r}. A larger max_tokens or another model may help."
         )
@@ -160,7 +160,7 @@ class ChatJudge:
         try:
             reply = await policy.generate(Request(messages, sampling=sampling, episode=f"judge/{mark}/{attempt}"))
         except PolicyError as error:
-            raise NoVerdict(f"The judge {policy.name} cannot be asked: {error}") from error
+            raise JudgeSilent(f"The judge {policy.name} cannot be asked: {error}") from error
         return reply.message.text
 
     def _judge(self) -> Policy:
@@ -207,10 +207,10 @@ async def _judged(
     if not written:
         try:
             return await ask(texts)
-        except NoVerdict as error:
+        except JudgeSilent as error:
             raise JudgeError(str(error)) from error
     harmless = {**texts, **dict.fromkeys(written, HARMLESS)}
-    return await judge_submission(lambda: ask(texts), lambda: ask(harmless), worst, errors=(NoVerdict, ValueError))
+    return await judge_submission(lambda: ask(texts), lambda: ask(harmless), worst, errors=(JudgeSilent, ValueError))
 
 
 def verdict_in(reply: str, choices: Sequence[str]) -> str | None:
