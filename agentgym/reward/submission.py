@@ -1,4 +1,4 @@
-"""The rule for what an agent hands in and nobody can judge: it is the agent's failure, unless a control fails as well.
+"""The rule for submissions that cannot be judged: the agent has failed, unless a control submission fails as well.
 
 Environments and judges read a submission with `read_submission` and run it with `judge_submission`, and nothing else
 decides whose fault it is.
