@@ -149,8 +149,9 @@ class PairwiseJudge(_ModelJudge):
         return [{"preference": sum(row) / len(row)} if row else {} for row in points]
 
     async def compare(self, question: str, a: str, b: str) -> float:
-        """Return 1.0 if the first answer wins, 0.0 if the second, 0.5 for a tie. An answer of which the judge gives no verdict
-        loses to one of which it does. Raises: JudgeError.
+        """Return 1.0 if the first answer wins, 0.0 if the second does, 0.5 for a tie.
+
+        An answer that keeps the judge from a verdict loses to one that does not. Raises: JudgeError.
         """
         if a.strip() == b.strip():
             return 0.5
