@@ -12,7 +12,7 @@ AgentGymError
 |-- TaskError               a task file, row or set that cannot be used (ValueError)
 |   |-- SplitLeakError      two splits share an id or the same content
 |   `-- HeldOutError        a trainer asked for the held-out split (PermissionError)
-|-- RewardError             a reward function returned something that is no reward (ValueError)
+|-- RewardError             a reward function returned something that is not a reward (ValueError)
 |-- JudgeError              a judge could not judge: the episode is kept, not trained on (RuntimeError)
 |-- SandboxError            the isolated machine, never the agent's code (RuntimeError)
 |   |-- SandboxDied         it ended or stopped answering (ConnectionError)
@@ -94,7 +94,7 @@ class HeldOutError(TaskError, PermissionError):
 
 
 class RewardError(AgentGymError, ValueError):
-    """A reward function returned something that is no reward (NaN, infinity, no number)."""
+    """A reward function returned something that is not a reward (NaN, infinity, no number)."""
 
 
 class _QuotingError(AgentGymError, RuntimeError):
@@ -141,7 +141,7 @@ class ServerUnreachable(EnvironmentServerError, ConnectionError):
 
 
 class LeaseLost(EnvironmentServerError, ConnectionError):
-    """The server has given up the episode, because nobody renewed its lease or because the server was restarted."""
+    """The server has given up the episode, because its lease was not renewed or because the server was restarted."""
 
 
 class ServerFull(EnvironmentServerError):

@@ -149,7 +149,7 @@ def validated_dataclass(*, kw_only: bool = False) -> Callable[[C], C]:
     """Make a class a frozen dataclass whose constructor checks each value against its annotation.
 
     Its constructor raises ValueError naming each field that is wrong, its value and what it may be, and TypeError for
-    a keyword that is no field. Types of our own are checked by isinstance.
+    a keyword that is not a field. Types of our own are checked by isinstance.
     """
 
     def decorate(cls: C) -> C:

@@ -186,7 +186,7 @@ def environment_of(chosen: str | None, task_environment: str) -> str:
 def shared_backend(name: str | Backend = DEFAULT_BACKEND) -> Backend:
     """Return the backend of this name that the whole process shares, made at first use. A Backend is returned as it is.
 
-    Whoever runs for long and closes the shared backends at its end holds a `BackendUser`; a script calls
+    A program that runs for long and closes the shared backends at its end holds a `BackendUser`; a script calls
     `close_backends`.
     """
     if not isinstance(name, str):
@@ -210,7 +210,7 @@ class BackendUser:
 
 
 async def close_backends() -> None:
-    """Close every shared backend at once, whoever uses it; the next `make` starts them anew."""
+    """Close every shared backend at once, whatever uses it; the next `make` starts them anew."""
     while _backends:
         await _backends.popitem()[1].close()
 

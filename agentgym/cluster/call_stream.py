@@ -27,7 +27,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class CallServer:
-    """The node's end: runs coroutines of an object for whoever knows the key.
+    """The node's end: runs coroutines of an object for callers that know the key.
 
     Args:
         target: whose methods are called.
@@ -85,7 +85,9 @@ class CallStream:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """As RemoteHost, on this event loop. Raises: anything, for arguments that cannot travel."""
+        """Call a method there, and wait for nothing, on this event loop. Raises: any error, for arguments that cannot
+        travel.
+        """
         answer: Future[Any] = Future()
         if self._lost:
             answer.set_exception(NodeLost(self._lost))
@@ -100,7 +102,7 @@ class CallStream:
         return answer
 
     def close(self) -> None:
-        """Whoever waits for an answer gets NodeLost."""
+        """End every wait for an answer with NodeLost."""
         self._running.cancel()  # which runs none of it, where it has not begun
         self._end("its connection was closed")
 

@@ -132,7 +132,7 @@ class ClusterSession:
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
-        """As EpisodePlayer. An episode that a node failed is played on another one, once.
+        """Play an episode on some node. One that a node failed is played on another one, once.
 
         Raises: ClusterError when no worker is left.
         """
@@ -165,13 +165,13 @@ class ClusterSession:
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
 
     def recorded(self, job: EpisodeJob) -> None:
-        """As EpisodePlayer."""
+        """Note that the end of an episode is in the ledger, where there is one: it will not be asked for again."""
         worker, number = self._unrecorded.pop(job.trajectory.id, (None, 0))
         if worker is not None:
             worker.send(("recorded", number, job.trajectory.id))
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
-        """As EpisodePlayer."""
+        """Return a number that rises with the episode, and what it is doing now."""
         for placement in self._placements.values():
             if placement.job is job:
                 return placement.events, f"being played on {placement.worker.link.name}"
@@ -285,7 +285,7 @@ class ClusterSession:
             placement.writing = self._start(self._keep(placement, *rest))  # these start in the order of the events
 
     def _judge_policy(self, number: int | None) -> Policy | None:
-        """Who answers a judge that asks the player itself; nobody, for an episode that has ended."""
+        """Return what answers a judge that asks the player itself; None for an episode that has ended."""
         policy = self._episodes.policy
         return policy if number is None and isinstance(policy, Policy) else None
 

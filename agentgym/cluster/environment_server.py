@@ -95,7 +95,7 @@ Handler = Callable[[Request], Awaitable[Any]]
 
 
 class EnvironmentServer:
-    """Serves environments to whoever has a token.
+    """Serves environments to clients that have a token.
 
     Args:
         names: registered ids of those that are served.

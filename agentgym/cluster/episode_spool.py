@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def folder_of_user() -> Path:
-    """Where the episodes of this user are kept on this host. Raises: ClusterError if somebody else made it."""
+    """Where the episodes of this user are kept on this host. Raises: ClusterError if another user made it."""
     folder = Path(tempfile.gettempdir()) / f"agentgym-episodes-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     state = folder.lstat()

@@ -96,7 +96,7 @@ class HostLink:
                 self._waiting.pop(answer, None)
 
     def lose(self, reason: BaseException | str) -> None:
-        """Give the host up: whoever waits for an answer gets NodeLost."""
+        """Give the host up: every wait for an answer ends with NodeLost."""
         if isinstance(reason, BaseException):
             reason = str(reason) if isinstance(reason, NodeLost) else in_short(reason)
         with self._lock:
@@ -141,7 +141,7 @@ class HostWatch:
             self._thread.start()
 
     def end(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking the hosts."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -29,7 +29,7 @@ _BUILTIN_ERRORS = (OSError, ValueError, TypeError, KeyError, NotImplementedError
 
 
 class HostMessageError(ValueError):
-    """What arrived is no message of this protocol."""
+    """What arrived is not a message of this protocol."""
 
 
 def encode(value: Any) -> bytes:

@@ -37,7 +37,7 @@ class SandboxHostLink(HostLink):
         return next(self._numbers)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """As HostLink. Raises: SandboxDied."""
+        """Call a method of the host, once. Raises: SandboxDied."""
         try:
             return await super().ask(method, *arguments)
         except ClusterError as error:

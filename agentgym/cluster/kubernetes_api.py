@@ -134,7 +134,7 @@ class KubernetesApi:
         await self._ask("PATCH", self._path("sandboxclaims", name), changes)
 
     async def delete_claim(self, name: str) -> None:
-        """Delete a claim, and with it the pod; one that is gone is no error. Raises: ApiError."""
+        """Delete a claim, and with it the pod; one that is gone is not an error. Raises: ApiError."""
         try:
             await self._ask("DELETE", self._path("sandboxclaims", name))
         except ApiError as error:

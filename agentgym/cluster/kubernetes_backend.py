@@ -92,11 +92,11 @@ class KubernetesBackend(HostedBackend):
         self._waiting = 0
 
     async def _ready(self) -> list[SandboxHostLink]:
-        """As HostedBackend."""
+        """Check that pods can be claimed. Raises: SandboxUnavailable."""
         return self._alive or [await self._choose()]
 
     async def _choose(self) -> SandboxHostLink:
-        """As HostedBackend: a pod with room, which is claimed if need be."""
+        """Choose a pod with room, which is claimed if need be."""
         ends = time.monotonic() + self._room_s
         self._waiting += 1
         try:
@@ -173,7 +173,7 @@ class KubernetesBackend(HostedBackend):
         return [f"the claim {row.id} of the warm pool {row.image!r}" for row in orphans]
 
     async def close(self) -> None:
-        """As HostedBackend; the pods are released."""
+        """Close all sandboxes and release the pods."""
         for claim in self._claiming:
             claim.cancel()
         await super().close()

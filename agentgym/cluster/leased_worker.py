@@ -40,17 +40,17 @@ class LeasedWorker(CalledDirectly, EpisodeWorker):
         threading.Thread(target=self._watch, name="agentgym-lease", daemon=True).start()
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
-        """As EpisodeWorker."""
+        """Return what the driver checks before it uses a node."""
         self._loop = asyncio.get_running_loop()
         return await super().probe(backend)
 
     async def begin(self, session: str, spec: SessionSpec) -> set[str]:
-        """As EpisodeWorker."""
+        """Get ready for the episodes of a run. Returns: ids of episodes of its ledger that have ended here before."""
         self.beat()
         return await super().begin(session, spec)
 
     def beat(self) -> None:
-        """As EpisodeWorker; renews the lease."""
+        """Answer a heartbeat of the driver, and renew the lease."""
         self._heard_at = time.monotonic()
 
     def _watch(self) -> None:

@@ -52,7 +52,7 @@ def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapsho
     """Return the snapshot of some archives, its digests computed here: sandboxes of other clients share layers by
     digest.
 
-    Raises: ValueError for what is no archive; FilesNotCaptured for more than the spec allows.
+    Raises: ValueError for what is not an archive; FilesNotCaptured for more than the spec allows.
     """
     most_files = spec.inodes + _OWN_FILES
     most_bytes = 2 * (spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + _OWN_BYTES)  # holes included

@@ -89,7 +89,7 @@ class Pod:
         self._spawn(self._receive())
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """As RemoteHost."""
+        """Call a method there, and wait for nothing."""
         message, number, answer = encode((method, *arguments)), next(self._numbers), Future[Any]()
         self._waiting[number] = answer
         try:
@@ -101,11 +101,11 @@ class Pod:
         return answer
 
     def beat(self) -> Future[Any]:
-        """As RemoteHost."""
+        """Call `beat` there, which is answered however busy the host is."""
         return self.call("beat")
 
     def end(self) -> None:
-        """As RemoteHost: release the claim, and with it the pod."""
+        """Release the claim, and with it the pod."""
         if not self._loop.is_closed():
             with suppress(TimeoutError, ClusterError):  # else the claim's time to live ends it
                 asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(END_S)
@@ -125,7 +125,7 @@ class Pod:
         return {"shutdownTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ"), "shutdownPolicy": "Delete"}
 
     async def _renew(self) -> None:
-        """Keep the claim alive. It is lost once somebody has deleted it."""
+        """Keep the claim alive. It is lost once it has been deleted."""
         while not self._lost:
             await asyncio.sleep(self._claim_lease_s / 3)
             try:

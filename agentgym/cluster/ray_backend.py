@@ -57,7 +57,7 @@ class RayBackend(HostedBackend):
         self._scanned_at = 0.0
 
     async def _ready(self) -> list[SandboxHostLink]:
-        """As HostedBackend."""
+        """Start the hosts on the nodes, if they do not run yet."""
         if (alive := self._alive) and time.monotonic() - self._scanned_at < RESCAN_S:
             return alive
         if alive:  # nobody waits for nodes that may join

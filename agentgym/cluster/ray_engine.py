@@ -68,7 +68,7 @@ class RayEngine:
 
     @asynccontextmanager
     async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
-        """As Engine. Raises, when it is entered: ClusterError, MissingExtraError."""
+        """Play the episodes of one run on the nodes. Raises, when it is entered: ClusterError, MissingExtraError."""
         ray = import_ray()
         nodes = await self._ready_nodes()
         session = f"{os.getpid()}-{next(self._sessions)}"
@@ -84,11 +84,11 @@ class RayEngine:
             await player.close()
 
     def connect(self) -> None:
-        """As ConnectingEngine. Raises: ClusterError, MissingExtraError."""
+        """Connect to the cluster. Raises: ClusterError, MissingExtraError."""
         connect(self.address, self.nodes)
 
     def report(self) -> Mapping[str, float]:
-        """As ReportingEngine."""
+        """Return how the cluster is: `nodes` that play now, `lost` workers so far, `episodes` being played."""
         episodes = sum(player.playing for player in [*self._players])
         nodes = sum(not worker.lost for worker in [*self._workers.values()])
         return {"nodes": nodes, "lost": len(self.lost), "episodes": episodes}
@@ -127,7 +127,9 @@ class RayEngine:
         return [node for node in nodes if node.id in self._workers]
 
     async def _join(self, nodes: list[HostNode]) -> None:
-        """Start a worker on each node. Where there are others, nobody waits long for a node that does not answer."""
+        """Start a worker on each node. Where there are others, the run does not wait long for a node that does not
+        answer.
+        """
         actors = {node.id: self._start(node) for node in nodes}
         try:
             async with asyncio.timeout(JOIN_S if self._workers else None):

@@ -72,7 +72,7 @@ class RayHost:
         self._streams: WeakKeyDictionary[asyncio.AbstractEventLoop, CallStream] = WeakKeyDictionary()
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """As RemoteHost, from a coroutine."""
+        """Call a method there, and wait for nothing, from a coroutine."""
         loop = asyncio.get_running_loop()
         stream = self._streams.get(loop)
         if stream is None:
@@ -90,12 +90,14 @@ class RayHost:
         return await connect(self._address, port, self._key)
 
     def beat(self) -> Future[Any]:
-        """As RemoteHost."""
+        """Call `beat` there, which is answered however busy the host is."""
         beat: Future[Any] = self._actor.beat.options(concurrency_group=HEARTBEATS).remote().future()
         return beat
 
     def end(self) -> None:
-        """As RemoteHost. On a thread for this alone: Ray waits for its cluster, and for ever on a thread of its own."""
+        """End the process. On a thread for this alone: Ray waits for its cluster, and for ever on a thread of its
+        own.
+        """
         for loop, stream in [*self._streams.items()]:
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(stream.close)

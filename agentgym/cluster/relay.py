@@ -80,12 +80,12 @@ class RelayedPolicy(Policy):
         self.version, self.context_tokens = facts["version"], facts["context_tokens"]
 
     async def generate(self, request: Request) -> Reply:
-        """As Policy, by the driver's."""
+        """Ask the driver's policy for a reply."""
         reply: Reply = await self._mailbox.ask(self._episode, "generate", request)
         return reply
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
-        """As Policy, by the driver's."""
+        """Ask the driver's policy for log-probabilities."""
         scores: list[float] = await self._mailbox.ask(self._episode, "score", prefix_ids, continuation_ids)
         return scores
 

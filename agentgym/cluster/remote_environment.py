@@ -137,7 +137,7 @@ class RemoteEnvironment(Environment):
         await self._ask("restore", task=task_to_json(task.public()), seed=seed, checkpoint=row)
 
     async def call(self, call: Call) -> Result:
-        """As `Environment.call`; tools that were added to this instance run here."""
+        """Run a call on the server; tools that were added to this instance run here."""
         is_remote = self._remote_tools.get(call.name) is self.tools.get(call.name)
         if call.error is None and not is_remote:
             return await super().call(call)

@@ -56,7 +56,7 @@ class SandboxHost:
         self._renewed_at = time.monotonic()
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
-        """As EpisodeWorker.probe."""
+        """Return what the driver checks before it uses a node."""
         return await node_facts(self._backend if backend is not None else None)
 
     async def capabilities(self) -> Capabilities:
@@ -128,7 +128,7 @@ class SandboxHost:
         return own + [replace(row, owner=0) for row in rows if row.owner != os.getpid() and _is_host(row.owner)]
 
     async def clean(self) -> list[str]:
-        """As Backend.clean, on this node."""
+        """Remove what sandboxes of dead processes left behind on this node."""
         return await self._backend.clean()
 
     async def close(self) -> None:

@@ -193,7 +193,7 @@ class EpisodeTable:
 
         Returns: its value, or the error that it raised, and what else has changed: whether the environment is over,
             its image digests, its tools if they are not those that the client knows.
-        Raises: ServerRefusal for what is no operation, or too many at once.
+        Raises: ServerRefusal for what is not an operation, or too many at once.
         """
         if len(episode.running) >= self._limits.requests_per_episode:
             raise ServerRefusal(

@@ -1,6 +1,6 @@
 """The client's side of one environment server: descriptions, requests that are never sent twice, and heartbeats.
 
-Whoever asks gets the answer, the error that the environment raised, or an EnvironmentServerError. A request whose
+A request gets the answer, the error that the environment raised, or an EnvironmentServerError. A request whose
 answer was lost may have been run, so nobody sends it again: the episode goes on from its checkpoint elsewhere.
 """
 
@@ -158,7 +158,7 @@ class ServerConnection:
         return (await self._send(client, "POST", "/v1/heartbeats", encode({"episodes": episode_ids})))["lost"]
 
     def new_client(self) -> httpx.AsyncClient:
-        """Return connections that nobody else uses."""
+        """Return connections that no other thread uses."""
         return httpx.AsyncClient(
             headers=self._headers,
             timeout=httpx.Timeout(None, connect=CONNECT_S),  # the lease bounds how long an answer may take

@@ -1,6 +1,6 @@
 """What travels between an environment server and its clients: JSON, with the files of checkpoints in base64.
 
-A task travels without its truth: whoever judges does so where the policy is. Errors travel by name, and are raised on
+A task travels without its truth: rewards judge where the policy is. Errors travel by name, and are raised on
 the other side as what they were; an error of a class that agentgym does not know becomes a RemoteEnvironmentError.
 """
 
@@ -129,7 +129,7 @@ def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ())
 
 
 def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Layer]) -> Checkpoint | None:
-    """Return the checkpoint that `checkpoint_to_json` wrote, from somebody who is trusted: nothing is computed anew.
+    """Return the checkpoint that `checkpoint_to_json` wrote, from a sender that is trusted: nothing is computed anew.
 
     Args:
         known: layers by digest, for those whose bytes were left out.
@@ -154,7 +154,7 @@ def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Laye
 
 
 def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes]]:
-    """Return data, backend and the archives of a checkpoint from somebody who is not trusted: digests are left out.
+    """Return data, backend and the archives of a checkpoint from a sender that is not trusted: digests are left out.
 
     Raises: WireError.
     """
@@ -180,7 +180,7 @@ def error_from_json(row: Mapping[str, Any], server: str) -> Exception:
     """Return the error that `error_to_json` wrote, to be raised.
 
     Args:
-        server: its address, named where the error is no class of ours.
+        server: its address, named where the error is not a class of ours.
     """
     name, message = str(row.get("type")), str(row.get("message"))
     known = _RAISED_AGAIN.get(name)

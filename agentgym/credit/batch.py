@@ -88,7 +88,7 @@ def credit_of(
 
     Args:
         estimate: an Estimator, or a function of one group. It is not asked about groups in which every episode
-            failed: nobody judged them, and their advantages are 0.
+            failed: no reward judged them, and their advantages are 0.
         group_size, signals, train_version: see `groups_of`.
     Raises: as `groups_of`, and what the estimator raises.
     """
@@ -104,7 +104,9 @@ def batch_credit_of(
     signals: Mapping[str, Sequence[Any]] | None = None,
     train_version: int | None = None,
 ) -> BatchCredit:
-    """As `credit_of`, together with the weights of single tokens, where the estimator's wrappers give them."""
+    """Return what `credit_of` does, together with the weights of single tokens, where the estimator's wrappers give
+    them.
+    """
     groups = groups_of(trajectories, group_size, signals=signals, train_version=train_version)
     judged_groups = [group for group in groups if group.valid.any()]
     estimated = iter(_credits(estimate, judged_groups) if judged_groups else ())

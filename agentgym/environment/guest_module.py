@@ -151,7 +151,7 @@ def _request(owner: str, name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _plain(arguments: tuple[Any, ...]) -> str:
-    """Arguments as a Python literal of their JSON. Raises: TypeError if they are no plain data."""
+    """Arguments as a Python literal of their JSON. Raises: TypeError if they are not plain data."""
     return ascii(json.dumps(arguments))
 
 

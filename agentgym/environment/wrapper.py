@@ -15,7 +15,7 @@ from agentgym.task import Task
 
 
 class EnvironmentWrapper(HasContexts, Environment):
-    """Passes on to another environment what is no concern of its own. What is isolated is up to that environment.
+    """Passes on to another environment what is not a concern of its own. What is isolated is up to that environment.
 
     A subclass overrides `reset`, `call` and `respond`, and `data` and `restore_data` if it has a state of its own.
 

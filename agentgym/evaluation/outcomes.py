@@ -58,7 +58,9 @@ class TaskOutcome:
         return [value for value in self.success if value is not None]
 
     def verdicts(self, also: str | None = None) -> list[float]:
-        """As `observed`, with a second component if `also` names one; see `OutcomeStatistics.outcomes`."""
+        """Return what `observed` does, with a second component if `also` names one; see
+        `OutcomeStatistics.outcomes`.
+        """
         if also is None:
             return self.observed
         verdicts = []

@@ -62,7 +62,7 @@ async def evaluate(
         config: how episodes are played; without a temperature greedily where each task is played once, else at 1.
         label: name of the record and of its episodes; by default the split.
         limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
-            that a small limit is no stratum in disguise.
+            that a small limit is not a stratum in disguise.
         search: over the turns of each episode. What it took is recorded beside the success, under `usage`.
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
@@ -196,7 +196,7 @@ def note_held_out_use(
 ) -> int | None:
     """Note that held-out tasks are about to be played; see agentgym.evaluation.held_out_uses.
 
-    Returns: how often they had been before; None for another split, or where nobody counts.
+    Returns: how often they had been before; None for another split, or where uses are not counted.
     """
     if split != "held_out":
         return None

@@ -97,7 +97,7 @@ def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistor
 
 
 def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
-    """As `training_histories`, of given episodes; a batch is what stands before the task in their ids."""
+    """Return the `training_histories` of given episodes; a batch is what stands before the task in their ids."""
     by_task: dict[str, TaskHistory] = {}
     for episode in sorted(episodes, key=lambda episode: episode.id):
         task = episode.task

@@ -12,5 +12,5 @@ class AsciiJSONResponse(JSONResponse):
     """A JSONResponse that escapes what is not ASCII."""
 
     def render(self, content: Any) -> bytes:
-        """As JSONResponse. Raises: ValueError for NaN and infinite numbers."""
+        """Write the content as JSON in ASCII. Raises: ValueError for NaN and infinite numbers."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")

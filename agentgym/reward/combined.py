@@ -93,7 +93,7 @@ class Combined(Reward):
         schedules: factors on weights that change over training, by component.
         gates: see Gate. Of several, each one can shut a component.
         caps: by component, the largest sum of its absolute values over an episode that counts in full, in its own
-            units; where it is more, the component's weight is scaled down to it. So nobody is paid for length.
+            units; where it is more, the component's weight is scaled down to it. So length is not paid.
     Raises: ValueError for a cap that is negative or not finite.
     """
 

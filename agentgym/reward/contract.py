@@ -78,7 +78,7 @@ class Reward:
         return ""
 
     def task_fault(self, task: Task) -> Any:
-        """Why a task cannot be judged fairly, for whoever imports it: its gold solution is not paid, or nothing is.
+        """Why a task cannot be judged fairly, for an importer: its gold solution is not paid, or nothing is.
 
         Returns: str, empty for a task that is as it should be, or an awaitable of it.
         Raises: JudgeError if it cannot be found out here and now.
@@ -96,7 +96,7 @@ class Reward:
         """Told who plays (an agentgym Policy), before the first episode: for judges that ask the player itself."""
 
     def has_stage(self, stage: RewardStage) -> bool:
-        """Whether it has anything to say at a stage, so that nobody waits for a group that nothing judges."""
+        """Whether it has anything to say at a stage, so that no episode waits for a group that nothing judges."""
         return getattr(type(self), stage) is not getattr(Reward, stage)
 
     def total(self, components: Mapping[str, float]) -> float:
@@ -146,7 +146,7 @@ def _finite(value: Any) -> float | None:
 
 
 async def validate_feedback(answer: Any, reward: Reward) -> str:
-    """Await what `Reward.feedback` returned if need be and check it. Raises: RewardError for what is no text."""
+    """Await what `Reward.feedback` returned if need be and check it. Raises: RewardError for what is not text."""
     if inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, str):
@@ -176,7 +176,9 @@ async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> 
 
 
 async def validate_each(answer: Any, reward: Reward, count: int) -> list[Components]:
-    """As `validate_components`, for a list of one dict for each of `count` turns or episodes. Raises: RewardError."""
+    """Validate as `validate_components` does, for a list of one dict for each of `count` turns or episodes. Raises:
+    RewardError.
+    """
     if inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, (list, tuple)) or len(answer) != count:

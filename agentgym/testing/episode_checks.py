@@ -33,7 +33,7 @@ class EpisodeChecker:
     """Plays whole episodes of a subject and turns whatever breaks into findings.
 
     Attributes:
-        reward: who judges; None where nobody does.
+        reward: what judges; None where nothing does.
     """
 
     subject: CheckSubject
@@ -122,7 +122,7 @@ async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance
     Args:
         chance: success rate that random acting may have; more than that is a finding where luck explains
             it with a probability below 0.01.
-    Returns: whether doing nothing fails on some task. Else whatever an agent does succeeds, and is no news.
+    Returns: whether doing nothing fails on some task. Else whatever an agent does succeeds, and that is not news.
     """
     always_paid = False
     for who, script in (("an agent that says nothing", _silent), ("an agent that only talks", _talkative)):

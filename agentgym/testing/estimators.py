@@ -26,7 +26,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
     """Check an estimator on random groups that carry every signal, with unequal lengths and failures.
 
     Shape, finiteness, determinism, no change of its input; equivariance to the order of trajectories; a failed
-    trajectory gets 0 and changes nobody; a group of one gets 0, never its raw reward; a group without any
+    trajectory gets 0 and changes no other; a group of one gets 0, never its raw reward; a group without any
     difference gets 0; the outcome makes a difference. For a declared Estimator also what it declares: one that says it
     is `unbiased` is held to it by exact sums over every group there can be in four small decision problems, where these
     give the signals it requires. Not so where a wrapper replaced the rewards (`same_objective`).

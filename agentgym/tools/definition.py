@@ -124,7 +124,7 @@ class Tool:
                 References must stay inside it.
             call: takes the checked arguments as one dictionary; sync or async. It runs and fails as any tool does.
             options: as of `@tool`.
-        Raises: ToolDefinitionError for what is no such schema.
+        Raises: ToolDefinitionError for what is not such a schema.
         """
         checked_parameters, check = arguments_of_schema(name, parameters)
 
@@ -267,7 +267,7 @@ def collect_tools(
 def tools_by_name(tools: Iterable[Tool | Callable[..., Any]], owner: str) -> dict[str, Tool]:
     """Tools, and functions that `@tool` marked, by name, in their order.
 
-    Raises: ToolDefinitionError, naming the owner, for two of one name and for what is no tool.
+    Raises: ToolDefinitionError, naming the owner, for two of one name and for what is not a tool.
     """
     by_name: dict[str, Tool] = {}
     for item in tools:

@@ -18,7 +18,7 @@ class NewTasks:
         task_set: of the run. All of its splits are read, so make it outside of `training_only`.
 
     Attributes:
-        refused: how many, by reason. Whoever generates may count further reasons in it.
+        refused: how many, by reason. A generator may count further reasons in it.
     """
 
     def __init__(self, task_set: TaskSet) -> None:

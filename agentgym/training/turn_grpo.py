@@ -156,7 +156,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.parts = parts
 
     def train(self, *args: Any, **options: Any) -> Any:
-        """As GRPOTrainer.train; reading the held-out split raises HeldOutError meanwhile.
+        """Train as GRPOTrainer does; reading the held-out split raises HeldOutError meanwhile.
 
         Raises: CreditError if the objective or a term needs what no part provides.
         """

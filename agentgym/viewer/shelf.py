@@ -48,7 +48,7 @@ def _runs_in(path: Path, depth: int, seen: set[Path]) -> list[Path]:
 
 
 def named_runs(paths: Sequence[Path]) -> dict[str, Path]:
-    """As find_runs, for a person who just typed the paths. Raises: LedgerError for a path that is no folder."""
+    """As find_runs, for a person who just typed the paths. Raises: LedgerError for a path that is not a folder."""
     for path in paths:
         if not path.is_dir():
             raise LedgerError(

@@ -36,7 +36,7 @@ from agentgym.trajectory import Trajectory, Turn
 from .wire import EXTENSION, ErrorCode, FrameRefused, Observed, message_from_json
 
 ACT = "act"
-"""The tool of a server whose actions are no tool calls."""
+"""The tool of a server whose actions are not tool calls."""
 _STATUSES = {
     "tool_not_found": ResultStatus.UNKNOWN_TOOL,
     "invalid_args": ResultStatus.WRONG_ARGUMENTS,
@@ -63,7 +63,7 @@ class OpenEnvEnvironment(Environment):
     """An environment behind an OpenEnv server: one session an episode. What is isolated is the server's affair.
 
     Made by `register_openenv`, or from an address: `openenv+http://HOST:PORT`. Its tools are those that the server
-    lists; of a server whose actions are no tool calls, `act`, whose arguments are the action's fields. The server's
+    lists; of a server whose actions are not tool calls, `act`, whose arguments are the action's fields. The server's
     rewards are those of the turns. Task parameters, both optional:
         seed: of the reset, else the episode's.
         reset: what else the server's reset is given, such as {"task_id": "train/0001"}.
@@ -350,7 +350,7 @@ def _cut(content: Content, status: ResultStatus, call: Call, tool: Tool | None) 
 
 
 def _numbers(given: Any) -> dict[str, float]:
-    """Components as a server names them; what is no finite number is left out."""
+    """Components as a server names them; what is not a finite number is left out."""
     pairs = given.items() if isinstance(given, Mapping) else ()
     return {
         str(name): float(value)

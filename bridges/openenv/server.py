@@ -71,7 +71,7 @@ class ServerBounds:
     """What clients may take.
 
     Attributes:
-        sessions: open at once; whoever wants one more is refused.
+        sessions: open at once; a further one is refused.
         idle_s: a session of which nobody has heard for so long ends.
     """
 

@@ -69,7 +69,7 @@ class ClientSession:
     Args:
         numbers: of the server's episodes, so that each has a label of its own.
     Attributes:
-        is_attached: whether a connection owns it; else it ends when nobody has asked for long.
+        is_attached: whether a connection owns it; else it ends when it was not asked for long.
         last_used_s: when it was asked last, on the event loop's clock.
     """
 

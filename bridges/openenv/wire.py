@@ -97,7 +97,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(row: Any) -> Message:
-    """Return what `message_to_json` wrote. Raises: ValueError for what is no message of an environment."""
+    """Return what `message_to_json` wrote. Raises: ValueError for what is not a message of an environment."""
     role, content = (row.get("role"), row.get("content")) if isinstance(row, Mapping) else (None, None)
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list):
         raise ValueError(f"{row!r:.200} is no message")

@@ -101,7 +101,9 @@ class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
         mcp_urls: dict[str, str],
         data: Any,
     ) -> Any:
-        """Play the episode to its end. Raises: AgentGymError if the infrastructure failed it: it is no reward of 0."""
+        """Play the episode to its end. Raises: AgentGymError if the infrastructure failed it: it is not a reward of
+        0.
+        """
         trajectory = await _play(data, _Model(endpoint, secret, ctx.model, trace), trace.id)
         if trajectory.error is not None:
             raise AgentGymError(f"The episode failed, and has no reward: {trajectory.error}")

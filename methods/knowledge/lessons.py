@@ -59,12 +59,12 @@ class WholeTask:
 
     @staticmethod
     def goals_of(task: Task) -> Mapping[str, str]:
-        """As Teacher."""
+        """Return the task itself as its only goal."""
         return {task.content_key(): "do this task"}
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> Mapping[str, Sequence[Call]]:
-        """As Teacher: the calls that worked."""
+        """Return the calls that worked, if the episode succeeded."""
         if trajectory.success != 1:
             return {}
         calls = [

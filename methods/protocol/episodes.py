@@ -26,7 +26,7 @@ class Protocol:
     """In which order an agent may call tools and answer.
 
     A turn with calls is a step in which `call` and the names of its tools hold. A message without a call that ends the
-    episode is a step in which `final` holds. Turns without a call that could be understood are no steps.
+    episode is a step in which `final` holds. Turns without a call that could be understood are not steps.
 
     Args:
         formula: see `parse`. ending_tools: tools whose call ends the episode, as `submit` does.
@@ -40,7 +40,7 @@ class Protocol:
         self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}  # by alphabet: explored, alive
 
     def steps(self, episode: Trajectory) -> list[Letter | None]:
-        """One entry a turn, None where it is no step."""
+        """One entry a turn, None where it is not a step."""
         steps = [step_of(turn.message) for turn in episode.turns]
         if steps and steps[-1] is None and episode.stop_reason is StopReason.ANSWERED:
             steps[-1] = frozenset({FINAL})

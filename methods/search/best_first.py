@@ -18,7 +18,7 @@ class BestFirst(TurnSearch):
     """
 
     async def choose(self, tree: SearchTree) -> Node:
-        """As TurnSearch."""
+        """Expand the best node until the budget is spent, and return the best one."""
         numbers = count()
         frontier: list[tuple[float, int, Node]] = []
         node = tree.root

@@ -67,12 +67,12 @@ class TurnSearch(Section):
         return value_named(self.value) if isinstance(self.value, str) else self.value
 
     async def value_of(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """As SearchValue."""
+        """Return the values of nodes, higher is better; None where the infrastructure prevented it."""
         return await self._valued_by(tree, nodes) if nodes else []
 
     @property
     def reads_outcome(self) -> bool:
-        """As SearchValue."""
+        """Whether the value reads the outcome that is measured."""
         return self._valued_by.reads_outcome
 
     def play(

@@ -87,7 +87,9 @@ class TreeSearch(TurnSearch):
     """In the end follow the most `visits`, or go to the `best` node that has ended, if one has."""
 
     async def choose(self, tree: SearchTree) -> Node:
-        """As TurnSearch. Afterwards the value of each node that is not the root is the mean over those below it."""
+        """Grow the tree and return the most visited node. Afterwards the value of each node that is not the root is
+        the mean over those below it.
+        """
         grown: dict[Node, Actions] = {}
         low, high = math.inf, -math.inf
         for _ in range(self.nodes):  # once all of a small tree is known, rounds take no nodes

@@ -21,7 +21,7 @@ class PotentialValue:
     reads_outcome: ClassVar[bool] = False
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """As SearchValue. Raises: SearchError for an environment without a potential."""
+        """Return the potentials of the nodes. Raises: SearchError for an environment without a potential."""
         values: list[float | None] = []
         for node in nodes:
             end = node.trajectory.end_state if node.trajectory else None
@@ -49,7 +49,7 @@ class LogProbValue:
         self._alpha = alpha
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """As SearchValue. Raises: SearchError for a policy without log-probabilities."""
+        """Return how sure the policy is. Raises: SearchError for a policy without log-probabilities."""
         values: list[float | None] = []
         for node in nodes:
             turns = node.trajectory.turns if node.trajectory else []
@@ -71,7 +71,7 @@ class RolloutValue:
         self._count = count
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """As SearchValue."""
+        """Return the values of the nodes."""
         values: list[float | None] = []
         for node in nodes:
             assert node.trajectory is not None
@@ -93,7 +93,7 @@ class RewardValue:
         self._reward = load_reward(name)
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """As SearchValue. Raises: RewardError for an answer that is no reward."""
+        """Ask the model for the values. Raises: RewardError for an answer that is not a reward."""
         values: list[float | None] = []
         for node in nodes:
             assert node.trajectory is not None

@@ -15,7 +15,7 @@ class GuidedPolicy(Policy):
     """The learner's policy, in whose place a guide speaks where `when` says so.
 
     What the guide writes is encoded by the learner's renderer, so that the record is exact. It has no
-    log-probabilities, and `Turn.policy` names the guide. Whoever trains on such an episode leaves these turns out of
+    log-probabilities, and `Turn.policy` names the guide. Training on such an episode leaves these turns out of
     the loss.
 
     Args:

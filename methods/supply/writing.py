@@ -20,7 +20,7 @@ MAX_CHARS = 4000
 def write(
     step: StepRequest, tasks: Sequence[Task], group_size: int, *, label: str, writer: Policy | None = None
 ) -> list[GatheredGroup]:
-    """Play tasks of writing, which nobody judges.
+    """Play tasks of writing, which no reward judges.
 
     Args:
         tasks: of the environment WRITING; they ask for what is to be written.

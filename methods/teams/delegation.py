@@ -167,7 +167,7 @@ class Delegation(EnvironmentWrapper):
         return report
 
     def take_context_change(self) -> ContextChange | None:
-        """As Environment. The role changes with the context, when all calls of a message are answered."""
+        """Take the change of context. The role changes with it, when all calls of a message are answered."""
         if (change := super().take_context_change()) is not None:
             self._calls = 0
             self._take_role(self._next_role)

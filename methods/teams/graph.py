@@ -80,7 +80,7 @@ class TeamGraph(Pipeline):
     First the agent is the `builder`, in a row of its own: add_role(name), add_edge(source, target), done(). Then the
     roles work in an order in which each comes after those that it reads, those added first before others; each is a
     row. What cannot be is refused by the call that asks for it: roles that are unknown or there already, edges between
-    roles that are not, edges that close a circle, and a team of nobody.
+    roles that are not, edges that close a circle, and a team without roles.
 
     Args:
         environment, roles, build, limits: as of `with_team_graph`.
@@ -201,7 +201,7 @@ class TeamGraph(Pipeline):
         return await (super().call(call) if self._is_built else self.call_own(call))
 
     def take_context_change(self) -> ContextChange | None:
-        """As Environment. The builder becomes the first role with the context, when all calls are answered."""
+        """Take the change of context. The builder becomes the first role with it, when all calls are answered."""
         if (change := super().take_context_change()) is not None:
             self._is_built = True
         return change

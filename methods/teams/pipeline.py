@@ -67,7 +67,7 @@ def check_role(role: str, taken: Collection[str]) -> None:
 
 
 def _read_by(stage: PipelineStage) -> set[str]:
-    """Return what the prompt of a stage reads. Raises: AgentGymError where the prompt is no template."""
+    """Return what the prompt of a stage reads. Raises: AgentGymError where the prompt is not a template."""
     try:
         fields = [part[1:] for part in Formatter().parse(stage.prompt) if part[1] is not None]
     except ValueError as error:
@@ -141,7 +141,7 @@ class Pipeline(EnvironmentWrapper):
         return opening[len(self._system) :]
 
     def take_context_change(self) -> ContextChange | None:
-        """As Environment. The role and its tools change with the context."""
+        """Take the change of context. The role and its tools change with it."""
         if (change := super().take_context_change()) is not None:
             self._enter(self._number)
         return change

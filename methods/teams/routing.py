@@ -143,7 +143,7 @@ class Routing(EnvironmentWrapper):
         self.role = self._environment.role
 
     def take_context_change(self) -> ContextChange | None:
-        """As Environment. Role and tools of the environment may change with the context."""
+        """Take the change of context. Role and tools of the environment may change with it."""
         if (change := super().take_context_change()) is not None:
             self._take_tools()
         return change

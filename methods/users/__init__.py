@@ -1,4 +1,4 @@
-"""Simulated users: somebody who wants something and tells it bit by bit, for any environment.
+"""Simulated users: a person who wants something and tells it bit by bit, for any environment.
 
 behaviour.py    mistakes, noise and impatience, by seed
 simulated.py    SimulatedUser: a policy that plays a persona with a goal

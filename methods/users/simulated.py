@@ -1,4 +1,4 @@
-"""SimulatedUser: a policy that plays somebody with a goal, and tells it to the agent bit by bit."""
+"""SimulatedUser: a policy that plays a person with a goal, and tells it to the agent bit by bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_CHARS, MAX_ROUNDS, ATTEMPTS = 2_000, 8, 3
 
 
 class SimulatedUser:
-    """Somebody who wants something of the agent. One instance per episode.
+    """A person who wants something of the agent. One instance per episode.
 
     The policy sees the conversation from the other side: persona and goal as its system message, what the agent says as
     messages of a user, and its own as those of an assistant. Any policy will do: a script, a chat API, a local model.

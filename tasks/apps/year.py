@@ -1,4 +1,4 @@
-"""The asset `apps/year`: a year of somebody's records, in which the apps agree with each other.
+"""The asset `apps/year`: a year of a person's records, in which the apps agree with each other.
 
 An order of the shop is a payment of the bank, a mail of the shop, and an invoice among the files. A birthday among the
 contacts is an event; an appointment is an event and a mail with a reference. Rent and utilities are paid every month.

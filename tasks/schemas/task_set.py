@@ -64,7 +64,7 @@ def _changes(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def _question_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """Return the truth of a question; None where the answer is no row, NULL or 0: such a task is answered without
+    """Return the truth of a question; None where the answer is not a row, NULL or 0: such a task is answered without
     looking.
     """
     rows = connection.execute(statements[0]).fetchmany(2)

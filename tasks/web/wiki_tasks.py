@@ -83,7 +83,7 @@ def _delete(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 
 def _create(rng: random.Random, data: Data, seed: int) -> TaskPlan:
-    """Write the page that a place links to and that nobody has written."""
+    """Write the page that a place links to and that is not written yet."""
     parent, wrong_parent = rng.sample(sorted(data["missing"]), 2)
     title = data["missing"][parent]
     person = rng.choice(words_of(seed).people)

@@ -1,4 +1,4 @@
-"""Episodes as rows of a Parquet file: for `datasets`, pandas, and whoever trains on conversations.
+"""Episodes as rows of a Parquet file: for `datasets`, pandas, and training on conversations.
 
 datasets.load_dataset("parquet", data_files="episodes.parquet")
 """
@@ -25,7 +25,7 @@ BATCH = 256
 
 
 def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str, Any]:
-    """One episode as plain data, in the columns of the file. Truth is left out: an export is no place for answers.
+    """One episode as plain data, in the columns of the file. Truth is left out: an export is not a place for answers.
 
     Args:
         tokens: with token ids, loss mask, log-probabilities, and the turn and policy version of each token.

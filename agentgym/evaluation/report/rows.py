@@ -32,7 +32,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    """As `verdict` in agentgym.evaluation.report.episode_data, from a summary."""
+    """Return the `verdict` of agentgym.evaluation.report.episode_data, from a summary."""
     if row["stop"] is None:
         return "running"
     if StopReason(row["stop"]).failed:

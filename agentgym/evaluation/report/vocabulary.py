@@ -23,7 +23,7 @@ class Vocabulary:
         return len(self._pieces)
 
     def of(self, ids: Iterable[int]) -> dict[int, str]:
-        r"""Return the pieces of these ids, made visible; bytes that are no whole character are written as in `\xe2`."""
+        r"""Return the pieces of these ids, made visible; bytes that are not a character are written as in `\xe2`."""
         return {i: visible(self._pieces[i]) for i in set(ids) if i in self._pieces}
 
     @classmethod

@@ -19,7 +19,7 @@ class AnthropicMessages:
     path = "/v1/messages"
 
     def read(self, body: Mapping[str, Any]) -> Chat:
-        """As Api."""
+        """Read a request. Raises: ServerRefusal naming what cannot be read."""
         messages: list[Message] = []
         if body.get("system"):
             messages.append(Message("system", content_of(body["system"], "text", _image_source)))
@@ -53,7 +53,7 @@ class AnthropicMessages:
             yield Message(role, content_of(others, "text", _image_source), tuple(calls))
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """As Api."""
+        """Return the answer whole."""
         return {
             **self._head(answer, model),
             "content": self._content(answer),
@@ -62,7 +62,7 @@ class AnthropicMessages:
         }
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
-        """As Api."""
+        """Return the answer as lines of server-sent events."""
         usage = {"input_tokens": answer.prompt_tokens, "output_tokens": 0}
         start = {**self._head(answer, model), "content": [], "stop_reason": None, "usage": usage}
         yield event_of({"type": "message_start", "message": start}, "message_start")
@@ -86,7 +86,7 @@ class AnthropicMessages:
         yield event_of({"type": "message_stop"}, "message_stop")
 
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
-        """As Api."""
+        """Return a refusal as the program expects it."""
         return {"type": "error", "error": {"type": refused.kind, "message": str(refused)}}
 
     def _head(self, answer: Answer, model: str) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def function_of(given: Any) -> dict[str, Any]:
 
 
 def call_of(name: Any, tool: Any, arguments: Any) -> Call:
-    """Return a call that the program sends back. What it makes of an argument that is no object is its own affair."""
+    """Return a call that the program sends back. What it makes of an argument that is not an object is its own
+    affair.
+    """
     if isinstance(arguments, str):
         try:
             arguments = replace_lone_surrogates(strict_json.loads(arguments or "{}", allow_surrogates=True))

@@ -160,15 +160,15 @@ class EpisodeTools(ToolServer):
         self._loop = loop
 
     def instructions(self) -> str:
-        """As ToolServer."""
+        """Return what clients are told of the use of the tools."""
         return ""  # the program has the task, and a second copy would be read twice
 
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """As ToolServer."""
+        """Return the tools as they are now."""
         return [schema["function"] for schema in self._loop.tool_schemas]
 
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
-        """As ToolServer."""
+        """Run a tool."""
         return await self._loop.call(name, arguments)
 
 

@@ -21,7 +21,7 @@ class ChatCompletions:
     path = "/v1/chat/completions"
 
     def read(self, body: Mapping[str, Any]) -> Chat:
-        """As Api."""
+        """Read a request. Raises: ServerRefusal naming what cannot be read."""
         if body.get("n") not in (None, 1):
             raise invalid("n: one message is answered at a time.")
         messages = [self._message(object_of(row, "A message")) for row in list_of(body.get("messages"), "messages")]
@@ -49,7 +49,7 @@ class ChatCompletions:
         raise invalid(f"A message has the role {role!r:.40}: give system, developer, user, assistant or tool.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """As Api."""
+        """Return the answer whole."""
         message = self._spoken(answer)
         if calls := self._calls(answer):
             message["tool_calls"] = calls
@@ -60,7 +60,9 @@ class ChatCompletions:
         }
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
-        """As Api. Usage comes in a chunk of its own, which has no choices, and only where the program asks for it."""
+        """Return the answer as lines of server-sent events. Usage comes in a chunk of its own, which has no choices,
+        and only where the program asks for it.
+        """
         head = self._head(answer, model, "chat.completion.chunk") | ({"usage": None} if with_usage else {})
         delta = self._spoken(answer)
         if calls := self._calls(answer):
@@ -73,7 +75,7 @@ class ChatCompletions:
         yield "data: [DONE]\n\n"
 
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
-        """As Api."""
+        """Return a refusal as the program expects it."""
         return {"error": {"message": str(refused), "type": refused.kind, "param": None, "code": refused.kind}}
 
     def _spoken(self, answer: Answer) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class PolicyGateway:
         return {"program": None if self._program is None else list(self._program.command)}
 
     def connect(self) -> None:
-        """As ConnectingEngine. Raises: AgentGymError if nobody could play."""
+        """Check that programs can play. Raises: AgentGymError if none could."""
         if (self._program is None) == (not self._tokens):
             raise AgentGymError(
                 "Give a program that plays the episodes, or tokens of clients that take them, and not both."
@@ -72,7 +72,7 @@ class PolicyGateway:
     def listen(self) -> str:
         """Listen already, so that clients can come before a run begins. Returns: the address of the gateway.
 
-        Raises: AgentGymError if nobody could play, or nothing can listen there.
+        Raises: AgentGymError if no program could play, or nothing can listen there.
         """
         self.connect()
         if self._listening is None:
@@ -80,7 +80,7 @@ class PolicyGateway:
         return f"http://{self._host}:{self._listening.getsockname()[1]}"
 
     def session(self, episodes: EpisodeFactory) -> AbstractAsyncContextManager[EpisodePlayer]:
-        """As Engine: while a run plays, the gateway answers. Clients that come before wait, if it listens already."""
+        """Answer while a run plays. Clients that come before wait, if the gateway listens already."""
         return self._session(episodes)
 
     @asynccontextmanager
@@ -150,7 +150,7 @@ class ProgramPlayer(LocalPlayer):
         self._sessions, self._silence_s = sessions, silence_s
 
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
-        """As LocalPlayer."""
+        """Return the episode of a job."""
         episode = super().episode(job, policy)
         policy.episode_ended(job.trajectory.id)  # while the program thinks nobody waits for it
         episode.make_loop = partial(ProgramLoop, self._sessions.connect, self._silence_s)

@@ -341,7 +341,7 @@ class ProgramLoop(PlayLoop):
         return result
 
     def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
-        """Return the row whose last message holds a call, else the one that spoke last; None where nobody spoke."""
+        """Return the row whose last message holds a call, else the one that spoke last; None where none spoke."""
         rows = [row for row in self._rows if row.turn is not None]
         rows.sort(key=lambda row: -1 if row.turn is None else row.turn.index)
         holding = [
@@ -354,7 +354,7 @@ class ProgramLoop(PlayLoop):
         return candidates[-1] if candidates else None
 
     async def _close_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
-        """As `_finish_turn`, which goes on where the request that brought the news is cut off."""
+        """Finish a turn by `_finish_turn`, which goes on where the request that brought the news is cut off."""
         closing = asyncio.ensure_future(self._finish_turn(row, observation))
         self._closing.add(closing)
         closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look

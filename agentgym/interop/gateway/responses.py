@@ -20,7 +20,7 @@ class Responses:
     path = "/v1/responses"
 
     def read(self, body: Mapping[str, Any]) -> Chat:
-        """As Api."""
+        """Read a request. Raises: ServerRefusal naming what cannot be read."""
         for name in ("previous_response_id", "conversation", "background"):
             if body.get(name):
                 raise invalid(f"{name}: nothing is stored here; send the whole conversation as `input`.")
@@ -58,7 +58,7 @@ class Responses:
             raise invalid(f"An item of the type {kind!r:.40} is not known here.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """As Api."""
+        """Return the answer whole."""
         return self._response(answer, model, "completed", self._output(answer))
 
     def _response(self, answer: Answer, model: str, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Responses:
         return output
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
-        """As Api."""
+        """Return the answer as lines of server-sent events."""
         number = 0
 
         def event(kind: str, **data: Any) -> str:

@@ -55,7 +55,7 @@ class Sessions:
         self._unclaimed.put_nowait((loop, token))
 
     async def claimed(self) -> tuple[ProgramLoop, str]:
-        """Return the next episode that nobody has taken, once there is one, and its token."""
+        """Return the next episode that no client has taken, once there is one, and its token."""
         while True:
             loop, token = await self._unclaimed.get()
             if self.of(token) is not None:  # it may have ended while it waited

@@ -5,7 +5,7 @@ guest_bridge.py      the client that runs beside the server in its sandbox; gues
 environment.py       McpEnvironment, `register_mcp`
 content.py           what a tool returned, as content of a message
 tool_server.py       tools of ours behind the protocol
-episode_server.py    an episode of ours whose policy is whoever calls the tools; stdio.py, on standard streams
+episode_server.py    an episode of ours whose policy is the client that calls the tools; stdio.py, on standard streams
 """
 
 from .content import content_from_mcp, content_to_mcp, result_to_mcp

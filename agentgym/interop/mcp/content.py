@@ -13,7 +13,7 @@ from agentgym.messages import Content, ImagePart, Part, Result, TextPart
 def content_from_mcp(result: Mapping[str, Any]) -> Content:
     """Text and images of a `CallToolResult`; of other media a line says what they are.
 
-    Raises: ToolError with the text if the server calls it an error, or asks for what nobody answers.
+    Raises: ToolError with the text if the server calls it an error, or asks for what we do not answer.
     """
     if result.get("resultType") == "input_required":
         raise ToolError("The server asks for input of a model or a person before it goes on, and nobody gives it here.")

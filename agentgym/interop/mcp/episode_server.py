@@ -1,4 +1,4 @@
-"""An episode of ours as an MCP server: whoever calls its tools is the policy, and each call is a turn."""
+"""An episode of ours as an MCP server: the client that calls its tools is the policy, and each call is a turn."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class EpisodeServer(ToolServer):
         await self._episode.begin()
 
     def instructions(self) -> str:
-        """As ToolServer: what opens the episode."""
+        """Return what opens the episode."""
         return self._episode.opening
 
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """As ToolServer."""
+        """Return the tools as they are now."""
         return self._episode.tools
 
     @property
     def is_over(self) -> bool:
-        """As ToolServer."""
+        """Whether no tool can be called any more."""
         return self._episode.request is None
 
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
-        """As ToolServer: a turn that is one call."""
+        """Run a tool: a turn that is one call."""
         number = len(self._episode.trajectory.turns) + 1
         return await self._episode.call(Call(name, arguments, f"call_{number}"))
 
     async def close(self) -> Trajectory:
-        """End the episode where it is: whoever left it has failed it. Returns: its trajectory."""
+        """End the episode where it is: a client that leaves it has failed it. Returns: its trajectory."""
         return await self._episode.close()
 
 

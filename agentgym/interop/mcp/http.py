@@ -3,7 +3,7 @@
 POST   /tasks/ID/mcp            a client of the eras with sessions: `initialize` begins an episode of the task, and the
                                 header Mcp-Session-Id names it from then on; DELETE ends it
 POST   /episodes                begin an episode: {"task": ID}, {"index": N}, or {} for the next task; answers its URL
-POST   /episodes/SECRET/mcp     its messages, of either era; whoever knows the URL plays it
+POST   /episodes/SECRET/mcp     its messages, of either era; a client that knows the URL plays it
 DELETE /episodes/SECRET         end it, and hear how it ended
 GET    /tasks                   the ids of the tasks
 """
@@ -56,7 +56,7 @@ class HttpBounds:
 
 @dataclass(slots=True)
 class _Open:
-    """An episode that is open, and when somebody last spoke to it, by the clock of the event loop."""
+    """An episode that is open, and when a client last spoke to it, by the clock of the event loop."""
 
     server: EpisodeServer
     last_used_s: float
@@ -108,7 +108,7 @@ class McpHttpServer:
 
     @asynccontextmanager
     async def _while_serving(self, _application: Starlette) -> AsyncIterator[None]:
-        """While the server runs, end episodes that nobody speaks to; at its end, all."""
+        """While the server runs, end episodes that no client speaks to; at its end, all."""
 
         async def sweep() -> None:
             while True:

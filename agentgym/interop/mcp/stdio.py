@@ -21,7 +21,7 @@ PARSE_ERROR = -32_700
 
 
 async def serve_on_stdio(task: Task, config: RolloutConfig, ledger: Ledger | None = None) -> Trajectory:
-    """Offer an episode to whoever started this process, until they close our input.
+    """Offer an episode to the program that started this process, until they close our input.
 
     What else prints goes to standard error meanwhile, because standard output holds messages alone.
 

@@ -47,7 +47,7 @@ def parts_of(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
 
 
 def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> list[np.ndarray]:
-    """As `parts_of`, for processes that compute their parts together: each part has as many rows in all of them.
+    """Split a batch for processes that compute their parts together: each part has as many rows in all of them.
 
     TRL gathers metrics of the rows of a part, which hangs or fails where their number differs.
 

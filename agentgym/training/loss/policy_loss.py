@@ -203,7 +203,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             self.group_gradients.note(self.model.parameters())
 
     def training_step(self, *args: Any, **options: Any) -> Any:
-        """As GRPOTrainer.training_step; the gradients of the groups are measured where that is asked for."""
+        """Take the step of GRPOTrainer; the gradients of the groups are measured where that is asked for."""
         if self.group_gradients is None:
             return super().training_step(*args, **options)
         self.group_gradients.start(self.model.parameters())

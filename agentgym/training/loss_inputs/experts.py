@@ -68,7 +68,7 @@ class ScriptedExperts:
 
 
 class StoredExperts:
-    """Episodes that were stored, by whoever played them.
+    """Episodes that were stored, whatever played them.
 
     Args:
         episodes: with token ids of the policy that is trained, at most one of a task.

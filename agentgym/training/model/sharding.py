@@ -24,7 +24,7 @@ from agentgym.training.fit import PlannedPart, TrainingPlan
 
 @contextmanager
 def plain_forward(model: Any) -> Iterator[None]:
-    """Inside, the model has the forward pass of its class, for a copy of it. Nobody computes with it meanwhile."""
+    """Inside, the model has the forward pass of its class, for a copy of it. Nothing may compute with it meanwhile."""
     own = own_model(model)
     patched = vars(own).pop("forward", None)
     try:

@@ -30,7 +30,7 @@ _OTHER_COLUMNS = 54  # of a bar's line: what is done, the count, the time it too
 class PhaseProgress(Progress):
     """A bar with count, time and time left for each phase, and its note on a line of its own, so that nothing is cut.
 
-    Where the console is no terminal, each phase writes lines: its first, its last and every tenth part, or one for each
+    Outside a terminal each phase writes lines: its first, its last and every tenth part, or one for each
     note of a phase that was added with `add_task(..., line_a_note=True)`.
     """
 

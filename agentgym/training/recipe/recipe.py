@@ -158,7 +158,7 @@ class Recipe(Section):
 
     @classmethod
     def load_recorded(cls, path: Path) -> Recipe:
-        """Read the recipe that a run folder keeps. Its old keys give no warning: nobody should edit a record.
+        """Read the recipe that a run folder keeps. Its old keys give no warning: a record should not be edited.
 
         Raises: as `load`.
         """

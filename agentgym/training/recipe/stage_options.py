@@ -121,7 +121,7 @@ class PreferSection(LearningSection):
 
     @property
     def reads_nodes(self) -> bool:
-        """As ReadsEpisodes."""
+        """Whether the nodes of searches are compared."""
         return self.pairs == "nodes"
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from agentgym.trajectory import Trajectory
 def hidden_states(model: Any, trajectories: Sequence[Trajectory]) -> Iterator[tuple[int, Trajectory, torch.Tensor]]:
     """Read the valid trajectories one by one, without gradient.
 
-    The states are those of the weights as they are now in this process, whoever sampled the tokens.
+    The states are those of the weights as they are now in this process, whatever sampled the tokens.
 
     Args:
         model: a causal language model of transformers, with or without an adapter.

@@ -29,7 +29,7 @@ TurnLogprobs = Callable[[Sequence[TurnTransition]], Sequence[float]]
 
 
 class ReplayedCritic(Critic):
-    """As Critic with `double`, and each batch is followed by `updates` optimiser steps on transitions of a store.
+    """Critic with `double` in which each batch is followed by `updates` optimiser steps on transitions of a store.
 
     An action value is fitted to r + gamma min V'(next prefix), and a value to min Q'(prefix, turn), where the minimum
     is over two heads and V', Q' are the slow copy. The paper draws new turns for the second target. Here the stored
@@ -101,12 +101,12 @@ class ReplayedCritic(Critic):
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
     def save(self, folder: Path) -> None:
-        """As Critic.save, with the ids of the stored episodes."""
+        """Write the state of the critic into a folder, with the ids of the stored episodes."""
         super().save(folder)
         (folder / STORE_FILE).write_text(json.dumps(self.store.state()), encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """As Critic.restore. Raises: CreditError if the checkpoint is of a run without this critic."""
+        """Continue as at a checkpoint. Raises: CreditError if the checkpoint is of a run without this critic."""
         if not (folder / STORE_FILE).is_file() or self._read_episode is None:
             raise CreditError(f"{folder} holds no critic with a store of transitions: begin the run anew.")
         super().restore(folder)

@@ -73,7 +73,9 @@ def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: 
 
 
 def served_model(url: str) -> str:
-    """Return the first model that a server lists, which is no adapter. Raises: RecipeError if it does not answer."""
+    """Return the first model that a server lists, which is not an adapter. Raises: RecipeError if it does not
+    answer.
+    """
     models: Any = _get(url, "/v1/models").get("data") or []
     names = [str(model["id"]) for model in models if model.get("parent") is None]
     if not names:

@@ -85,7 +85,7 @@ class TrainedVllmPolicy(VllmPolicy):
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
     async def refresh(self, version: int | None = None) -> None:
-        """As Policy. `version`: of the weights, by default the policy's.
+        """Load the current weights into the server. `version`: of the weights, by default the policy's.
 
         Raises: PolicyError if the server cannot be started, or does not take the weights.
         """
@@ -93,7 +93,7 @@ class TrainedVllmPolicy(VllmPolicy):
 
 
 class TrainedVllmPool(PolicyPool):
-    """As TrainedVllmPolicy, on several servers."""
+    """Samples the trained model on several servers."""
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
         # A server that is gone is left to the pool: whoever tries it for long keeps an episode from the others.
@@ -107,7 +107,7 @@ class TrainedVllmPool(PolicyPool):
         self.renderer: TemplateRenderer = renderer
 
     async def refresh(self, version: int | None = None) -> None:
-        """As TrainedVllmPolicy. Raises: PolicyError if no server takes the weights."""
+        """Load the current weights into all servers. Raises: PolicyError if no server takes them."""
         await self._engine.serve(self, version)
         for member in self._members:  # they have these weights, or are left out
             member.version = self.version
