@@ -65,7 +65,8 @@ class Attempts(EpisodeHook):
     def for_episode(self) -> EpisodeHook:
         return _EpisodeAttempts(self)
 
-    def ended_with(self, turn: Turn) -> bool:
+    @override
+    def renewed_after(self, turn: Turn) -> bool:
         """Return whether an attempt that was not the last ended with this turn, as its record says."""
         return any(f"attempt_{number}" in turn.rewards for number in range(1, self.n))
 
@@ -91,8 +92,9 @@ class _EpisodeAttempts(EpisodeHook):
     @override
     async def after_turn(self, episode: EpisodeHandle, turn: Turn, stop: StopReason | None) -> TurnOutcome:
         recorded, judge = episode.recorded_turn, self._judge
-        if stop is None and recorded is not None and self._attempts.ended_with(recorded):
-            stop = StopReason.HOPELESS
+        if stop is None and recorded is not None and self._attempts.renewed_after(recorded):
+            is_early = any(ENDED_EARLY in reply.text for reply in recorded.replies)
+            stop = StopReason.HOPELESS if is_early else StopReason.ENVIRONMENT
         if judge is None or stop is None or not stop.ends_attempt or episode.used_up():
             return TurnOutcome(stop)
         episode.note(f"judging the attempt that turn {turn.index} ended")
@@ -127,7 +129,7 @@ class AttemptsJudge(WrappedJudge):
     @override
     async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
         await self.judge_turn(trajectory.turns[-1], trajectory)
-        if self._attempts.ended_with(recorded):
+        if self._attempts.renewed_after(recorded):
             await self._end_attempt(trajectory, StopReason.ANSWERED)
 
     async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:

@@ -68,12 +68,18 @@ class EpisodeConfig:
         if checkpoint is not None and self.checkpoints is not None and key in self.checkpoints:
             self.checkpoints[key] = checkpoint
 
-    def make_environment(self, task: Task) -> Environment:
-        """Make a fresh environment; of a branch with a checkpoint, one that its reset puts back to it."""
-        environment = self.environments.make(task)
-        if self.fork is not None and self.fork.checkpoint is not None:
-            return RestoredEnvironment(environment, self.fork)
-        return environment
+    def make_environment(self, task: Task, turn: int = 0) -> Environment:
+        """Make a fresh environment for the turns from `turn` on.
+
+        Of a branch with a checkpoint it answers from the record before the fork, and its reset puts it back to the
+        checkpoint, unless a hook renewed the environment between `turn` and the fork.
+        """
+        environment, fork = self.environments.make(task), self.fork
+        if fork is None or fork.checkpoint is None or turn > fork.turn:
+            return environment
+        before = fork.trajectory.turns[turn : fork.turn]
+        is_renewed = any(hook.renewed_after(recorded) for recorded in before for hook in self.hooks)
+        return RestoredEnvironment(environment, fork, before, restores=not is_renewed)
 
     @property
     def added_weights(self) -> dict[str, float]:

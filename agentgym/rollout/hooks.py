@@ -150,6 +150,10 @@ class EpisodeHook:
         """
         return TurnOutcome(stop)
 
+    def renewed_after(self, turn: Turn) -> bool:
+        """Return whether the hook let the agent continue in a fresh environment after a turn, as its record says."""
+        return False
+
     async def after_episode(self, episode: EpisodeHandle) -> None:
         """Look at an episode that has ended, before its outcome is judged. The trajectory has its stop reason."""
 

@@ -327,7 +327,8 @@ class PlayLoop:
     async def _renew_environment(self, turn: Turn, messages: list[Message]) -> None:
         """Let the agent continue in a fresh environment, where it reads `messages` first."""
         config, trajectory, environment = self._config, self._trajectory, self._environment
-        close_error = await environment.renew(lambda: config.environments.make(trajectory.task))
+        begins = len(trajectory.turns)
+        close_error = await environment.renew(lambda: config.make_environment(trajectory.task, begins))
         trajectory.provenance.close_error = close_error or trajectory.provenance.close_error
         if self._judge is not None and (reward := config.reward_for(environment.current)) is not None:
             self._judge.replace_reward(reward)

@@ -136,20 +136,25 @@ class RestoredEnvironment(EnvironmentWrapper):
     Args:
         environment: made for this branch alone.
         fork: what was recorded, the turn of the fork, and the checkpoint taken before that turn.
+        turns: the recorded turns that it answers.
+        restores: whether the fork lies behind them; else another environment follows, and nothing is put back.
     """
 
     is_transparent = True
 
-    def __init__(self, environment: Environment, fork: Fork) -> None:
+    def __init__(self, environment: Environment, fork: Fork, turns: Sequence[Turn], *, restores: bool) -> None:
         super().__init__(environment)
-        self._fork = fork
-        self._remaining = deque(fork.trajectory.turns[: fork.turn])
+        self._fork, self._restores = fork, restores
+        self._remaining = deque(turns)
         self._recorded: Turn | None = None  # the turn that is repeated now
         self._results: deque[Result] = deque()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        assert self._fork.checkpoint is not None
-        await self._environment.restore(task, self._fork.checkpoint, seed=seed)
+        if self._restores:
+            assert self._fork.checkpoint is not None
+            await self._environment.restore(task, self._fork.checkpoint, seed=seed)
+        else:
+            await self._environment.reset(task, seed=seed)
         return list(self._fork.trajectory.opening)
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scripted_episodes import make_manager
 
-from agentgym import Combined, Environment, Reward, Task, TaskSet, evaluate, tool
+from agentgym import Checkpoint, Combined, Environment, Reward, Task, TaskSet, evaluate, tool
 from agentgym.evaluation import format_evaluation
 from agentgym.evaluation.rescore import rescore
 from agentgym.messages import Call, Message, StopReason
@@ -82,7 +82,8 @@ def repeating(messages: list[Message]) -> Message:
 def manager(script, *, exact: bool = True, reward: Reward | None = None, ledger=None, **options) -> EpisodeManager:
     policy = ScriptedPolicy(script, ByteRenderer() if exact else None)
     own = {"ledger": ledger} if ledger is not None else {}
-    return make_manager(policy, environment=Press, reward=reward or Pressed(), **own, **options)
+    options = {"environment": Press} | options
+    return make_manager(policy, reward=reward or Pressed(), **own, **options)
 
 
 async def test_a_policy_that_switches_when_it_was_wrong_is_always_right_at_its_second_attempt():
@@ -204,3 +205,45 @@ async def test_a_recorded_episode_of_two_attempts_is_replayed_and_branched(tmp_p
     branches = [branch async for branch in manager(repeating, attempts=Attempts()).branch([Fork(recorded, 1)], 2)]
     assert [branch.outcome["fixed"] for branch in branches] == [0.0, 0.0]
     assert all(branch.turns[0].message == episode.turns[0].message for branch in branches)
+
+
+class Rounds(Environment):
+    """Three presses of a light, after which the environment itself ends; a wrong side ends it at once."""
+
+    async def reset(self, task, *, seed):
+        self.pressed = 0
+        return task.opening()
+
+    @tool(inline=True)
+    def press(self, side: str) -> str:
+        """Press a button."""
+        self.pressed += 1
+        self.ended = self.pressed == 2
+        return f"Pressed {self.pressed}."
+
+    async def state_key(self):
+        return str(self.pressed)
+
+    async def checkpoint(self):
+        return Checkpoint({"pressed": self.pressed})
+
+    async def restore(self, task, checkpoint, *, seed):
+        self.pressed = checkpoint.data["pressed"]
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+async def test_every_turn_of_three_attempts_that_the_environment_ends_can_be_branched_from(with_checkpoint):
+    playing = manager(repeating, environment=Rounds, attempts=Attempts(n=3))
+    checkpoints = {(TASKS[1].id, 0, turn): None for turn in range(7)}
+    [record] = await playing.collect([TASKS[1]], checkpoints=checkpoints)
+    assert [list(turn.rewards) for turn in record.turns] == [[], ["attempt_1"], [], ["attempt_2"], [], []]
+    taken = [turn for (_, _, turn), checkpoint in checkpoints.items() if checkpoint is not None]
+    assert taken == [0, 1, 2, 3, 4, 5]
+    for turn in taken:
+        fork = Fork(record, turn, checkpoints[TASKS[1].id, 0, turn] if with_checkpoint else None)
+        [branch] = [each async for each in playing.branch([fork], label="branch")]
+        assert branch.error is None
+        assert [t.message for t in branch.turns] == [t.message for t in record.turns]
+        assert [t.observation() for t in branch.turns] == [t.observation() for t in record.turns]
+        assert [t.state_key for t in branch.turns] == [t.state_key for t in record.turns]
+        assert branch.outcome == record.outcome
