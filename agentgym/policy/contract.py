@@ -38,6 +38,9 @@ class Request:
         sampling: how to sample; the seed already differs by episode and turn.
         episode, turn: which episode and which of its turns asks.
         role: that the agent has in the turn, where an episode has several; else empty.
+        start: the first turn in the present environment: 0 unless a hook renewed it, as for another
+            attempt at the task.
+        attempt: the conversation as it would be if the episode had begun there; None where it did.
     """
 
     messages: Sequence[Message]
@@ -47,6 +50,8 @@ class Request:
     episode: str = ""
     turn: int = 0
     role: str = ""
+    start: int = 0
+    attempt: Sequence[Message] | None = None
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing_extensions import override
 from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Renderer, Reply, Request
+from agentgym.task.script import TaskScript
 
 Script = Callable[[Sequence[Message]], Message | str] | Sequence[Message | str]
 
@@ -19,8 +20,9 @@ class ScriptedPolicy(Policy):
 
     Args:
         script: a function from the conversation so far to the next agent message, called once a turn; or the
-            messages themselves, the k-th for turn k. A string is raw model text: with a renderer it is
-            parsed as a model's would be, without one it is plain speech.
+            messages themselves, the k-th for turn k, which begin anew with another attempt at the task when they have
+            come to their end. A script that `TaskSet.oracle` makes begins anew with each attempt. A string is raw model
+            text: with a renderer it is parsed as a model's would be, without one it is plain speech.
         renderer: turns messages into token ids, so that demonstrations can train a model.
         name: for logs and reports.
     """
@@ -29,6 +31,11 @@ class ScriptedPolicy(Policy):
         self.script = script
         self.renderer = renderer
         self.name = name
+        self._attempts: dict[str, tuple[int, TaskScript]] = {}  # by episode, its present attempt
+
+    @override
+    def episode_ended(self, episode: str) -> None:
+        self._attempts.pop(episode, None)
 
     @override
     def identity(self) -> dict[str, Any]:
@@ -39,7 +46,10 @@ class ScriptedPolicy(Policy):
 
         Raises: ScriptEnded when a list of messages has come to its end; PolicyError for an answer that is no message.
         """
-        answer = self.script(request.messages) if callable(self.script) else self._line(self.script, request.turn)
+        script, messages = self.script, request.messages
+        if request.attempt is not None and isinstance(script, TaskScript):
+            script, messages = self._script_of_attempt(script, request), request.attempt
+        answer = script(messages) if callable(script) else self._line(script, request)
         if not isinstance(answer, Message | str):
             raise PolicyError(
                 f"The script answered {answer!r:.80}: it returns a Message of the agent, such as "
@@ -60,8 +70,17 @@ class ScriptedPolicy(Policy):
             completion_tokens=len(token_ids),
         )
 
+    def _script_of_attempt(self, script: TaskScript, request: Request) -> TaskScript:
+        start, current = self._attempts.get(request.episode, (0, script))
+        if start != request.start:
+            start, current = self._attempts[request.episode] = request.start, current.renewed()
+        return current
+
     @staticmethod
-    def _line(script: Sequence[Message | str], turn: int) -> Message | str:
+    def _line(script: Sequence[Message | str], request: Request) -> Message | str:
+        turn = request.turn
+        if turn >= len(script) and request.start:
+            turn -= request.start
         if turn >= len(script):
             raise ScriptEnded(
                 f"The script has {len(script)} message(s), and turn {turn} asks for one more. "

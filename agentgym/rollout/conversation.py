@@ -59,6 +59,27 @@ class Conversation:
         return context_tokens - len(self.prefix_ids)
 
 
+class Attempt:
+    """What a renewed environment shows of the conversation, which goes on.
+
+    Args:
+        start: the first turn in the environment. opening: its opening messages.
+    """
+
+    def __init__(self, start: int, opening: Sequence[Message]) -> None:
+        self._start, self._opening = start, opening
+        self._conversation: Conversation | None = None
+        self._earlier = 0  # messages of the conversation that were there before
+
+    def at(self, conversation: Conversation, turn: int) -> tuple[int, Sequence[Message]]:
+        """Return the first turn in the environment, and the conversation as if the episode had begun with it."""
+        if turn == self._start:
+            self._conversation, self._earlier = conversation, len(conversation.messages)
+        if conversation is not self._conversation:  # a context that the environment has begun
+            return self._start, tuple(conversation.messages)
+        return self._start, (*self._opening, *conversation.messages[self._earlier :])
+
+
 def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[str, float]) -> Turn:
     """Return the turn that a reply begins, without its results.
 

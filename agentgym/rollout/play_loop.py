@@ -16,7 +16,7 @@ from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
 from agentgym.rollout.checks import check_messages, check_reply
 from agentgym.rollout.clock import EpisodeClock
 from agentgym.rollout.contexts import Contexts
-from agentgym.rollout.conversation import CUT, EMPTY, FILTERED, Conversation, open_turn, over_budget
+from agentgym.rollout.conversation import CUT, EMPTY, FILTERED, Attempt, Conversation, open_turn, over_budget
 from agentgym.rollout.environment_handle import EnvironmentHandle
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episodes import EpisodeConfig
@@ -49,6 +49,7 @@ class PlayLoop:
         self._clock = EpisodeClock(self._budgets.time_s)
         self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries.note)
         self._added_role = next((added.role for added in trajectory.provenance.additions if added.role), "")
+        self._attempt: Attempt | None = None
         self._ready = False
         self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
         self._hooks: tuple[EpisodeHook, ...] = ()
@@ -196,6 +197,7 @@ class PlayLoop:
             trajectory.id,
             index,
             role,
+            *((0, None) if self._attempt is None else self._attempt.at(conversation, index)),
         )
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
@@ -334,6 +336,7 @@ class PlayLoop:
             self._judge.replace_reward(reward)
         opening = await self._open()
         self._handle.start = len(trajectory.turns)
+        self._attempt = Attempt(len(trajectory.turns), tuple(opening))
         if trajectory.further_rows:  # its first context, once more
             self._contexts.restart([*opening, *messages])
         else:

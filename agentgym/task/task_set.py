@@ -18,6 +18,7 @@ from agentgym.messages import Message
 from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
 from agentgym.task.definition import BOOKKEEPING, SPLITS, Task, canonical_json
 from agentgym.task.json_rows import task_from_json, task_to_json
+from agentgym.task.script import task_player
 
 _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
 
@@ -67,7 +68,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         if unknown := set(splits) - set(SPLITS):
             raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
         self.name = name
-        self.oracle, self.imperfect_oracle, self.answer, self.generate = oracle, imperfect_oracle, answer, generate
+        self.oracle, self.imperfect_oracle = task_player(oracle), task_player(imperfect_oracle)
+        self.answer, self.generate = answer, generate
         self._splits: dict[str, Sequence[Task]] = {split: splits.get(split, ()) for split in SPLITS}
         self._check_disjoint()
 

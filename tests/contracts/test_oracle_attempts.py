@@ -1,0 +1,26 @@
+"""The oracle of every bundled task set solves its task in each attempt of an episode."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentgym import EpisodeManager, ScriptedPolicy, close_backends, load, load_task_set
+from agentgym.methods.attempts import Attempts
+from agentgym.registry import names
+from agentgym.rollout import Budgets, RolloutConfig
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("name", names("task_sets"))
+async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
+    task_set = load_task_set(name)
+    task = task_set["validation"][0]
+    if reason := load("environments", task.environment).unavailable_reason():
+        pytest.skip(f"{task.environment}: {reason}")
+    config = RolloutConfig(attempts=Attempts(), budgets=Budgets(max_turns=200, max_calls=400))
+    [episode] = await EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), config).collect([task])
+    await close_backends()
+    if episode.error and (episode.error.startswith("MissingExtraError") or "not installed: apt-get" in episode.error):
+        pytest.skip(episode.error)
+    assert episode.error is None
+    assert (episode.outcome["first"], episode.outcome["last"]) == (1.0, 1.0)
