@@ -104,6 +104,15 @@ class EnvironmentWrapper(HasContexts, Environment):
             await super().close()
 
 
+def may_begin_contexts(environment: Environment) -> bool:
+    """Return whether an episode in an environment may have several contexts, and its trajectory several rows."""
+    while isinstance(environment, EnvironmentWrapper):
+        if environment.begins_contexts:
+            return True
+        environment = environment._environment
+    return isinstance(environment, HasContexts)
+
+
 def unwrapped(environment: Environment) -> Environment:
     """Return the environment inside transparent wrappers: the one whose class, tools and role an episode has."""
     while isinstance(environment, EnvironmentWrapper) and environment.is_transparent:

@@ -16,9 +16,11 @@ from agentgym.messages import Message, StopReason
 from agentgym.policy import Policy, make_model, make_tokenizer
 from agentgym.rollout.replay import Fork
 from agentgym.task import Task
-from agentgym.training import Rollouts
+from agentgym.training import Recipe, Rollouts
+from agentgym.training.checks.preflight import check_stages
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
+from agentgym.training.stages.plan import planned_stages
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Row, TokenMask, Trajectory, Turn
 
@@ -207,3 +209,17 @@ def test_imitation_has_an_example_for_each_row(tokenizer, tmp_path):
 def test_what_reads_one_context_refuses_several_rows():
     with pytest.raises(CreditError, match="2 rows, and a branch reads a trajectory as one context"):
         Fork(episode(0), 1)
+
+
+@pytest.mark.parametrize("estimator", ["turn_gae", "archer"])
+def test_a_critic_is_refused_before_the_run_where_the_agent_may_continue_in_other_contexts(estimator):
+    recipe = Recipe.parse(
+        {
+            "name": "rows",
+            "tasks": {"set": "memory/short-v1"},
+            "policy": {"tiny": {}},
+            "train": {"estimator": estimator},
+        }
+    )
+    with pytest.raises(RecipeError, match="the agent may continue in others in agentgym/memory-v1"):
+        check_stages(planned_stages(recipe), recipe.tasks.load())

@@ -7,17 +7,21 @@ import json
 import random
 from base64 import b64encode
 
+import pytest
 from PIL import Image
 from rich.console import Console
 
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
 from agentgym.cli.policies import load_policy
+from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import ImagePart, TextPart
 from agentgym.policy import Hermes, VisionPolicy, make_processor, make_tokenizer, make_vision_model
 from agentgym.registry import load, load_task_set, register
 from agentgym.task import seed_of
 from agentgym.training import Recipe, train
+from agentgym.training.checks.preflight import check_stages
+from agentgym.training.stages.plan import planned_stages
 
 SIDE = 28
 
@@ -110,3 +114,18 @@ def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
     assert isinstance(policy, VisionPolicy)
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert max(row["guard/drift"] for row in logged if "guard/drift" in row) < 2e-4
+
+
+def test_an_estimator_that_cannot_read_images_is_refused_before_anything_is_trained(tmp_path):
+    processor = make_processor(make_tokenizer(["Which colour?"] * 8, 300), side=SIDE)
+    make_vision_model(processor, hidden=32, layers=1, side=SIDE).save_pretrained(tmp_path / "sees")
+    recipe = Recipe.parse(
+        {
+            "name": "walls",
+            "tasks": {"set": "test/walls-v1"},
+            "policy": {"path": str(tmp_path / "sees")},
+            "train": {"estimator": "turn_gae"},
+        }
+    )
+    with pytest.raises(RecipeError, match="turn_gae requires values: that is computed without images"):
+        check_stages(planned_stages(recipe), recipe.tasks.load())

@@ -8,7 +8,14 @@ from typing import Any
 
 from agentgym.errors import MissingExtraError, PolicyError, RecipeError
 from agentgym.policy.adapters import ADAPTER, can_merge, has_adapter, load_into, merged, new_adapter, open_adapter
-from agentgym.policy.checkpoint import check_checkpoint, load_checkpoint, load_state, save_atomically
+from agentgym.policy.checkpoint import (
+    check_checkpoint,
+    load_checkpoint,
+    load_configuration,
+    load_state,
+    save_atomically,
+)
+from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.quantization import quantization_config
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage import checkpoint_in
@@ -49,6 +56,14 @@ def check_model(section: PolicySection) -> None:
         check_checkpoint(checkpoint, section.load_options(), section.lora)
     except (PolicyError, MissingExtraError) as error:
         raise RecipeError(f"policy.path cannot be loaded. {error}") from error
+
+
+def reads_images(source: str, options: LoadOptions) -> bool:
+    """Return whether policy.path is a model that reads images, by its configuration; not if that cannot be read."""
+    try:
+        return hasattr(load_configuration(checkpoint_in(Path(source)) or source, options), "vision_config")
+    except PolicyError:  # the model is loaded later, which says what is wrong
+        return False
 
 
 def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any]:

@@ -12,10 +12,12 @@ from agentgym import registry
 from agentgym.credit import Estimator
 from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
+from agentgym.environment.wrapper import may_begin_contexts
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
 from agentgym.training.fit import PlannedPart, TrainingPlan
+from agentgym.training.model.models import reads_images
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.contributions import ContributionModel
@@ -39,7 +41,13 @@ TEXT_ONLY = frozenset(
     | {*StateRanks.provides, *StateFlow.provides}
 )
 """Signals from a model that is given the tokens of a record and none of its images."""
+ONE_CONTEXT = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
+"""Signals from a model that reads a trajectory as one context."""
 _OF_A_CRITIC = ("values", "action_values")
+WITHOUT_IMAGES = (
+    "{name} requires {signals}: that is computed without images, and this policy reads images. Choose an estimator "
+    "that needs no other model, such as return_to_go, grpo or vine."
+)
 _OF_WHOLE_MODELS = (
     *("values", "action_values", "token_values", "contributions"),  # from a network that begins as a copy of the policy
     *("rank_deviations", "flow_deviations"),  # from hidden states
@@ -74,6 +82,7 @@ class PlannedSignals(PlannedPart):
 
     @override
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        yield from self._unreadable(plan)
         if (sharding := plan.hardware.sharding) is None:
             return
         names = self.estimator.requires
@@ -88,6 +97,21 @@ class PlannedSignals(PlannedPart):
                 f"machine.sharding = {sharding!r}: train.estimator = {plan.train.estimator!r} learns hindsight with a "
                 "copy of the whole model in the first process. Set train.signals.hindsight = 'prompted'."
             )
+
+    def _unreadable(self, plan: TrainingPlan) -> Iterator[str]:
+        """Yield what the models behind the signals cannot read: images, and further contexts of an episode."""
+        required, path = set(self.estimator.requires), plan.policy.path
+        if (names := TEXT_ONLY & required) and path is not None and reads_images(path, plan.policy.load_options()):
+            yield WITHOUT_IMAGES.format(name=self.estimator.name, signals=", ".join(sorted(names)))
+        if names := ONE_CONTEXT & required:
+            for name in sorted({task.environment for task in plan.task_set["train"]}):
+                chosen = registry.environment_of(plan.episode.environment, name)
+                if may_begin_contexts(registry.prototype(chosen, **plan.episode.environment_options)):
+                    yield (
+                        f"train.estimator = {plan.train.estimator!r} requires {', '.join(sorted(names))}, which is "
+                        f"computed of episodes with one context, and the agent may continue in others in {chosen}. "
+                        "Choose an estimator without it, such as return_to_go, grpo or vine."
+                    )
 
 
 def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
@@ -129,10 +153,7 @@ def providers_for(
     """
     text_only = TEXT_ONLY & set(estimator.requires)
     if text_only and getattr(policy.renderer, "images", None) is not None:
-        raise CreditError(
-            f"{estimator.name} requires {', '.join(sorted(text_only))}: that is computed without images, and this "
-            "policy reads images. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
-        )
+        raise CreditError(WITHOUT_IMAGES.format(name=estimator.name, signals=", ".join(sorted(text_only))))
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
     options = estimator.unwrapped.resolved_options  # a wrapper changes neither discount nor weights
     return_spec = ReturnSpec(
