@@ -60,8 +60,8 @@ def _calls(kind: type, task: Task) -> list[Call]:
 
 
 async def _calls_of_oracle(kind: type, task: Task) -> list[Call]:
-    environment, script, messages, calls = kind(), kind.oracle(task), [], []
-    await environment.reset(task.public(), seed=0)
+    environment, script, calls = kind(), kind.oracle(task), []
+    messages = list(await environment.reset(task.public(), seed=0))
     while not environment.ended:
         message = script(messages)
         results = [await environment.call(call) for call in message.calls]

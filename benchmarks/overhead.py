@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from checkouts import checkout
 from rich.console import Console
 from rich.table import Table
 
@@ -57,7 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: for a first look, not for figures")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="compare with another checkout, row by row")
+    parser.add_argument("--against", type=checkout, metavar="CHECKOUT", help="compare each row with another checkout")
     parser.add_argument("--only", default="", metavar="TEXT", help="with --against: the rows whose name contains this")
     options = parser.parse_args()
     if options.against:

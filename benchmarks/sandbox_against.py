@@ -22,6 +22,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from checkouts import checkout
+
 HERE = Path(__file__).resolve().parents[1]
 PER_TURN = 5  # calls of one checkout before it is the other one's turn
 STARTS = 3
@@ -44,17 +46,16 @@ Measure = Callable[[str], list[float]]
 def main() -> None:
     """Compare, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("checkout", type=Path, help="the other checkout's folder")
+    parser.add_argument("checkout", type=checkout, help="the other checkout's folder")
     parser.add_argument("--rounds", type=int, default=40, help=f"turns of {PER_TURN} calls for each row, in all")
     parser.add_argument("--only", default="", metavar="TEXT", help="the rows whose name contains this")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    checkout = options.checkout.resolve()
     if options.serve:
-        asyncio.run(serve(checkout))
+        asyncio.run(serve(options.checkout))
         return
     rows = [name for name in ROWS if options.only in name]
-    this, other = compare(checkout, rows, options.rounds)
+    this, other = compare(options.checkout, rows, options.rounds)
     print("| | this checkout, ms | the other | ratio | quickest tenth, ms | the other | ratio |")
     print("|---|---|---|---|---|---|---|")
     for name in rows:

@@ -1,0 +1,13 @@
+"""The option of benchmarks that compare this checkout with another."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def checkout(text: str) -> Path:
+    """Return the folder of a checkout of agentgym, for argparse. Raises: argparse.ArgumentTypeError for any other."""
+    if not (Path(text) / "agentgym" / "__init__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text} is not a checkout of agentgym: git worktree add {text} COMMIT")
+    return Path(text).resolve()
