@@ -1,4 +1,4 @@
-"""Every program in benchmarks/ runs, with so little work that its figures mean nothing, since what is not run breaks."""
+"""Every program in benchmarks/ runs, with so little work that its figures mean nothing: what is not run, breaks."""
 
 from __future__ import annotations
 
