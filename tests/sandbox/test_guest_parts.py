@@ -283,3 +283,47 @@ def test_each_request_has_one_reply_whatever_fails_half_way():
     assert reader.next() is None
     for stream in (host, control, guest.poller):
         stream.close()
+
+
+def allowed(number: int, level: int) -> set[int]:
+    return {option for option in range(300) if verdict(number, first=3, second=level, third=option)[0] == ALLOW}
+
+
+def test_sockets_join_no_groups_and_run_no_code_for_each_packet():
+    """Memberships and keys hold up the whole machine at their end; filters and ULPs are code in the kernel."""
+    memberships = {*range(35, 49)}
+    assert not allowed(54, 0) & {*memberships, 64, 65, *range(200, 212)}
+    assert not allowed(54, 41) & {20, 21, 27, 28, 32, 34, 35, *range(42, 49), 64, 65, 73, *range(200, 212)}
+    assert not allowed(54, 6) & {14, 19, 29, 31, 32, 37, *range(38, 44)}
+    assert not allowed(54, 1) & {26, 29, 35, 37, 44, 46, 50, 51, 52, 60, 61, 63, 64, 65}
+    assert not allowed(54, 17) & {100, 104}
+    assert not allowed(54, 136)
+    assert not allowed(54, 282)
+
+
+def test_sockets_have_the_options_that_programs_use():
+    prefixes = {
+        0: ("IP_TOS", "IP_TTL", "IP_MULTICAST", "IP_TRANSPARENT"),
+        1: ("SO_REUSE", "SO_KEEP", "SO_SND", "SO_RCV", "SO_LINGER", "SO_BROADCAST", "SO_PASS"),
+        6: ("TCP_NODELAY", "TCP_KEEP", "TCP_CORK", "TCP_USER_TIMEOUT", "TCP_QUICKACK"),
+        41: ("IPV6_V6ONLY", "IPV6_UNICAST_HOPS", "IPV6_MULTICAST", "IPV6_RECVPKTINFO"),
+    }
+    named = {level: [name for name in dir(socket) if name.startswith(prefixes[level])] for level in prefixes}
+    for level, names in named.items():
+        assert {getattr(socket, name) for name in names} <= allowed(54, level), level
+    assert allowed(54, 270) > {*range(13)}, "those of the routing table's socket"
+
+
+def test_files_have_the_commands_that_watch_nobody():
+    """Not F_SETLEASE, F_NOTIFY, nor what is newer than the list."""
+    commands = {command for command in range(1200) if verdict(72, first=3, second=command)[0] == ALLOW}
+    assert commands == {*range(17), *range(36, 39), 1025, *range(1027, 1041)}
+
+
+def test_the_cache_of_the_machine_is_not_dropped_nor_written_out():
+    """A sandbox may ask for it; the files that it shares with all others are none of its business."""
+    assert [verdict(221, first=3, fourth=advice)[0] for advice in range(6)] == [ALLOW] * 4 + [REFUSE, ALLOW]
+    assert [verdict(26, third=flags)[0] for flags in (1, 2, 4, 6)] == [ALLOW, ALLOW, REFUSE, REFUSE]
+    assert [verdict(277, first=3, fourth=flags)[0] for flags in (0, 1, 7)] == [ALLOW, REFUSE, REFUSE]
+    assert verdict(157, first=62)[0] == REFUSE | errno.EINVAL
+    assert verdict(16, second=0x5423)[0] == REFUSE | errno.EPERM

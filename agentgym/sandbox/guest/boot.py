@@ -28,6 +28,7 @@ NAMESPACES = (
 RECEIVED, _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, _LAYERS = 200, 210, 211, 212, 214, 220
 HIGHEST_DESCRIPTOR = 255  # ... up to here, with those of the layers ...
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
+_TERMINALS = 32  # of the 3,072 that the kernel keeps for all that are not the host's own
 _PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's user, too, over all sandboxes
 
 
@@ -135,7 +136,7 @@ def _mount_kernel_files() -> Iterator[Syscall]:
     for name in ("keys", "key-users", "cmdline"):
         yield syscall("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, ignored_errno=errno.ENOENT)
     yield syscalls.set_mount("/proc", kernel.MOUNT_ATTR_RDONLY)
-    terminals = "newinstance,ptmxmode=0666,mode=0620"
+    terminals = f"newinstance,ptmxmode=0666,mode=0620,max={_TERMINALS}"
     yield syscalls.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 
 

@@ -4,7 +4,8 @@ Everything is allowed except: what changes the machine or its namespaces, what r
 with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), what uses up or shows something of the whole
 machine (inotify, asynchronous I/O, huge pages), foreign architectures, and numbers newer than this list. Most refusals
 return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back. Calls that flush a disk do
-nothing and report success: all files that a sandbox can write to are in memory.
+nothing and report success: all files that a sandbox can write to are in memory. So do those that drop the machine's
+cache of files which all sandboxes share.
 
 Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """
@@ -13,7 +14,10 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Collection
 from functools import cache
+
+from . import socket_options
 
 DENIED = {
     "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "unshare": 272, "setns": 308,
@@ -47,7 +51,14 @@ _ROUTES = 0  # the netlink protocol by which programs learn their own addresses
 _MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4  # reserved huge pages count against no limit
 _CLONE_NEW_ANYTHING = 0x7E020000
 _DEVICE = 0o020000  # in a file's mode: both kinds of device have this bit, and nothing else that mknod makes has
-_TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+# TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads a line discipline into the kernel
+_TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
+# Not F_SETLEASE (1024): who else opens the file, the guest above all, waits for the holder. Not F_NOTIFY (1026): it
+# shows what inotify would. Not what is newer than this list.
+_FILE_COMMANDS = (*range(17), *range(36, 39), 1025, 1027, 1028, *range(1029, 1041))
+_CORE_SCHEDULING = 62  # of prctl: it changes the scheduler of the whole machine
+_DROP_CACHE = 4  # POSIX_FADV_DONTNEED
+_WAIT_FOR_DISK = 4  # MS_SYNC
 
 _X86_64 = 0xC000003E
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -55,7 +66,8 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _PRETEND = _REFUSE  # errno 0: the call does nothing and reports success
 # a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
 _SPECIAL: dict[int, int | str] = {
-    9: "mmap", 319: "memfd_create", 53: "socketpair", 72: "fcntl",
+    9: "mmap", 319: "memfd_create", 53: "socketpair", 54: "setsockopt", 72: "fcntl", 157: "prctl",
+    221: "fadvise64", 26: "msync", 277: "sync_file_range",
     41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
     133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
@@ -67,7 +79,6 @@ _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # its pid. Any process may do these things to others of its user; agent code may not do them to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
-_SET_LEASE = 1024
 _CORE_LIMIT = 4
 _NEGATIVE = 1 << 31  # from here on, read as unsigned
 
@@ -138,11 +149,30 @@ def _argument_checks() -> dict[str, list[_Line]]:
     return {
         "mmap": no_bit(_FOURTH_ARGUMENT, _MAP_HUGETLB, errno.ENOMEM),
         "memfd_create": no_bit(_SECOND_ARGUMENT, _MFD_HUGETLB, errno.EINVAL),  # Chromium tries all flags
-        # a lease makes whoever else opens the file wait for its holder, the guest above all
-        "fcntl": [
-            (_LOAD, 0, 0, _SECOND_ARGUMENT),
-            (_EQUAL, 0, 1, _SET_LEASE),
-            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        "fcntl": [(_LOAD, 0, 0, _SECOND_ARGUMENT), *_members(_FILE_COMMANDS, errno.EPERM)],
+        "prctl": [
+            (_LOAD, 0, 0, _FIRST_ARGUMENT),
+            (_EQUAL, 0, 1, _CORE_SCHEDULING),
+            (_RETURN, 0, 0, _REFUSE | errno.EINVAL),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
+        "setsockopt": _socket_options(),
+        "fadvise64": [
+            (_LOAD, 0, 0, _FOURTH_ARGUMENT),
+            (_EQUAL, 0, 1, _DROP_CACHE),
+            (_RETURN, 0, 0, _PRETEND),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
+        "msync": [
+            (_LOAD, 0, 0, _THIRD_ARGUMENT),
+            (_ANY_BIT, 0, 1, _WAIT_FOR_DISK),
+            (_RETURN, 0, 0, _PRETEND),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
+        "sync_file_range": [  # without flags it does nothing
+            (_LOAD, 0, 0, _FOURTH_ARGUMENT),
+            (_EQUAL, 1, 0, 0),
+            (_RETURN, 0, 0, _PRETEND),
             (_RETURN, 0, 0, _ALLOW),
         ],
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
@@ -185,8 +215,9 @@ def _argument_checks() -> dict[str, list[_Line]]:
         "mknodat": no_device(_THIRD_ARGUMENT, _FOURTH_ARGUMENT),
         "ioctl": [
             (_LOAD, 0, 0, _SECOND_ARGUMENT),
-            (_EQUAL, 1, 0, _TERMINAL_INJECTION[0]),
-            (_EQUAL, 0, 1, _TERMINAL_INJECTION[1]),
+            (_EQUAL, 2, 0, _TERMINAL_REQUESTS[0]),
+            (_EQUAL, 1, 0, _TERMINAL_REQUESTS[1]),
+            (_EQUAL, 0, 1, _TERMINAL_REQUESTS[2]),
             (_RETURN, 0, 0, _REFUSE | errno.EPERM),
             (_RETURN, 0, 0, _ALLOW),
         ],
@@ -208,6 +239,26 @@ def _argument_checks() -> dict[str, list[_Line]]:
         ],
         "socketpair": _only(_FIRST_ARGUMENT, (_UNIX,), errno.EAFNOSUPPORT),
     }
+
+
+def _socket_options() -> list[_Line]:
+    """Allow the listed options of each listed level, and what other levels have."""
+    lines: list[_Line] = [(_LOAD, 0, 0, _SECOND_ARGUMENT)]
+    for level, options in socket_options.ALLOWED.items():
+        checks = [(_LOAD, 0, 0, _THIRD_ARGUMENT), *_members(options, errno.EPERM)]
+        lines += [(_EQUAL, 0, len(checks), level), *checks]
+    return [*lines, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _members(numbers: Collection[int], error: int) -> list[_Line]:
+    """Allow a call if the number in the accumulator is one of these."""
+    refused = _REFUSE | error
+    starts: list[tuple[int, int | str]] = [(0, _ALLOW if 0 in numbers else refused)]
+    for edge in sorted({edge for number in numbers for edge in (number, number + 1)} - {0}):
+        verdict = _ALLOW if edge in numbers else refused
+        if starts[-1][1] != verdict:
+            starts.append((edge, verdict))
+    return _tree(starts, {})
 
 
 def _only(argument: int, values: tuple[int, ...], error: int) -> list[_Line]:

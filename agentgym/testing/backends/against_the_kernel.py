@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from agentgym.testing.backends.check import check_equal, check_not, checks_of
 from agentgym.testing.backends.testbed import Target, dedented, reported
 
@@ -266,63 +264,6 @@ async def crash_files(target: Target) -> None:
     check_equal(await target.sandbox.list(), [], "files after a crash")
 
 
-async def shared_kernel_allowances(target: Target) -> None:
-    """Takes what the kernel counts for all sandboxes together: watches, timers, asynchronous I/O, huge pages."""
-    code = """
-        import ctypes, mmap
-        libc = ctypes.CDLL(None, use_errno=True)
-        def count(most, call):
-            for number in range(most):
-                try:
-                    if call() < 0: return number
-                except OSError: return number
-            return most
-        def context():
-            handle = ctypes.c_ulong()
-            return libc.syscall(206, 16, ctypes.byref(handle))
-        held = []
-        def page():
-            held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)); return 0
-        def file_page(): return libc.syscall(319, b"x", 4)
-        timer = ctypes.create_string_buffer(8)
-        report({"inotify instances": count(20, lambda: libc.syscall(294, 0)), "contexts of AIO": count(4, context),
-                "huge pages": count(1, page), "files of huge pages": count(1, file_page),
-                "timers": count(20_000, lambda: libc.syscall(222, 0, None, timer))})
-    """
-    counts = await target.report(code)
-    timers = counts.pop("timers")
-    check_not(timers > 4096, f"it has {timers} timers, and could take those of all other sandboxes")
-    check_not(any(counts.values()), f"it got {counts}")
-
-
-async def flushing_the_disks(target: Target) -> None:
-    """Has the kernel write out the machine's disks, 3,000 times, by sync and by fsync of files it may only read."""
-    code = """
-        import ctypes
-        libc = ctypes.CDLL(None, use_errno=True)
-        program = os.open("/usr/bin/env", os.O_RDONLY)
-        for _ in range(1000):
-            libc.sync()
-            libc.fsync(program)
-            libc.syncfs(program)
-        with open("/work/own", "wb") as own:
-            own.write(b"x")
-            own.flush()
-            os.fsync(own.fileno())
-        report(open("/work/own", "rb").read().decode() + str(libc.fsync(-1)))
-    """
-    before = _disk_flushes()
-    check_equal(await target.report(code), "x-1", "its own file, and the flush of no file")
-    flushes = _disk_flushes() - before
-    check_not(flushes >= 1000, f"the disks of the host were flushed {flushes} times meanwhile")
-
-
-def _disk_flushes() -> int:
-    """How often this machine's disks were told to write out their caches; 0 if the kernel does not count that."""
-    lines = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
-    return sum(int(fields[18]) for fields in lines if len(fields) > 18)
-
-
 CHECKS = checks_of(
     "attack",
     "The kernel",
@@ -338,6 +279,4 @@ CHECKS = checks_of(
     another_architectures_calls,
     typing_into_a_terminal,
     crash_files,
-    shared_kernel_allowances,
-    flushing_the_disks,
 )
