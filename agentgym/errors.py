@@ -3,7 +3,7 @@
 AgentGymError
 |-- ToolError               for the agent: becomes the result of its call, the episode goes on
 |   |-- FilesNotCaptured    the agent's files cannot be captured: too many, too large or too deep
-|   `-- SandboxExhausted    the agent's code used up the memory of its sandbox, which ended (also SandboxDied)
+|   `-- SandboxExhausted    the agent's code made its sandbox end, by its memory or by what it left (also SandboxDied)
 |-- ToolDefinitionError     a tool without type hints, docstring or a usable signature (TypeError)
 |-- UnknownNameError        nothing is registered under this name (KeyError)
 |-- DuplicateNameError      the name is taken by something else (ValueError)
@@ -117,7 +117,10 @@ class SandboxDied(SandboxError, ConnectionError):
 
 
 class SandboxExhausted(SandboxDied, ToolError):
-    """The code in a sandbox used up its memory, and the sandbox ended: a result of the agent's, no failure of ours."""
+    """The code in a sandbox made it end: a result of the agent's, no failure of ours.
+
+    It used up the memory, or left behind what takes the kernel too long to remove.
+    """
 
 
 class FilesNotCaptured(ToolError):

@@ -191,9 +191,10 @@ class Sandbox(Protocol):
     """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory.
 
     Every call raises SandboxDied once the sandbox has ended: it was closed, its guest was killed, it did not answer in
-    time or its answer made no sense. If the agent's code used up its memory and ended it, this is SandboxExhausted, and
-    `exec` and `run_python` return a result with `oom_killed` instead. A call that is cancelled has its processes
-    killed, and the sandbox stays usable. Calls may run at the same time.
+    time or its answer made no sense. If the agent's code made it end, this is SandboxExhausted: by using up its memory
+    (`exec` and `run_python` then return a result with `oom_killed`), or by leaving behind what takes the kernel seconds
+    of processor time to remove (a result with `timed_out`). A call that is cancelled has its processes killed, and the
+    sandbox stays usable. Calls may run at the same time.
     """
 
     async def exec(

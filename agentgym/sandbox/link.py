@@ -42,6 +42,7 @@ class Link:
         self._frames, self._pace = FrameReader(MAX_HEADER_BYTES, 0), ReadPace()
         self.dead: str | None = None  # the reason, once it is closed
         self.hung_up = False  # whether that is because the guest has ended
+        self.stalled = False  # whether the guest said that what agent code left behind does not end
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
         """Return the guest's first frame, which comes without a request."""
@@ -209,6 +210,10 @@ class Link:
 
     def _resolve(self, header: dict[str, Any], blob: bytes) -> None:
         _check_flat(header)
+        if header.get("stalled") is True:
+            self.stalled = True
+            self.close("The sandbox ended: the processes that the agent's code left behind do not end.")
+            return
         number = header.get("id")
         call = self._pending.pop(number, None) if isinstance(number, int) else None
         if call is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from . import frames, identity, kernel
+from . import frames, identity, kernel, teardown
 from .exit_watcher import ExitWatcher
 from .priority import give_way
 
@@ -113,8 +113,11 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)  # the pid cannot be reused before it is waited for
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
-        """Wait for its end and release it. Returns: wait status; usage of it and the children it waited for."""
-        _, status, used = os.wait4(self.pid, 0)
+        """Wait for its end and release it. Returns: wait status; usage of it and the children it waited for.
+
+        Raises: TeardownStalled.
+        """
+        status, used = teardown.wait_for(self.pid)
         self.exit_watcher.forget(self.pid)
         os.close(self.handle)
         return status, used
@@ -311,12 +314,6 @@ def signal_all(number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def reap_all() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(_ALL, 0)
 
 
 def start_failure_reply(request: dict[str, Any], error: Exception) -> bytes:

@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from . import frames, jobs, kernel, python
+from . import frames, jobs, kernel, python, teardown
 from .exit_watcher import ExitWatcher
 from .jobs import Capture, Process, RunningCall, Session
 from .metering import Meter, peak_kib, written_by
@@ -386,7 +386,7 @@ class Runner:
             if self._children is not None and not os.pread(self._children, 1, 0):
                 return  # no child of process 1 is left
             if jobs.signal_all(signal.SIGKILL):
-                jobs.reap_all()
+                teardown.wait_for_all()
             return
         owners = self._owners()
         for _ in range(50):
@@ -396,5 +396,5 @@ class Runner:
             jobs.kill_all(orphans)
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+                    teardown.wait_for(pid)
         jobs.signal_all(signal.SIGKILL)  # they fork faster than they are found: kill all, sessions included

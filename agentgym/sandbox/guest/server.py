@@ -21,9 +21,11 @@ from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
 from .runner import Runner
+from .teardown import TeardownStalled
 from .watchdog import Watchdog
 
 _MAX_REQUEST = 1 << 26
+_LAST_WORD_S = 1.0
 
 
 def refuse(control: socket.socket, text: str) -> NoReturn:
@@ -59,8 +61,11 @@ def serve(
         oom_score: descriptor of this process's oom_score_adj; -1 without one.
         python_first: whether the first request, which has arrived, is a Python call.
     """
+    guest = Guest(control, spec, memory, changes, oom_score, python_first=python_first)
     try:
-        Guest(control, spec, memory, changes, oom_score, python_first=python_first).run()
+        guest.run()
+    except TeardownStalled:
+        guest.give_up()
     except (BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -109,6 +114,11 @@ class Guest:
         self.poller.once(wait_s)
         self.runner.kill_overdue()
         self.watchdog.check()
+
+    def give_up(self) -> None:
+        """Tell the host that what agent code left behind keeps this sandbox from going on, by the agent's own doing."""
+        self.control.settimeout(_LAST_WORD_S)
+        self.control.sendall(bytes(self.out) + frames.encode({"stalled": True}))
 
     # Requests and replies
 

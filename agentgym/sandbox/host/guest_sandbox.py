@@ -30,6 +30,9 @@ _READ_PIECE = 4 * _MIB
 _MAX_NAMES_BYTES = 8 * _MIB
 _IMAGE_NAMES = 65_536  # a directory of the image may hold as many files, beside those of the agent
 _EXHAUSTED = "The sandbox ran out of memory and ended: its files and processes are gone."
+_STALLED = (
+    "The sandbox was ended: what its code made takes the kernel too long to remove. Its files and processes are gone."
+)
 
 T = TypeVar("T")
 
@@ -196,7 +199,9 @@ class GuestSandbox:
             with self._busy:
                 reply = await self._call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
         except SandboxExhausted as error:
-            return ExecResult(-signal.SIGKILL, stderr=f"{error}\n".encode()[:limit], oom_killed=True)
+            stalled = self._guest.link.stalled
+            text = f"{error}\n".encode()[:limit]
+            return ExecResult(-signal.SIGKILL, stderr=text, timed_out=stalled, oom_killed=not stalled)
         result = self._parse(exec_result, reply)
         metering.record_usage(result.usage)
         return result
@@ -210,7 +215,7 @@ class GuestSandbox:
         return header, blob
 
     async def _call(self, request: dict[str, Any], blob: bytes = b"", **options: Any) -> Reply:
-        """As `Link.call`. Raises: SandboxExhausted if the guest ended because agent code used up the memory."""
+        """As `Link.call`. Raises: SandboxExhausted if the guest ended by what agent code did."""
         guest = self._current()
         return await self._attributed(guest, guest.link.call(request, blob, **options))
 
@@ -224,6 +229,8 @@ class GuestSandbox:
             with descriptors_available():
                 return await work
         except SandboxDied as error:
+            if guest.link.stalled:
+                raise SandboxExhausted(_STALLED) from error
             if await guest.ran_out_of_memory():
                 raise SandboxExhausted(_EXHAUSTED) from error
             raise

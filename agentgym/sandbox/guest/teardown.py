@@ -1,0 +1,88 @@
+"""Waits for the end of processes that were killed, which agent code can make last: the kernel takes apart what it made.
+
+Whose fault a long wait is, processor time tells: if the sandbox's own processes have used up the machine's time while
+they were ending, it is the agent's. If they had hardly any, the machine is overloaded, or they wait for somebody else.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 3.0
+_OWN_SHARE = 0.25  # of a core
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.01
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class TeardownStalled(Exception):
+    """What agent code left behind does not end, and it is busy with itself. The sandbox is of no use any more."""
+
+
+def wait_for(pid: int) -> tuple[int, resource.struct_rusage]:
+    """Wait for a child's end. Returns: its wait status; usage of it and the children it waited for.
+
+    Raises: TeardownStalled.
+    """
+
+    def ended() -> tuple[int, resource.struct_rusage] | None:
+        found, status, used = os.wait4(pid, os.WNOHANG)
+        return (status, used) if found else None
+
+    return await_end(ended)
+
+
+def wait_for_all() -> None:
+    """Wait for the end of every child. Raises: TeardownStalled."""
+
+    def all_ended() -> bool | None:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return True
+        return None
+
+    await_end(all_ended)
+
+
+def await_end(look: Callable[[], T | None]) -> T:
+    """Call `look` until it returns something. Raises: TeardownStalled."""
+    for pause_s in (0.0, _FIRST_PAUSE_S, 5 * _FIRST_PAUSE_S):  # which nearly always are enough
+        time.sleep(pause_s)
+        result = look()
+        if result is not None:
+            return result
+    began, used_before, due_s = time.monotonic(), processor_s(), PATIENCE_S
+    while (result := look()) is None:
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        waited_s = time.monotonic() - began
+        if waited_s > due_s:
+            if processor_s() - used_before > _OWN_SHARE * waited_s:
+                raise TeardownStalled
+            due_s += PATIENCE_S / 4
+    return result
+
+
+def processor_s() -> float:
+    """Return the seconds of processor time that the processes of the sandbox have used, those that ended included.
+
+    This process, which waits and may still serve, is left out.
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = ended.ru_utime + ended.ru_stime
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and name != "1":
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:  # it has ended
+                continue
+            total += (int(fields[11]) + int(fields[12])) * _TICK_S
+    return total
