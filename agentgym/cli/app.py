@@ -34,10 +34,11 @@ from agentgym.cli import (
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.cli.fields import FieldsCommand
 from agentgym.cli.registered import OpenGroup
+from agentgym.cli.termination import Ending, interrupted_by_signals
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 
-FAILED, INTERRUPTED = 2, 130
+FAILED = 2
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
 RENAMED_COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -56,6 +57,10 @@ class Commands(OpenGroup):
         return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:
+        with interrupted_by_signals() as ending:
+            return self._invoke(ctx, ending)
+
+    def _invoke(self, ctx: Any, ending: Ending) -> Any:
         try:
             return super().invoke(ctx)
         except AgentGymError as error:
@@ -71,8 +76,8 @@ class Commands(OpenGroup):
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")
-            err().print(f"\nStopped. {hint}".rstrip(), markup=False, soft_wrap=True)
-            raise typer.Exit(INTERRUPTED) from error
+            err().print(f"\nStopped{ending.cause}. {hint}".rstrip(), markup=False, soft_wrap=True)
+            raise typer.Exit(ending.exit_code) from error
 
 
 def current_spelling(arguments: list[str]) -> list[str]:

@@ -264,7 +264,17 @@ def test_an_imported_data_set_is_a_task_set(tmp_path):
     assert "the importer mbpp has the options split" in done.stderr
 
 
-def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "code_at_end", "prefix"),
+    [
+        (signal.SIGINT, 130, []),
+        (signal.SIGTERM, 143, []),
+        (signal.SIGHUP, 129, []),
+        (signal.SIGTERM, 143, ["env", "--ignore-signal=INT"]),  # as a shell starts what is to run in the background
+    ],
+    ids=["Ctrl-C", "SIGTERM", "SIGHUP", "SIGTERM in the background"],
+)
+def test_a_command_that_is_stopped_says_how_to_go_on_and_a_second_call_does(tmp_path, sent, code_at_end, prefix):
     code = tmp_path / "slow_counter.py"
     code.write_text(
         Path(CODE)
@@ -294,14 +304,19 @@ def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):
         str(code),
     ]
     process = subprocess.Popen(
-        words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT_VARIABLES
+        [*prefix, *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT_VARIABLES,
     )
     deadline = time.monotonic() + 30
     while not (tmp_path / "there").exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130, stderr
+    assert process.returncode == code_at_end, stderr
     assert "Run the same command again to go on." in stderr
     assert "Traceback" not in stderr
     (tmp_path / "go").touch()

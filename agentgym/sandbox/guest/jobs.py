@@ -150,15 +150,33 @@ class RunningCall:
 
 @dataclass
 class Session:
-    """A Python process that keeps its variables between calls."""
+    """A Python process that keeps its variables between calls. `file`: holds the code of a call that is long."""
 
     name: str
     process: Process
     calls: socket.socket
+    file: int
     stdout: Capture
     stderr: Capture
     number: int = 0
     call: RunningCall | None = None
+
+
+def fill(file: int, content: bytes, descriptors: list[int]) -> None:
+    """Replace what a file holds: by `content`, or by what the host passed in a descriptor. Raises: OSError."""
+    os.ftruncate(file, 0)
+    if descriptors:
+        size, copied = os.fstat(descriptors[0]).st_size, 0
+        os.lseek(file, 0, os.SEEK_SET)
+        while copied < size:
+            sent = os.sendfile(file, descriptors[0], copied, size - copied)
+            if not sent:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            copied += sent
+        return
+    written = 0
+    while written < len(content):
+        written += os.pwrite(file, content[written:], written)
 
 
 def go_home() -> None:

@@ -47,7 +47,8 @@ WARM = (
 _INTERRUPT = int(SIGINT)
 _run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009
 
-SESSION_REQUEST = struct.Struct(">I")  # number of the call; its code follows, unless it comes in a descriptor
+SESSION_REQUEST = struct.Struct(">I")  # number of the call; its code follows, unless it is in the session's file
+SESSION_SOCKET, SESSION_FILE = 3, 4  # descriptors of a session's process
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
 
 
@@ -67,10 +68,11 @@ def prepare() -> None:
     sys.dont_write_bytecode = True
 
 
-def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = None) -> None:
-    """In a fresh fork: let go of everything of the guest's, but three standard streams and perhaps one more, as 3.
+def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...] = ()) -> None:
+    """In a fresh fork: let go of everything of the guest's, but three standard streams and those to keep, from 3 on.
 
     Args:
+        keep: none of them is 3, which is the guest's own.
         most: the guest's limit on descriptors. None of its own has a higher number, and closing them by number touches
             less memory than a call through `kernel`.
 
@@ -83,11 +85,11 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = No
     dup2(first, 0)
     dup2(second, 1)
     dup2(third, 2)
-    if keep is None:
-        closerange(3, most)
-    else:
-        dup2(keep, 3, inheritable=False)
-        closerange(4, most)
+    number = 3
+    for descriptor in keep:
+        dup2(descriptor, number, inheritable=False)
+        number += 1
+    closerange(number, most)
     become_agent()
     set_dumpable(True)
     give_way(0)
@@ -112,7 +114,7 @@ def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) ->
     pid = fork()
     if pid == 0:
         try:
-            enter_child(standard, most, keep=code_socket)
+            enter_child(standard, most, keep=(code_socket,))
             exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})  # touches what any program will
             message = read(3, MAX_INLINE_CODE)
             close(3)
@@ -137,26 +139,32 @@ def run_once(code: bytes) -> NoReturn:
     _exit(exit_code & 0xFF)
 
 
-def run_session(calls: socket.socket, most: int) -> NoReturn:
+def run_session(most: int) -> NoReturn:
     """Run one piece of code after another in one namespace.
 
+    Code that does not come with its request is in a file in memory, which guest and session share. Passing one each
+    time would fail when other sandboxes of the same user have many descriptors on their way.
     Agent code shares this process and may forge replies; a reply holds no more than an exit code.
     """
     _become_interpreter()
     namespace = _fresh_main()
+    calls = socket.socket(fileno=SESSION_SOCKET)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(calls, SESSION_REQUEST.size + most, 1)
+        message = calls.recv(SESSION_REQUEST.size + most)
         if not message:
             os._exit(0)
         (number,) = SESSION_REQUEST.unpack_from(message)
-        code = message[SESSION_REQUEST.size :]
-        if descriptors:
-            os.lseek(descriptors[0], 0, os.SEEK_SET)
-            with open(descriptors[0], "rb") as file:
-                code = file.read()
+        code = message[SESSION_REQUEST.size :] or _read_from_start(SESSION_FILE)
         exit_code = _execute(code, namespace)
         _flush()
         calls.sendall(SESSION_REPLY.pack(number, max(min(exit_code, 255), -255)))
+
+
+def _read_from_start(descriptor: int) -> bytes:
+    code = b""
+    while piece := os.pread(descriptor, 1 << 20, len(code)):
+        code += piece
+    return code
 
 
 def _become_interpreter() -> None:

@@ -14,7 +14,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -240,14 +239,11 @@ class Runner:
         for stream in (call.stdout, call.stderr):
             self._capture(stream, request["limit"])
         try:
-            with (
-                jobs.as_file(code, descriptors)
-                if len(code) > python.MAX_INLINE_CODE
-                else nullcontext(descriptors) as passed
-            ):
-                inline = b"" if passed else code
-                socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
-        except OSError:  # agent code has broken its request loop, or uses up what passing a descriptor takes
+            inline = b"" if descriptors or len(code) > python.MAX_INLINE_CODE else code
+            if not inline:
+                jobs.fill(session.file, code, descriptors)
+            session.calls.send(python.SESSION_REQUEST.pack(session.number) + inline)
+        except OSError:  # agent code has broken its request loop, or sealed its file, or uses up the memory
             session.process.kill()
 
     def _open_session(self, name: str) -> Session:
@@ -258,6 +254,8 @@ class Runner:
             # messages, not a stream: what agent code writes to it cannot shift the messages that follow
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             cleanup.callback(ours.close)
+            file = os.memfd_create("code")
+            cleanup.callback(os.close, file)
 
             def start() -> int:
                 jobs.go_home()
@@ -265,18 +263,17 @@ class Runner:
                 if pid == 0:
                     with jobs.never_returning():
                         kernel.adopt_orphans()
-                        python.enter_child(
-                            (self.dev_null, stdout.write, stderr.write), self.max_descriptors, keep=theirs.detach()
-                        )
-                        python.run_session(socket.socket(fileno=3), python.MAX_INLINE_CODE)
+                        streams, keep = (self.dev_null, stdout.write, stderr.write), (theirs.detach(), file)
+                        python.enter_child(streams, self.max_descriptors, keep)
+                        python.run_session(python.MAX_INLINE_CODE)
                 return pid
 
             with theirs:
-                jobs.check_some_left(theirs.fileno(), self.max_descriptors)
+                jobs.check_some_left(max(theirs.fileno(), file), self.max_descriptors)
                 process = Process(self._start_process(start), self.exit_watcher)
             cleanup.pop_all()
         ours.setblocking(False)
-        session = self.sessions[name] = Session(name, process, ours, stdout, stderr)
+        session = self.sessions[name] = Session(name, process, ours, file, stdout, stderr)
         self.poller.add(ours.fileno(), lambda: self._session_replied(session))
         self.poller.add(process.handle, lambda: self._session_ended(session))
         return session
@@ -323,6 +320,7 @@ class Runner:
         self.poller.remove(session.calls.fileno())
         self.poller.remove(session.process.handle)
         session.calls.close()
+        os.close(session.file)
         self._kill_tree(session.process)
 
     # Channels

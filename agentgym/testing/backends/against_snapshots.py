@@ -134,6 +134,24 @@ async def memory_in_attributes_of_files(target: Target) -> None:
         pass  # its memory is full: its own doing, and said so
 
 
+async def descriptors_on_their_way(target: Target) -> None:
+    """Sends itself descriptors that nobody receives, which the kernel counts by user: a fork's sessions work on."""
+    snapshot = await target.sandbox.snapshot()
+    async with target.another(snapshot=snapshot) as attacker, target.another(snapshot=snapshot) as victim:
+        await victim.run_python("kept = 6 * 7", session="a")
+        holding = """
+import os, socket
+pairs = [socket.socketpair() for _ in range(20)]
+for ours, _ in pairs:
+    try: socket.send_fds(ours, [b"x"], [0] * 200)
+    except OSError: pass
+print("held")
+"""
+        check_equal((await attacker.run_python(holding, session="b")).stdout, b"held\n", "the sender's answer")
+        long = await victim.run_python("#" * 200_000 + "\nprint(kept)", session="a")
+        check_equal((long.exit_code, long.stdout), (0, b"42\n"), f"a session of another fork ({long.stderr!r:.200})")
+
+
 CHECKS = checks_of(
     "attack",
     "Snapshots and their forks",
@@ -142,4 +160,5 @@ CHECKS = checks_of(
     ("snapshots", times_out_of_range),
     ("snapshots", files_that_resist),
     ("memory", memory_in_attributes_of_files),
+    ("snapshots", descriptors_on_their_way),
 )
