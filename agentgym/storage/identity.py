@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import DifferentRunError
+from agentgym.errors import DifferentRunError, LedgerError
 from agentgym.storage.codec import head_from_json
 from agentgym.task import Task, task_to_json
 from agentgym.trajectory import Provenance, Trajectory
@@ -57,6 +57,8 @@ def claim(
     for statement in _SCHEMA:
         connection.execute(statement)
     before = connection.execute("SELECT digest FROM claim WHERE label = ?", (label,)).fetchone()
+    if before is not None:
+        _check_claim(connection, path, label, *before)
     if before == (digest,):
         return
     is_begun = connection.execute(f"SELECT 1 FROM episode WHERE {_FINISHED} LIMIT 1", {"label": label}).fetchone()
@@ -67,6 +69,16 @@ def claim(
         _compare_records(connection, path, label, provenance)
     connection.execute("INSERT OR IGNORE INTO identity VALUES (?, ?)", (digest, text))
     connection.execute("INSERT OR REPLACE INTO claim VALUES (?, ?)", (label, digest))
+
+
+def _check_claim(connection: sqlite3.Connection, path: Path, label: str, digest: str) -> None:
+    """Raises: LedgerError if the identity of a label is not what was written."""
+    row = connection.execute("SELECT data FROM identity WHERE digest = ?", (digest,)).fetchone()
+    if row is None or hashlib.sha256(row[0].encode()).hexdigest()[:32] != digest:
+        raise LedgerError(
+            f"{path} is damaged: what the episodes under the label {label!r} were played with cannot be read. "
+            "Restore a copy, or choose another path."
+        )
 
 
 def relabel(connection: sqlite3.Connection, label: str, new_label: str, *, keep: bool) -> None:

@@ -17,44 +17,22 @@ from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.messages import ImagePart
-from agentgym.storage import identity, pictures, summary
+from agentgym.storage import digests, identity, ledger_schema, pictures, summary
 from agentgym.storage.codec import pack_head, pack_turn
 from agentgym.storage.ledger_errors import NamedErrors
-from agentgym.storage.loading import TABLES, load_episode, unpack_episode
+from agentgym.storage.loading import episode_columns, load_episode, unpack_episode
 from agentgym.trajectory import Provenance, Trajectory, Turn
 
-SCHEMA_VERSION = "1"
 _BUSY_TIMEOUT_S = 5.0
-SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE episode (
-    key INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    turns INTEGER,              -- how many, NULL until it is finished
-    head TEXT NOT NULL,
-    prompt_ids BLOB NOT NULL,
-    awaits_group INTEGER        -- 1 while a finished episode waits for a reward that judges its whole group
-);
-CREATE TABLE turn (
-    episode INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    head TEXT NOT NULL,
-    token_ids BLOB NOT NULL,
-    logprobs BLOB NOT NULL,
-    observation_ids BLOB NOT NULL,
-    PRIMARY KEY (episode, number)
-) WITHOUT ROWID;
-"""
-_WRITE_TURN = "INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)"
-_BEGIN_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, NULL, ?, ?, NULL)"
-_FINISH_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, ?, ?, ?, ?)"
-_ADD_AWAITS_GROUP = """
-BEGIN IMMEDIATE;
-ALTER TABLE episode ADD COLUMN awaits_group INTEGER;
-UPDATE episode SET awaits_group = 1
-WHERE turns IS NOT NULL AND json_type(head, '$.provenance.group_pending') IS NOT NULL;
-COMMIT;
-"""
+_WRITE_TURN = (
+    "INSERT OR REPLACE INTO turn (episode, number, head, token_ids, logprobs, observation_ids, digest) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_WRITE_EPISODE = (
+    "INSERT OR REPLACE INTO episode (key, id, turns, head, prompt_ids, awaits_group, digest) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_EPISODE_VALUES = "key, id, turns, head, prompt_ids, awaits_group"
 
 
 class Ledger:
@@ -78,7 +56,10 @@ class Ledger:
         self._connection = self._open()
         self._keys: dict[str, int] = {}  # of episodes that are not finished
         with self._errors_name_the_file("read"):
-            self._keys.update(self._connection.execute("SELECT id, key FROM episode WHERE turns IS NULL"))
+            self._columns = episode_columns(self._connection)
+            for row in self._connection.execute(f"SELECT {self._columns} FROM episode WHERE turns IS NULL"):
+                digests.check_row(self.path, f"the unfinished episode {row[1]!r}", row[:-1], row[-1])
+                self._keys[row[1]] = row[0]
             self._next_key = self._connection.execute("SELECT coalesce(max(key), 0) + 1 FROM episode").fetchone()[0]
 
     @property
@@ -105,7 +86,7 @@ class Ledger:
         if turn.index == 0:
             self._begin(trajectory)
         key = self._keys[trajectory.id]
-        self._turns.append((key, turn.index, *pack_turn(turn, self._images.append)))
+        self._turns.append(_with_digest(key, turn.index, *pack_turn(turn, self._images.append)))
         self._written[trajectory.id] = turn.index + 1
         await self._committed()
 
@@ -123,8 +104,9 @@ class Ledger:
         key, done = self._keys[trajectory.id], self._written[trajectory.id]
         # The last turn is written again, even if it was kept: that it is the last takes its observation away.
         first = min(done, len(trajectory.turns) - 1)
-        rows = [(key, turn.index, *pack_turn(turn, self._images.append)) for turn in trajectory.turns[max(first, 0) :]]
-        end = (
+        turns = trajectory.turns[max(first, 0) :]
+        rows = [_with_digest(key, turn.index, *pack_turn(turn, self._images.append)) for turn in turns]
+        end = _with_digest(
             key,
             trajectory.id,
             len(trajectory.turns),
@@ -155,7 +137,7 @@ class Ledger:
             ended, summaries = [], []
             for key, trajectory in zip(keys, trajectories, strict=True):
                 head = pack_head(trajectory, images.append)
-                ended.append((key, trajectory.id, len(trajectory.turns), *head, None))
+                ended.append(_with_digest(key, trajectory.id, len(trajectory.turns), *head, None))
                 summaries.append(summary.summary_row(key, trajectory))
             self._write([], [], ended, summaries, images)
 
@@ -201,15 +183,15 @@ class Ledger:
         while True:
             with self._errors_name_the_file("read"):  # page by page, so that no read stays open while others write
                 rows = self._connection.execute(
-                    "SELECT key, id, turns, head, prompt_ids FROM episode WHERE turns IS NOT NULL AND key > ? "
+                    f"SELECT {self._columns} FROM episode WHERE turns IS NOT NULL AND key > ? "
                     "AND substr(id, 1, ?) = ? ORDER BY key LIMIT 100",
                     (last, len(run_prefix), run_prefix),
                 ).fetchall()
             if not rows:
                 return
-            for key, episode, *columns in rows:
+            for row in rows:
                 with self._errors_name_the_file("read"):
-                    trajectory = unpack_episode(self._connection, self.path, episode, key, *columns)
+                    trajectory = unpack_episode(self._connection, self.path, *row)
                 yield trajectory
             last = rows[-1][0]
 
@@ -230,6 +212,7 @@ class Ledger:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 summary.create(connection)
+                keys = self._undamaged(f"SELECT {self._columns} FROM episode WHERE key IN ({episodes})", bounds)
                 connection.execute(
                     f"UPDATE {table} SET id = {renamed}, run = ? || substr(run, ?) WHERE episode IN ({episodes})",
                     (new_label, cut, new_label, cut, *bounds),
@@ -239,11 +222,22 @@ class Ledger:
                     f"WHERE key IN ({episodes})",
                     (new_label, cut, new_label, cut, *bounds),
                 )
+                digests.renew(
+                    connection, "episode", _EPISODE_VALUES, "key IN (SELECT value FROM json_each(?))", (keys,)
+                )
+                summary.renew(connection, keys)
                 identity.relabel(connection, label, new_label, keep=only is not None)
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
+
+    def _undamaged(self, query: str, values: Sequence[Any]) -> str:
+        """Return the keys of the episodes that a query finds, as a JSON list. Raises: LedgerError if one is damaged."""
+        rows = self._connection.execute(query, values).fetchall()
+        for row in rows:
+            digests.check_row(self.path, f"the episode {row[1]!r}", row[:-1], row[-1])
+        return json.dumps([row[0] for row in rows])
 
     def set_aside(self, label: str, only: Collection[str] | None = None) -> None:
         """Keep episodes of a label that failed under another one, so that they are played again. As `relabel`."""
@@ -271,7 +265,8 @@ class Ledger:
             key = self._keys[trajectory.id] = self._next_key
             self._next_key += 1
         self._written[trajectory.id] = 0
-        self._begun.append((key, trajectory.id, *pack_head(trajectory, self._images.append)))
+        head = pack_head(trajectory, self._images.append)
+        self._begun.append(_with_digest(key, trajectory.id, None, *head, None))
         self._summaries.append(summary.begun_row(key, trajectory))
 
     async def _committed(self) -> None:
@@ -315,14 +310,14 @@ class Ledger:
         try:
             if begun:
                 connection.executemany("DELETE FROM turn WHERE episode = ?", [row[:1] for row in begun])
-                connection.executemany(_BEGIN_EPISODE, begun)
+                connection.executemany(_WRITE_EPISODE, begun)
             if turns:
                 connection.executemany(_WRITE_TURN, turns)
             if ended:
-                connection.executemany(_FINISH_EPISODE, ended)
+                connection.executemany(_WRITE_EPISODE, ended)
             if summaries:
                 summary.create(connection)  # a ledger of an earlier agentgym has none
-                connection.executemany(summary.WRITE.format(where=""), summaries)
+                summary.write(connection, summaries)
             if images:
                 pictures.create(connection)
                 pictures.write(connection, images)
@@ -340,36 +335,16 @@ class Ledger:
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             try:
-                self._prepare(connection)
+                ledger_schema.prepare(connection, self.path)
             except BaseException:
                 connection.close()
                 raise
         return connection
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables and not tables >= TABLES:
-            raise LedgerError(
-                f"{self.path} is a SQLite file, but no ledger (its tables: {', '.join(sorted(tables))}). "
-                "Choose another path; nothing was changed in it."
-            )
-        if tables:
-            version = dict(connection.execute("SELECT name, value FROM meta")).get("schema_version")
-            if version != SCHEMA_VERSION:
-                raise LedgerError(
-                    f"{self.path} is a ledger of version {version!r}, and this agentgym writes {SCHEMA_VERSION!r}. "
-                    "Read it with the version that wrote it, or choose another path."
-                )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        if tables:
-            columns = {row[1] for row in connection.execute("PRAGMA table_info(episode)")}
-            if "awaits_group" not in columns:  # a ledger of before 0.2
-                connection.executescript(_ADD_AWAITS_GROUP)
-        else:
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
-            )
-
     def _errors_name_the_file(self, what: str) -> NamedErrors:
         return NamedErrors(self.path, what)
+
+
+def _with_digest(*values: Any) -> tuple[Any, ...]:
+    """Return a row as it is written: its values and their digest."""
+    return (*values, digests.digest_of(*values))

@@ -7,12 +7,24 @@ from functools import partial
 from pathlib import Path
 
 from agentgym.errors import LedgerError
-from agentgym.storage import pictures
+from agentgym.storage import digests, pictures
 from agentgym.storage.codec import TurnRow, unpack_head, unpack_turn
 from agentgym.trajectory import Row, Trajectory
 
 TABLES = {"meta", "episode", "turn"}
 """What every ledger has."""
+_EPISODE = ("key", "id", "turns", "head", "prompt_ids", "awaits_group")
+_TURN = ("episode", "number", "head", "token_ids", "logprobs", "observation_ids")
+
+
+def episode_columns(connection: sqlite3.Connection) -> str:
+    """Return what to select of an episode for `unpack_episode`; a column that an old ledger lacks is NULL."""
+    return _columns(connection, "episode", _EPISODE)
+
+
+def _columns(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> str:
+    present = {row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")}
+    return ", ".join(name if name in present else f"NULL AS {name}" for name in (*names, digests.COLUMN))
 
 
 def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) -> Trajectory:
@@ -23,11 +35,11 @@ def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) ->
     connection.execute("BEGIN")  # one moment for the head and the turns, whatever is being written
     try:
         row = connection.execute(
-            "SELECT key, turns, head, prompt_ids FROM main.episode WHERE id = ?", (episode_id,)
+            f"SELECT {episode_columns(connection)} FROM main.episode WHERE id = ?", (episode_id,)
         ).fetchone()
         if row is None:
             raise LedgerError(f"{path} holds no episode {episode_id!r}. Its ids are <label>/<task id>#<sample>.")
-        return unpack_episode(connection, path, episode_id, *row)
+        return unpack_episode(connection, path, *row)
     finally:
         connection.execute("COMMIT")
 
@@ -35,20 +47,28 @@ def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) ->
 def unpack_episode(
     connection: sqlite3.Connection,
     path: Path,
-    episode_id: str,
     key: int,
+    episode_id: str,
     turns: int | None,
     head: str,
     prompt_ids: bytes,
+    awaits_group: int | None,
+    digest: bytes | None,
 ) -> Trajectory:
-    """Return an episode from its row and the rows of its turns. `turns`: how many it must have, None while it is
-    unfinished.
+    """Return an episode from its row, of `episode_columns`, and the rows of its turns.
 
+    Args:
+        turns: how many it must have, None while it is unfinished.
     Raises: as `load_episode`.
     """
-    rows: list[TurnRow] = connection.execute(
-        "SELECT head, token_ids, logprobs, observation_ids FROM main.turn WHERE episode = ? ORDER BY number", (key,)
+    what = f"the episode {episode_id!r}"
+    digests.check_row(path, what, (key, episode_id, turns, head, prompt_ids, awaits_group), digest)
+    kept = connection.execute(
+        f"SELECT {_columns(connection, 'turn', _TURN)} FROM main.turn WHERE episode = ? ORDER BY number", (key,)
     ).fetchall()
+    for *values, turn_digest in kept:
+        digests.check_row(path, f"turn {values[1]} of {what}", values, turn_digest)
+    rows: list[TurnRow] = [row[2:6] for row in kept]
     fetch = partial(pictures.fetch, connection)
     try:
         trajectory = unpack_head(head, prompt_ids, fetch)

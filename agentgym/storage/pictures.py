@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import sqlite3
 from collections.abc import Iterable
 
@@ -25,12 +26,18 @@ def write(connection: sqlite3.Connection, images: Iterable[ImagePart]) -> None:
 
 
 def fetch(connection: sqlite3.Connection, digest: str) -> str:
-    """Return the data of an image, exactly as it was given. Raises: KeyError when there is none of that digest."""
+    """Return the data of an image, exactly as it was given.
+
+    Raises: KeyError when there is none of that digest; ValueError when it is not what was written.
+    """
     row = connection.execute(_READ, (digest,)).fetchone()
     if row is None:
         raise KeyError(f"image {digest}")
     plain, data = row
-    return str(data, "utf-8", "surrogatepass") if plain else base64.b64encode(data).decode()
+    text = str(data, "utf-8", "surrogatepass") if plain else base64.b64encode(data).decode()
+    if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != digest:
+        raise ValueError(f"image {digest} is not what was written")
+    return text
 
 
 def _packed(data: str) -> tuple[bool, bytes]:

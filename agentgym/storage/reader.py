@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LedgerError
-from agentgym.storage import summary
-from agentgym.storage.loading import TABLES, load_episode, unpack_episode
+from agentgym.storage import digests, summary
+from agentgym.storage.loading import TABLES, episode_columns, load_episode, unpack_episode
 from agentgym.trajectory import Trajectory
 
 FILTERS = {
@@ -81,7 +81,7 @@ class LedgerReader:
             have = sum(self._count(connection, table) for table in self._tables) + self._unreadable
             while have < self._count(connection, "main.episode"):  # else there is nothing to look for
                 rows = connection.execute(
-                    "SELECT key, id, turns, head, prompt_ids FROM main.episode "
+                    f"SELECT {episode_columns(connection)} FROM main.episode "
                     f"WHERE key > ? AND turns IS NOT NULL{written} ORDER BY key LIMIT 64",
                     (self._made_up_to,),
                 ).fetchall()
@@ -89,7 +89,7 @@ class LedgerReader:
                     return 0
                 new_rows = [summary_row for row in rows if (summary_row := self._summary(connection, *row))]
                 self._unreadable += len(rows) - len(new_rows)
-                connection.executemany(summary.WRITE.format(where="made."), new_rows)
+                summary.write(connection, new_rows, "made.")
                 self._made_up_to = rows[-1][0]
                 if time.monotonic() > deadline:
                     query = f"SELECT count(*) FROM episode WHERE key > ? AND turns IS NOT NULL{written}"
@@ -130,6 +130,7 @@ class LedgerReader:
                 "LIMIT ? OFFSET ?",
                 (*values, limit, offset),
             ).fetchall()
+            self._check_summaries(connection, [row[0] for row in rows])
         return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
 
     def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
@@ -174,13 +175,19 @@ class LedgerReader:
             self._phases = (self._made_up_to, max([last, *(key for _, _, key in rows)])), counted
             return counted
 
-    def _summary(self, connection: sqlite3.Connection, key: int, episode: str, *columns: Any) -> tuple[Any, ...] | None:
+    def _summary(self, connection: sqlite3.Connection, key: int, *columns: Any) -> tuple[Any, ...] | None:
         """None for an episode that is damaged: it is left out of lists, and opening it says why."""
         try:
-            trajectory = unpack_episode(connection, self.path, episode, key, *columns)
+            trajectory = unpack_episode(connection, self.path, key, *columns)
         except LedgerError:
             return None
         return summary.summary_row(key, trajectory)
+
+    def _check_summaries(self, connection: sqlite3.Connection, keys: list[int]) -> None:
+        """Raises: LedgerError if the summary of one of these episodes is not what was written."""
+        query = "SELECT * FROM known WHERE episode IN (SELECT value FROM json_each(?))"
+        for *values, digest in connection.execute(query, (json.dumps(keys),)):
+            digests.check_row(self.path, f"the summary of {values[1]!r}", values, digest)
 
     def _within(
         self, connection: sqlite3.Connection, column: str, clause: str, values: Sequence[str]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from typing import Any
 
+from agentgym.storage.digests import digest_of
+from agentgym.storage.digests import renew as renew_digests
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.trajectory import Trajectory
 
-TABLE = "summary_2"
+TABLE = "summary_3"
 """Its number goes up when a row says something else than before: readers make the rows that a ledger lacks."""
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
@@ -29,7 +32,8 @@ CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     calls_ok INTEGER NOT NULL,
     tokens INTEGER NOT NULL,      -- written by the agent
     duration_s REAL NOT NULL,
-    failures TEXT                 -- JSON: how often each kind of failure occurred (agentgym.storage.failures), or NULL
+    failures TEXT,                -- JSON: how often each kind of failure occurred (agentgym.storage.failures), or NULL
+    digest BLOB NOT NULL          -- of the other columns (agentgym.storage.digests)
 );
 """
 COLUMNS = (
@@ -51,11 +55,11 @@ COLUMNS = (
     "duration_s",
     "failures",
 )
-WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * len(COLUMNS))})"
+_WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 
 
 def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
-    """The row of an episode, finished or not, in order of COLUMNS."""
+    """Return the row of an episode, finished or not, in order of COLUMNS."""
     stop, failures = trajectory.stop_reason, count_failures(trajectory)
     return (
         *_identity(key, trajectory),
@@ -71,7 +75,7 @@ def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
 
 
 def begun_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
-    """The row of an episode of which nothing is known yet but its task, in order of COLUMNS."""
+    """Return the row of an episode of which nothing is known yet but its task, in order of COLUMNS."""
     return (*_identity(key, trajectory), None, None, 0.0, 0, 0, 0, 0, 0.0, None)
 
 
@@ -85,3 +89,13 @@ def _identity(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
 def create(connection: sqlite3.Connection, where: str = "") -> None:
     """Make the table, if it is not there; `where` is the name of an attached database with a dot."""
     connection.execute(SCHEMA.format(where=where))
+
+
+def write(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]], where: str = "") -> None:
+    """Write rows, in order of COLUMNS, with their digests. `where`: as in `create`."""
+    connection.executemany(_WRITE.format(where=where), ((*row, digest_of(*row)) for row in rows))
+
+
+def renew(connection: sqlite3.Connection, keys: str) -> None:
+    """Write the digests of the rows of some episodes anew. `keys`: a JSON list of their keys."""
+    renew_digests(connection, TABLE, ", ".join(COLUMNS), "episode IN (SELECT value FROM json_each(?))", (keys,))

@@ -43,7 +43,7 @@ def lines() -> list[str]:
     from agentgym import Call, Message, Result, Task, Trajectory, Turn
     from agentgym.evaluation.outcomes import TaskOutcome
     from agentgym.evaluation.record import Evaluation
-    from agentgym.storage.ledger import SCHEMA
+    from agentgym.storage.ledger_schema import SCHEMA
     from agentgym.trajectory import Provenance
 
     page = [INTRODUCTION, "", "## A run folder", ""]

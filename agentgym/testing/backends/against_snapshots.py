@@ -134,7 +134,7 @@ async def memory_in_attributes_of_files(target: Target) -> None:
         pass  # its memory is full: its own doing, and said so
 
 
-async def descriptors_on_their_way(target: Target) -> None:
+async def descriptors_that_a_fork_sends(target: Target) -> None:
     """Sends itself descriptors that nobody receives, which the kernel counts by user: a fork's sessions work on."""
     snapshot = await target.sandbox.snapshot()
     async with target.another(snapshot=snapshot) as attacker, target.another(snapshot=snapshot) as victim:
@@ -160,5 +160,5 @@ CHECKS = checks_of(
     ("snapshots", times_out_of_range),
     ("snapshots", files_that_resist),
     ("memory", memory_in_attributes_of_files),
-    ("snapshots", descriptors_on_their_way),
+    ("snapshots", descriptors_that_a_fork_sends),
 )

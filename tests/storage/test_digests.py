@@ -1,0 +1,139 @@
+"""What a disk or a copy has changed in a ledger is found when it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_episodes import counting, make_manager, task
+
+from agentgym.errors import LedgerError
+from agentgym.policy import ScriptedPolicy
+from agentgym.storage import Ledger, LedgerReader, digests
+from agentgym.storage.codec import trajectory_to_json
+from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
+
+FLIPS = 100
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """A ledger with 60 finished episodes under three labels, one of them relabelled, and an unfinished one."""
+    path = tmp_path_factory.mktemp("digests") / "ledger.sqlite"
+
+    async def play() -> None:
+        with contextlib.closing(Ledger(path)) as ledger:
+            for label in ("train", "held-out", "again"):
+                policy = ScriptedPolicy(counting(2), ByteRenderer())
+                options = {"environment": CounterWithState, "reward": TargetReached()}
+                manager = make_manager(policy, ledger=ledger, label=label, **options)
+                await manager.collect([task(f"t{number}") for number in range(20)])
+            ledger.relabel("again", "moved")
+            last = next(ledger.trajectories("train"))
+            unfinished = dataclasses.replace(last, id="train/unfinished#0")
+            await ledger.write_turn(unfinished, unfinished.turns[0])
+
+    asyncio.run(play())
+    return path
+
+
+def everything_in(path: Path) -> Any:
+    """All that a run or a page reads."""
+    with contextlib.closing(Ledger(path)) as ledger:
+        labels = ("train", "held-out", "again", "moved")
+        ids = [sorted(read(label)) for label in labels for read in (ledger.finished, ledger.awaiting_group)]
+        records = [trajectory_to_json(trajectory) for trajectory in ledger.trajectories()]
+        records += [trajectory_to_json(ledger.load(episode)) for episode in [*ids[0][:3], "train/unfinished#0"]]
+        last = [ledger.last_label(), ledger.last_label("train")]
+    with contextlib.closing(LedgerReader(path)) as reader:
+        reader.summarise(60)
+        rows = reader.select(limit=100)
+    return repr((ids, records, last, rows))
+
+
+def flipped(path: Path, copy: Path, generator: random.Random) -> int:
+    data = bytearray(path.read_bytes())
+    bit = generator.randrange(len(data) * 8)
+    data[bit // 8] ^= 1 << bit % 8
+    copy.write_bytes(data)
+    return bit
+
+
+def test_a_flipped_bit_is_found_or_has_no_effect(written, tmp_path):
+    expected, wrong, generator = everything_in(written), [], random.Random(34)
+    for number in range(FLIPS):
+        copy = tmp_path / f"{number}.sqlite"
+        bit = flipped(written, copy, generator)
+        with contextlib.suppress(LedgerError):
+            if everything_in(copy) != expected:
+                wrong.append(bit)
+        copy.unlink()
+    assert not wrong, f"{len(wrong)} of {FLIPS} flips were read as if nothing had happened"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "UPDATE turn SET head = replace(head, 'a', 'b') WHERE episode = 5 AND number = 1",
+            "turn 1 of the episode",
+        ),
+        ("UPDATE turn SET logprobs = zeroblob(length(logprobs)) || x'00' WHERE episode = 5", "of the episode"),
+        ("UPDATE episode SET head = replace(head, 'a', 'b') WHERE key = 5", "the episode .* is damaged"),
+        ("UPDATE episode SET awaits_group = 1 WHERE key = 5", "the episode .* is damaged"),
+        ("UPDATE turn SET episode = 1000 WHERE episode = 5", "should have 3 turns, but 0 are there"),
+    ],
+)
+def test_a_row_that_was_changed_is_named(written, tmp_path, change, message):
+    copy = tmp_path / "ledger.sqlite"
+    copy.write_bytes(written.read_bytes())
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(change)
+        (damaged,) = connection.execute("SELECT id FROM episode WHERE key = 5").fetchone()
+    with contextlib.closing(Ledger(copy)) as ledger:
+        for read in (lambda: ledger.load(damaged), lambda: list(ledger.trajectories())):
+            with pytest.raises(LedgerError, match=message):
+                read()
+    with contextlib.closing(LedgerReader(copy)) as reader, pytest.raises(LedgerError, match=message):
+        reader.load(damaged)
+
+
+def test_a_damaged_episode_is_not_given_a_fresh_digest(written, tmp_path):
+    copy = tmp_path / "ledger.sqlite"
+    copy.write_bytes(written.read_bytes())
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE episode SET head = replace(head, 'a', 'b') WHERE key = 5")
+    with contextlib.closing(Ledger(copy)) as ledger, pytest.raises(LedgerError, match="is damaged"):
+        ledger.relabel("train", "elsewhere")
+
+
+def test_rows_without_a_digest_are_read_and_rows_that_are_added_have_one(written, tmp_path):
+    """A ledger of an earlier agentgym gets the column when a run goes on with it."""
+    copy = tmp_path / "ledger.sqlite"
+    copy.write_bytes(written.read_bytes())
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        for table in ("episode", "turn"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {digests.COLUMN}")
+    with contextlib.closing(LedgerReader(copy)) as reader:
+        assert len(reader.load("train/t0#0").turns) == 3
+    with contextlib.closing(Ledger(copy)) as ledger:
+        old = list(ledger.trajectories())
+        assert len(old) == 60
+        new = dataclasses.replace(old[0], id="new/t0#0")
+        asyncio.run(ledger.finish(new))
+        assert ledger.load("new/t0#0").turns == new.turns
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        counted = connection.execute("SELECT count(*), count(digest) FROM turn").fetchone()
+    assert counted == (60 * 3 + 1 + 3, 3)
+
+
+def test_a_digest_tells_apart_what_would_read_alike():
+    rows = [("ab", "c"), ("a", "bc"), (b"ab", "c"), (None, "c"), ("", "c"), (1, "c"), ("1", "c"), ("None", "c")]
+    assert len({digests.digest_of(*row) for row in rows}) == len(rows)
+    assert digests.digest_of(True, 2.0) == digests.digest_of(1, 2)
