@@ -34,7 +34,7 @@ from agentgym.cli import (
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.cli.fields import FieldsCommand
 from agentgym.cli.registered import OpenGroup
-from agentgym.cli.termination import Ending, interrupted_by_signals
+from agentgym.cli.termination import StopSignal, interrupted_by_signals
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 
@@ -57,10 +57,10 @@ class Commands(OpenGroup):
         return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:
-        with interrupted_by_signals() as ending:
-            return self._invoke(ctx, ending)
+        with interrupted_by_signals() as stop:
+            return self._invoke(ctx, stop)
 
-    def _invoke(self, ctx: Any, ending: Ending) -> Any:
+    def _invoke(self, ctx: Any, stop: StopSignal) -> Any:
         try:
             return super().invoke(ctx)
         except AgentGymError as error:
@@ -76,8 +76,8 @@ class Commands(OpenGroup):
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")
-            err().print(f"\nStopped{ending.cause}. {hint}".rstrip(), markup=False, soft_wrap=True)
-            raise typer.Exit(ending.exit_code) from error
+            err().print(f"\nStopped{stop.cause}. {hint}".rstrip(), markup=False, soft_wrap=True)
+            raise typer.Exit(stop.exit_code) from error
 
 
 def current_spelling(arguments: list[str]) -> list[str]:

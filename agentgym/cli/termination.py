@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
-class Ending:
+class StopSignal:
     """What ended a command: Ctrl-C, or the signal that stands for it."""
 
     received: signal.Signals = signal.SIGINT
@@ -30,31 +30,31 @@ class Ending:
 
 
 @contextmanager
-def interrupted_by_signals() -> Iterator[Ending]:
+def interrupted_by_signals() -> Iterator[StopSignal]:
     """Raise KeyboardInterrupt inside the block when one of SIGNALS arrives, as for Ctrl-C.
 
-    A signal that somebody has set a handler for, or ignores, is left alone. Does nothing outside the main thread.
+    A signal that has a handler already, or is ignored, is left alone. Does nothing outside the main thread.
     """
-    ending, process = Ending(), os.getpid()
+    stop, process = StopSignal(), os.getpid()
 
     def interrupt(number: int, _: FrameType | None) -> None:
         if os.getpid() != process:  # a fork, which has nothing to close
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        ending.received = signal.Signals(number)
+        stop.received = signal.Signals(number)
         if callable(signal.getsignal(signal.SIGINT)):
             signal.raise_signal(signal.SIGINT)
         else:  # a shell lets its background jobs ignore Ctrl-C
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield ending
+        yield stop
         return
     taken = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
     for number in taken:
         signal.signal(number, interrupt)
     try:
-        yield ending
+        yield stop
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)

@@ -63,12 +63,12 @@ def unpack_episode(
     """
     what = f"the episode {episode_id!r}"
     digests.check_row(path, what, (key, episode_id, turns, head, prompt_ids, awaits_group), digest)
-    kept = connection.execute(
+    turn_rows = connection.execute(
         f"SELECT {_columns(connection, 'turn', _TURN)} FROM main.turn WHERE episode = ? ORDER BY number", (key,)
     ).fetchall()
-    for *values, turn_digest in kept:
+    for *values, turn_digest in turn_rows:
         digests.check_row(path, f"turn {values[1]} of {what}", values, turn_digest)
-    rows: list[TurnRow] = [row[2:6] for row in kept]
+    rows: list[TurnRow] = [row[2:6] for row in turn_rows]
     fetch = partial(pictures.fetch, connection)
     try:
         trajectory = unpack_head(head, prompt_ids, fetch)

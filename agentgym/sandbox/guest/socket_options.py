@@ -32,9 +32,7 @@ ALLOWED: dict[int, frozenset[int]] = {
     # not 100 UDP_ENCAP; 104 UDP_GRO
     _UDP: _numbers(0, 1, (101, 103)),
     # not 3-6, 54, 55, 57, 59 headers; 20, 21, 27, 28, 42-48 memberships; 32 flow labels; 34, 35 IPsec; 64, 65 tables
-    _IPV6: _numbers(
-        (0, 2), (7, 19), (22, 26), (29, 31), 33, (36, 41), (49, 53), 56, 58, (60, 63), (66, 72), (74, 78)
-    ),
+    _IPV6: _numbers((0, 2), (7, 19), (22, 26), (29, 31), 33, (36, 41), (49, 53), 56, 58, (60, 63), (66, 72), (74, 78)),
     _UDPLITE: frozenset(),  # the same options as UDP's, of a UDP socket
     _TLS: frozenset(),
-}  # fmt: skip
+}

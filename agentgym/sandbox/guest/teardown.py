@@ -1,7 +1,8 @@
 """Waits for the end of processes that were killed, which agent code can make last: the kernel takes apart what it made.
 
 Whose fault a long wait is, processor time tells: if the sandbox's own processes have used up the machine's time while
-they were ending, it is the agent's. If they had hardly any, the machine is overloaded, or they wait for somebody else.
+they were ending, it is the agent's. If they had hardly any, the
+machine is overloaded, or they wait for another sandbox.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def wait_for(pid: int) -> tuple[int, resource.struct_rusage]:
     """
 
     def ended() -> tuple[int, resource.struct_rusage] | None:
-        found, status, used = os.wait4(pid, os.WNOHANG)
-        return (status, used) if found else None
+        ended_pid, status, used = os.wait4(pid, os.WNOHANG)
+        return (status, used) if ended_pid else None
 
     return await_end(ended)
 

@@ -91,10 +91,10 @@ async def evicting_the_cache(target: Target) -> None:
             try: os.preadv(program, [bytearray(4096)], 0, os.RWF_NOWAIT); report("kept")
             except BlockingIOError: report("evicted")
     """
-    found = await target.report(code)
-    if found.startswith("unknown"):
-        raise NotApplicable(f"the file system does not tell what is cached ({found.partition(': ')[2]})")
-    check_equal(found, "kept", "a program of the host, in the machine's cache")
+    state = await target.report(code)
+    if state.startswith("unknown"):
+        raise NotApplicable(f"the file system does not tell what is cached ({state.partition(': ')[2]})")
+    check_equal(state, "kept", "a program of the host, in the machine's cache")
 
 
 async def memberships_that_take_long_to_end(target: Target) -> None:
@@ -111,8 +111,8 @@ async def memberships_that_take_long_to_end(target: Target) -> None:
                 except OSError: break
         report(made)
     """
-    made = await target.report(f"{dedented(_JOIN)}\n{dedented(code)}")
-    check_not(any(made.values()), f"it made {made}")
+    counts = await target.report(f"{dedented(_JOIN)}\n{dedented(code)}")
+    check_not(any(counts.values()), f"it made {counts}")
     began = time.monotonic()
     async with target.another():
         pass
@@ -175,7 +175,7 @@ async def drivers_of_terminals(target: Target) -> None:
 
 async def terminals_of_all(target: Target) -> None:
     """Opens terminals, in all the processes that it may have: 3,072 are all there are for every container together."""
-    counted = await target.report("""
+    terminals = await target.report("""
         import select
         read, write = os.pipe()
         for _ in range(24):
@@ -192,10 +192,10 @@ async def terminals_of_all(target: Target) -> None:
         options = [line for line in open("/proc/self/mountinfo") if " - devpts " in line]
         report([made, options[0].rpartition(" ")[2].split(",") if options else []])
     """)
-    made, options = counted
+    opened, options = terminals
     if target.backend.name in _CONTAINERS and not any(option.startswith("max=") for option in options):
         raise NotApplicable("the container runtime mounts the terminals, and bounds them by open_files alone")
-    check_not(made > 64, f"it has {made} terminals")
+    check_not(opened > 64, f"it has {opened} terminals")
 
 
 async def core_scheduling(target: Target) -> None:
