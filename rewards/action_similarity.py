@@ -37,6 +37,8 @@ class ActionSimilarity(Reward):
 
 
 def _similarity(episode: Trajectory, truth: Mapping[str, Any]) -> float:
+    if not episode.turns:
+        return -1.0
     turn = episode.turns[0]
     expert_calls = [Call(call["name"], call["arguments"]) for call in truth.get("calls", ())]
     if any(call.error is not None for call in turn.calls) or bool(turn.calls) != bool(expert_calls):

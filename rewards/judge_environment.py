@@ -10,6 +10,10 @@ from agentgym import JudgeError, SandboxError, Task, TaskError, UnknownNameError
 from agentgym.sandbox import Backend
 
 
+class JudgeEnvironmentFailed(JudgeError, SandboxError):
+    """The sandbox of a judge's environment failed, for which a submission may be to blame."""
+
+
 @asynccontextmanager
 async def judge_environment(
     task: Task,
@@ -23,7 +27,8 @@ async def judge_environment(
     Args:
         method: the method that the judge needs. judge: registered name of the reward, for the error.
         options: given to the environment's constructor.
-    Raises: JudgeError if there is no such environment, or if it fails inside of the `async with`.
+    Raises: JudgeError if there is no such environment, or if it fails inside of the `async with`; of the class
+        JudgeEnvironmentFailed if it is the sandbox that fails, for `agentgym.reward.judge_submission`.
     """
     try:
         environment: Any = make(task.environment, backend=backend, **(options or {}))
@@ -33,7 +38,9 @@ async def judge_environment(
         if not hasattr(environment, method):
             raise JudgeError(f"{task.id}: {task.environment} has no {method}(), so {judge} cannot judge in it.")
         yield environment
-    except (SandboxError, TaskError) as error:
+    except SandboxError as error:
+        raise JudgeEnvironmentFailed(f"{task.id}: the judge's environment failed: {error}") from error
+    except TaskError as error:
         raise JudgeError(f"{task.id}: the judge's environment failed: {error}") from error
     finally:
         await environment.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym import JudgeError, Reward, Task, ToolError, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend
 
 from .judge_environment import judge_environment
@@ -76,7 +76,11 @@ class SqlExecution(Reward):
         submitted = submitted_sql(episode)
         if submitted is None:
             return {SUCCESS: 0.0, "runs": 0.0, "databases": 0.0}
-        verdict = await self.judge(episode.task, gold, submitted)
+        verdict = await judge_submission(
+            lambda: self.judge(episode.task, gold, submitted),
+            lambda: self.judge(episode.task, gold, gold),
+            QueryVerdict([False] * len(variants_of(episode.task))),
+        )
         success = all(verdict.matched)
         components = {SUCCESS: float(success), "runs": float(verdict.runs)}
         components["databases"] = sum(verdict.matched) / len(verdict.matched)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from agentgym import Reward, Trajectory
-from agentgym.reward import Components
+from agentgym import Reward, Task, Trajectory
+from agentgym.reward import Components, judge_submission
 from agentgym.sandbox import Backend
 
 from .sql_execution import SqlExecution
@@ -21,6 +21,9 @@ from .sql_submission import gold_sql, submitted_sql
 MAX_TRIED = 2_000
 
 Row = tuple[Any, ...]
+
+
+NOTHING = {"spider_execution": 0.0, "bird_execution": 0.0}
 
 
 class SqlOfficial(Reward):
@@ -48,9 +51,15 @@ class SqlOfficial(Reward):
         """Judge a finished episode. Raises: JudgeError if the gold query or the judge's environment does not work."""
         gold, submitted = gold_sql(episode, "sql_official"), submitted_sql(episode)
         if submitted is None:
-            return {"spider_execution": 0.0, "bird_execution": 0.0}
+            return dict(NOTHING)
+        task = episode.task
+        return await judge_submission(
+            lambda: self._judge(task, gold, submitted), lambda: self._judge(task, gold, gold), dict(NOTHING)
+        )
+
+    async def _judge(self, task: Task, gold: str, submitted: str) -> Components:
         spider, bird = True, None
-        async with aclosing(self._execution.results(episode.task, gold, submitted)) as results:
+        async with aclosing(self._execution.results(task, gold, submitted)) as results:
             async for expected, result in results:
                 comparable = result is not None and not result["more"]
                 rows = [tuple(row) for row in result["rows"]] if result is not None and comparable else []

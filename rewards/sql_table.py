@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward, ToolError, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym import JudgeError, Reward, Task, ToolError, Trajectory
+from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend
 
 from .judge_environment import judge_environment
 from .sql_official import Row, same_up_to_columns
 from .sql_submission import submitted_sql
+
+HARMLESS = "SELECT 1"
 
 
 class SqlTable(Reward):
@@ -49,18 +51,25 @@ class SqlTable(Reward):
         tables = self._tables(task.truth, task.id)
         if submitted is None:
             return {SUCCESS: 0.0, "runs": 0.0}
-        options = self.environment_options
-        async with judge_environment(task, "rows", "sql_table", self.backend, options) as environment:
-            await environment.reset(task.public(), seed=0)
-            try:
-                result = await environment.rows(submitted)
-            except ToolError:
-                return {SUCCESS: 0.0, "runs": 0.0}
+        result = await judge_submission(lambda: self._run(task, submitted), lambda: self._run(task, HARMLESS), None)
+        if result is None:
+            return {SUCCESS: 0.0, "runs": 0.0}
         rows = self._rounded(result["rows"])
         right = not result["more"] and any(
             same_up_to_columns(table, rows, ordered=ordered, others=True) for table, ordered in tables
         )
         return {SUCCESS: float(right), "runs": 1.0}
+
+    async def _run(self, task: Task, sql: str) -> dict[str, Any] | None:
+        """Return what a query gives; None if it does not run. Raises: JudgeError."""
+        options = self.environment_options
+        async with judge_environment(task, "rows", "sql_table", self.backend, options) as environment:
+            await environment.reset(task.public(), seed=0)
+            try:
+                result: dict[str, Any] = await environment.rows(sql)
+            except ToolError:
+                return None
+        return result
 
     def _tables(self, truth: Any, name: str) -> list[tuple[list[Row], bool]]:
         """Return the tables, of each the columns that count and whether its rows are ordered. Raises: JudgeError."""

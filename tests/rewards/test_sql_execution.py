@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, StopReason, load_reward, load_task_set
+from agentgym import (
+    Call,
+    Environment,
+    JudgeError,
+    Message,
+    SandboxDied,
+    StopReason,
+    Task,
+    load_reward,
+    load_task_set,
+)
 from agentgym.messages import Result, ResultStatus
 from agentgym.reward import validate_components
 from agentgym.rewards.sql_exploration import SqlExploration
@@ -230,3 +240,28 @@ async def test_a_state_that_the_agent_made_up_is_not_the_database(monkeypatch):
     assert await success("finish", f"Finished. State {untouched}.", final=True) == 0.0
     assert await success("execute", text, final=False) == 0.0
     assert await success("finish", text, final=True, status=ResultStatus.TOOL_ERROR) == 0.0
+
+
+class Fragile(Environment):
+    """Rows of a table whose engine breaks by one query, and by all once it is broken. Not isolated."""
+
+    broken = False
+
+    async def reset(self, task, *, seed):
+        return []
+
+    async def rows(self, sql):
+        if self.broken or "crash" in sql:
+            raise SandboxDied("the engine has crashed")
+        return {"rows": [[1]], "more": False, "columns": 1, "steps": None}
+
+
+@pytest.mark.parametrize("reward", ["sql_execution", "sql_official", "sql_table"])
+async def test_a_query_that_breaks_the_engine_has_failed_and_a_broken_engine_judges_nothing(reward, monkeypatch):
+    monkeypatch.setattr("agentgym.rewards.judge_environment.make", lambda name, **options: Fragile())
+    task = Task("t", "test/fragile-v1", truth={"sql": "SELECT 1", "tables": [{"rows": [[1]]}]})
+    assert not any((await outcome(task, "SELECT crash()", reward)).values())
+    assert all((await outcome(task, "SELECT 1", reward)).values())
+    monkeypatch.setattr(Fragile, "broken", True)
+    with pytest.raises(JudgeError, match="not even a control submission"):
+        await outcome(task, "SELECT 1", reward)
