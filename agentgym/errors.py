@@ -237,4 +237,6 @@ class ConformanceError(AgentGymError, AssertionError):
     def __init__(self, subject: str, findings: list[str]) -> None:
         self.subject, self.findings = subject, findings
         lines = "\n".join(f"  - {finding}" for finding in findings)
-        super().__init__(f"{subject} breaks its contract in {len(findings)} place(s):\n{lines}")
+        super().__init__(
+            f"{subject} breaks its contract in {len(findings)} place{'s' * (len(findings) != 1)}:\n{lines}"
+        )

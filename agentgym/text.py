@@ -38,6 +38,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{hundredfold(share, digits)}%"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural ends in s: "1 call", "3 calls"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def points(difference: float, digits: int = 0) -> str:
     """Return a difference of two shares in points of a hundred, with its sign: "+13" for 0.125."""
     text = hundredfold(difference, digits)

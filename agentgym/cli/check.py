@@ -8,6 +8,7 @@ import typer
 
 from agentgym.cli.console import out, run
 from agentgym.cli.user_code import Import
+from agentgym.text import counted
 
 
 def check(
@@ -33,7 +34,9 @@ def check(
     try:
         checked = run(check_environment(environment, tasks))
     except ConformanceError as error:
-        err().print(Text(f"{error.subject} breaks its contract in {len(error.findings)} place(s):", style="bold red"))
+        err().print(
+            Text(f"{error.subject} breaks its contract in {counted(len(error.findings), 'place')}:", style="bold red")
+        )
         for finding in error.findings:
             err().print(Text(f"  - {visible(finding)}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error

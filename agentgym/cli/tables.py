@@ -180,8 +180,14 @@ def _took(usage: Mapping[str, float], subject: str) -> list[Text]:
 
 
 def _failures(counts: Counter[str]) -> list[Text]:
-    phrases = [f"{counts[kind]} {meaning}" for kind, meaning in KINDS.items() if counts[kind]]
+    phrases = [f"{counts[kind]} {_in_number(meaning, counts[kind])}" for kind, meaning in KINDS.items() if counts[kind]]
     return [Text("went wrong: " + "; ".join(phrases), style="dim")] if phrases else []
+
+
+def _in_number(meaning: str, count: int) -> str:
+    """Return what a kind of failure means, in the singular for one."""
+    noun, _, rest = meaning.partition(" ")
+    return meaning if count != 1 else f"{noun.removesuffix('s')} {rest.replace(' were ', ' was ')}"
 
 
 def _clip(text: str) -> str:

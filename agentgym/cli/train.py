@@ -12,7 +12,9 @@ from agentgym.cli.user_code import Import
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The run, as one file.")],
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="The run as a file, or the name of a bundled recipe.")
+    ],
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. train.steps=10.")
     ] = None,
@@ -27,7 +29,7 @@ def train(
 ) -> None:
     """Run a recipe: warm start, reinforcement, held-out evaluation before and after, report.
 
-    Example: [b]agentgym train recipes/quickstart.toml --set train.steps=50 --out runs/first[/b]
+    Example: [b]agentgym train quickstart --set train.steps=50 --out runs/first[/b]
     """
     from agentgym.training import Recipe
 

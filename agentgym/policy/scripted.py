@@ -20,15 +20,17 @@ class ScriptedPolicy(Policy):
 
     Args:
         script: a function from the conversation so far to the next agent message, called once a turn; or the
-            messages themselves, the k-th for turn k, which begin anew with another attempt at the task when they have
-            come to their end. A script that `TaskSet.oracle` makes begins anew with each attempt. A string is raw model
-            text: with a renderer it is parsed as a model's would be, without one it is plain speech.
+            messages themselves, or the only one, the k-th for turn k, which begin anew with another attempt at the
+            task when they have come to their end. A script that `TaskSet.oracle` makes begins anew with each attempt. A
+            string is raw model text: with a renderer it is parsed as a model's would be, without one it is speech.
         renderer: turns messages into token ids, so that demonstrations can train a model.
         name: for logs and reports.
     """
 
-    def __init__(self, script: Script, renderer: Renderer | None = None, *, name: str = "scripted") -> None:
-        self.script = script
+    def __init__(
+        self, script: Script | Message | str, renderer: Renderer | None = None, *, name: str = "scripted"
+    ) -> None:
+        self.script: Script = [script] if isinstance(script, Message | str) else script
         self.renderer = renderer
         self.name = name
         self._attempts: dict[str, tuple[int, TaskScript]] = {}  # by episode, its present attempt

@@ -10,7 +10,7 @@ import zipfile
 from email.parser import Parser
 
 import pytest
-from source_tree import ROOT, package_files, package_folders, project, tracked_files
+from source_tree import ROOT, SHIPPED, package_folders, project, shipped_files, tracked_files
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_only_top_level_name_is_agentgym(wheel):
 
 def test_every_file_of_the_packages_is_in_the_wheel_and_no_other(wheel):
     """Cards, templates, pages, guest programs and py.typed as much as modules."""
-    installed = {str(path) if path.parts[0] == "agentgym" else f"agentgym/{path}" for path in package_files()}
+    installed = {str(path) if path.parts[0] == "agentgym" else f"agentgym/{path}" for path in shipped_files()}
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert packed - installed == set(), "in the wheel but not in the tree"
     assert installed - packed == set(), "not in the wheel: extend package-data or packages in pyproject.toml"
@@ -49,7 +49,7 @@ def test_every_file_of_the_packages_is_in_the_wheel_and_no_other(wheel):
 
 def test_the_packages_declared_are_the_folders_of_the_tree():
     setuptools = project()["tool"]["setuptools"]
-    assert sorted(setuptools["packages"]) == sorted(package_folders())
+    assert sorted(setuptools["packages"]) == sorted([*package_folders(), *(f"agentgym.{name}" for name in SHIPPED)])
     mapped = setuptools["package-dir"]
     for package, folder in package_folders().items():
         home = max((name for name in mapped if f"{package}.".startswith(f"{name}.")), key=len)
@@ -77,3 +77,12 @@ def test_the_entry_points_are_those_of_pyproject(wheel):
     read.read_string(info(wheel, "entry_points.txt"))
     written = {**project()["project"]["entry-points"], "console_scripts": project()["project"]["scripts"]}
     assert {section: dict(read[section]) for section in read.sections()} == written
+
+
+def test_a_recipe_of_the_wheel_is_found_by_its_name(wheel, tmp_path):
+    """As `pip install` leaves it: no checkout lies around the package."""
+    wheel.extractall(tmp_path / "site")
+    code = "from agentgym.training import Recipe; print(Recipe.load('quickstart').name)"
+    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); {code}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "quickstart\n", done.stderr

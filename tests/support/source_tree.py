@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ("recipes", "examples")
+"""Folders without packages that the wheel holds."""
 CONTENT = ("sandboxes", "tasks", "rewards", "methods", "bridges")
 
 
@@ -51,6 +53,11 @@ def package_folders() -> dict[str, Path]:
 def package_files() -> list[Path]:
     """Every file in the framework and the content folders, of whatever kind."""
     return [path for path in tracked_files() if path.parts[0] in ("agentgym", *CONTENT)]
+
+
+def shipped_files() -> list[Path]:
+    """Every file that the wheel holds: those of the packages, and recipes and examples."""
+    return [*package_files(), *(path for path in tracked_files() if path.parts[0] in SHIPPED)]
 
 
 def source_files() -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 import warnings
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from agentgym.reward import Reward
 from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.task import TaskSet
+from agentgym.training.recipe.bundled import recipe_file
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.evaluate_section import EvaluateSection
 from agentgym.training.recipe.guard_section import GuardSection
@@ -142,15 +144,18 @@ class Recipe(Section):
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
         """Read and check a recipe; `overrides` are texts such as `train.steps=10`.
 
+        Args:
+            path: of a file, or the name of a bundled recipe such as quickstart.
+
         Raises: RecipeError naming file, key and value, with the nearest known key.
         """
-        path = Path(path)
+        path = recipe_file(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path} is not valid TOML: {error}.") from error
+            raise RecipeError(f"{path} is not valid TOML: {error}.{_toml_hint(path, error)}") from error
         data = with_current_keys(data, str(path))
         for override in overrides:
             override_key(data, override)
@@ -196,3 +201,14 @@ class Recipe(Section):
     def to_toml(self) -> str:
         """Return the resolved recipe with every default written out; it reads back equal."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+
+def _toml_hint(path: Path, error: Exception) -> str:
+    """Return the line that cannot be read, and how a text is written where it holds one without quotes."""
+    if (position := re.search(r"at line (\d+)", str(error))) is None:
+        return ""
+    line = path.read_text(encoding="utf-8-sig").splitlines()[int(position[1]) - 1 :][:1]
+    hint = f" The line is: {line[0].strip()!r}." if line else ""
+    if line and (bare := re.fullmatch(r"\s*([\w.-]+)\s*=\s*([A-Za-z][^\"'#\[\]{}]*?)\s*(#.*)?", line[0])):
+        hint += f' A text stands in quotes: {bare[1]} = "{bare[2]}".'
+    return hint

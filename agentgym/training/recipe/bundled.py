@@ -1,0 +1,40 @@
+"""The recipes that come with agentgym, by name, in a checkout and in an installed package alike."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+import agentgym
+from agentgym.errors import RecipeError
+
+
+def recipe_file(recipe: str | Path) -> Path:
+    """Return the file of a recipe: the path itself if it is there, else the bundled recipe of this name.
+
+    `quickstart`, `quickstart.toml` and `recipes/quickstart.toml` are the same one; `stages/ranking` is in a folder.
+
+    Raises: RecipeError if there is neither, with the bundled recipes.
+    """
+    path = Path(recipe)
+    if path.is_file():
+        return path
+    bundled = _bundled()
+    name = path.with_suffix("").as_posix().removeprefix("recipes/")
+    if name in bundled and path.suffix in ("", ".toml"):
+        return bundled[name]
+    close = get_close_matches(name, bundled, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise RecipeError(
+        f"Cannot read the recipe {path}: there is no such file, and no bundled recipe of this name.{hint} "
+        f"Bundled: {', '.join(sorted(bundled)) or 'none'}."
+    )
+
+
+def _bundled() -> dict[str, Path]:
+    package = Path(agentgym.__file__).parent
+    for folder in (package / "recipes", package.parent / "recipes"):  # of an installed package, of a checkout
+        if folder.is_dir():
+            files = [file for file in sorted(folder.rglob("*.toml")) if file.parent.name != "tasks"]
+            return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+    return {}
