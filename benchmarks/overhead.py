@@ -61,6 +61,8 @@ def main() -> int:
     parser.add_argument("--against", type=checkout, metavar="CHECKOUT", help="compare each row with another checkout")
     parser.add_argument("--only", default="", metavar="TEXT", help="with --against: the rows whose name contains this")
     options = parser.parse_args()
+    if options.against and not (options.against / "agentgym").is_dir():
+        parser.error(f"--against {options.against}: there is no checkout of agentgym.")
     if options.against:
         return compare_with(
             options.against, rounds=1 if options.quick else 3, only=options.only, json_path=options.json

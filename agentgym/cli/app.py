@@ -33,6 +33,7 @@ from agentgym.cli import (
 )
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.cli.fields import FieldsCommand
+from agentgym.cli.not_writable import not_writable
 from agentgym.cli.registered import OpenGroup
 from agentgym.cli.termination import StopSignal, interrupted_by_signals
 from agentgym.deprecation import renamed_options, warn_renamed
@@ -73,6 +74,11 @@ class Commands(OpenGroup):
             if ctx.meta["agentgym.debug"] or package not in OPTIONAL:
                 raise
             print_error(f"This needs {package}, which is not installed. Run: {install_command(OPTIONAL[package])}")
+            raise typer.Exit(FAILED) from error
+        except Exception as error:
+            if ctx.meta["agentgym.debug"] or (reason := not_writable(error)) is None:
+                raise
+            print_error(reason)
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")

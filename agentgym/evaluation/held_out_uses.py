@@ -64,9 +64,11 @@ def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
     return uses
 
 
-def note_use(use: HeldOutUse) -> int | None:
+def note_use(use: HeldOutUse, *, judged: bool = True) -> int | None:
     """Note an evaluation, unless it was noted before and is now resumed.
 
+    Args:
+        judged: whether an episode was judged; where none was, nothing was learnt of the tasks and nothing is noted.
     Returns: how many others were noted before; None where nothing can be noted.
     """
     path = state_file()
@@ -75,7 +77,7 @@ def note_use(use: HeldOutUse) -> int | None:
     try:
         before = held_out_uses(use.task_set, use.fingerprint)
         same = [earlier for earlier in before if _identity(earlier) == _identity(use)]
-        if not same:
+        if judged and not same:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(use)) + "\n")

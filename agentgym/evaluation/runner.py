@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
@@ -80,18 +81,21 @@ async def evaluate(
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
-    held_out_uses = note_held_out_use(chosen, split, tasks, policy=name, label=label, seed=config.seed)
+    note_held_out = partial(note_held_out_use, chosen, split, tasks, policy=name, label=label, seed=config.seed)
+    held_out_uses = note_held_out(judged=False)
     identity = {"policy": identity_of_policy(policy, name), "task_set": chosen.name, "split": split, "step": step}
     identity["search"] = None if search is None else search.describe()
     manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}", identity=identity)
     started, clock, cpu_before_s = time.time(), time.monotonic(), sum(os.times()[:4])
     trajectories: list[Trajectory] = []
-    solved, failed = 0.0, 0
+    solved, failed, is_noted = 0.0, 0, False
     costs: dict[tuple[str, int], SearchUsage] = {}
     async for trajectory in _episodes(manager, tasks, search, costs):
         trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.scored else 0.0
         failed += not trajectory.scored
+        if trajectory.scored and not is_noted:
+            is_noted = note_held_out(judged=True) is not None
         if on_trajectory is not None:
             on_trajectory(trajectory)
         if progress is not None:
@@ -192,16 +196,18 @@ def from_trajectories(
 
 
 def note_held_out_use(
-    task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int
+    task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int, judged: bool = True
 ) -> int | None:
-    """Note that held-out tasks are about to be played; see agentgym.evaluation.held_out_uses.
+    """Note that held-out tasks were played; see agentgym.evaluation.held_out_uses.
 
+    Args:
+        judged: whether an episode of them was; else nothing is noted.
     Returns: how often they had been before; None for another split, or where uses are not counted.
     """
     if split != "held_out":
         return None
     fingerprint, manifest = task_set.fingerprint(), manifest_of(tasks)
-    return note_use(HeldOutUse(task_set.name, fingerprint, manifest, policy, label, seed, len(tasks)))
+    return note_use(HeldOutUse(task_set.name, fingerprint, manifest, policy, label, seed, len(tasks)), judged=judged)
 
 
 def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: str | None = None) -> list[Task]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -17,13 +18,15 @@ from agentgym.errors import MissingExtraError, PolicyError
 from agentgym.policy.checkpoint import save_atomically
 
 MAGIC = b"GGUF"
+ROUNDING = 0.25
+"""Two roundings of the same weights differ by less than this part of them; other weights by more than all of them."""
 
 
 def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | None = None) -> int:
     """Write the model and the tokenizer of a GGUF file into a new folder, as `save_pretrained` does.
 
-    The weights are saved in float32, each exactly the number that its quantised form stands for. The folder appears
-    complete or not at all.
+    The weights are saved in float32, each exactly the number that its quantised form stands for. An output layer that
+    is the embedding in another rounding is tied to it. The folder appears complete or not at all.
 
     Args:
         chat_template: Jinja text in place of the template that the file holds, for example one that tells of tools.
@@ -43,13 +46,29 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
         ) from error
     if missing := sorted(report["missing_keys"]):  # transformers would leave them random
         raise PolicyError(f"{file} lacks {len(missing)} weights of the model, for example {missing[0]}.")
-    config = type(loaded.config).from_dict({**loaded.config.to_dict(), "quantization_config": None})
-    model = type(loaded)(config)
-    model.load_state_dict(loaded.state_dict())
+    weights, is_tied = loaded.state_dict(), _is_tied(loaded)
+    settings = {"quantization_config": None} | ({"tie_word_embeddings": True} if is_tied else {})
+    model = type(loaded)(type(loaded.config).from_dict({**loaded.config.to_dict(), **settings}))
+    model.load_state_dict(weights)
+    if is_tied:  # the output layer is the one that such files keep more exactly
+        model.get_input_embeddings().weight.data.copy_(loaded.get_output_embeddings().weight)
+        model.tie_weights()
     model.generation_config = loaded.generation_config
     tokenizer.chat_template = chat_template or tokenizer.chat_template
     save_atomically(model, tokenizer, folder)
     return int(model.num_parameters())
+
+
+def _is_tied(model: Any) -> bool:
+    """Return whether the output layer is the embedding of the tokens, also where a file holds both in other roundings.
+
+    Files of quantised models often keep the output layer apart, as it is rounded less.
+    """
+    embedding, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    if embedding is output:
+        return True
+    is_like = embedding.shape == output.shape and (embedding - output).norm() < ROUNDING * output.norm()
+    return bool(is_like)
 
 
 def _check(file: Path, folder: Path) -> None:

@@ -24,6 +24,13 @@ RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on, but
 FINAL = frozenset({501, 505})  # no server of this interface
 _LOGGER = logging.getLogger(__name__)
 _UNIX_SOCKET = re.compile(r"unix:(?P<socket>/.+?\.sock)(?P<path>/.*)?")
+_NO_QUOTA = (
+    "insufficient_quota",
+    "exceeded your current quota",
+    "credit balance",
+    "billing_hard_limit",
+    "billing hard",
+)
 _FULL = ("context length", "context_length", "maximum context", "max_model_len", "too many tokens")
 
 
@@ -187,6 +194,11 @@ class JsonEndpoint:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PolicyError(f"{method} {path} cannot be sent to {self._server_address()}: {error}") from error
         response_excerpt = f"status {answer.status_code}: {_excerpt(answer.text)}"
+        if answer.status_code == 429 and any(sign in answer.text.lower() for sign in _NO_QUOTA):
+            raise PolicyError(
+                f"{method} {path} was refused with {response_excerpt} The account has no quota left: add credit to it, "
+                "or use the key of another. Requests are not sent again."
+            )
         if answer.status_code in RETRYABLE or (answer.status_code >= 500 and answer.status_code not in FINAL):
             raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
         if answer.status_code >= 400 and any(sign in answer.text.lower() for sign in _FULL):

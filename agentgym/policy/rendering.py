@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _MARK = re.compile(r"qzSEGMENT(\d+)(CONTENT|NAME)zq")
 _CALL_ID = "call00000"  # Mistral's template insists on nine letters or digits
+CHAT_TEMPLATE_REMEDY = (
+    "Give one: policy.chat_template = FILE in a recipe, --policy-option chat_template=FILE on the command line, or "
+    "tokenizer.chat_template in Python."
+)
 MAX_PATTERNS = 1024  # of roles and tools, whose glue is kept
 _TOOL: dict[str, Any] = {
     "type": "function",
@@ -76,7 +80,7 @@ class TemplateRenderer:
         if not getattr(tokenizer, "is_fast", False):
             raise PolicyError(f"The tokenizer of {self._name} is not a fast one. Load it with AutoTokenizer, use_fast.")
         if not tokenizer.chat_template:
-            raise PolicyError(f"The tokenizer of {self._name} has no chat template. Set tokenizer.chat_template.")
+            raise PolicyError(f"The tokenizer of {self._name} has no chat template. {CHAT_TEMPLATE_REMEDY}")
         added = tokenizer.added_tokens_decoder.values()
         self._specials = {token.content for token in added if token.special} | set(tokenizer.all_special_tokens)
         self._outside = _without(tokenizer, lambda token: bool(token["content"].strip()))

@@ -66,8 +66,13 @@ class RunFolder:
         return usual
 
     def create(self) -> RunFolder:
-        """Make the folder, if it is not there yet."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Make the folder, if it is not there yet. Raises: LedgerError where it cannot be made or written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LedgerError(f"Cannot make the run folder {self.path}: {error.strerror}. Name another one.") from error
+        if not os.access(self.path, os.W_OK):
+            raise LedgerError(f"Cannot write into the run folder {self.path}: Permission denied. Name another one.")
         return self
 
     def log(self, step: int, phase: str, **metrics: float) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from agentgym import Call, Message, Task, TaskSet, ToolError
 from agentgym.cli.tables import evaluation_table
-from agentgym.errors import ContextFull, EvaluationError, HeldOutError, SandboxDied, TaskError
+from agentgym.errors import ContextFull, EvaluationError, HeldOutError, PolicyError, SandboxDied, TaskError
 from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.evaluation.text import format_evaluation, format_gains
@@ -288,6 +288,18 @@ async def test_what_cut_episodes_and_messages_is_named_with_its_option():
     got.rows = [row for row in got.rows if "even" in row.tags]
     assert got.cuts() == {}
     assert "cut off" not in render(evaluation_table(got)) + format_evaluation(got)
+
+
+async def test_an_evaluation_in_which_nothing_was_judged_is_no_use_of_held_out_tasks(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_STATE_DIR", str(tmp_path))
+
+    class Down(Policy):
+        async def generate(self, request):
+            raise PolicyError("the server is down")
+
+    await play(Down(), label="first")
+    assert (await play(perfect, label="second")).held_out_uses == 0
+    assert (await play(perfect, label="third")).held_out_uses == 1
 
 
 def render(table) -> str:

@@ -43,7 +43,11 @@ def model(tokenizer):
 @pytest.fixture(scope="module")
 def file(tmp_path_factory, model, tokenizer) -> Path:
     """The model as llama.cpp would write it, unquantised."""
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    return write(tmp_path_factory.mktemp("gguf") / "tiny.gguf", model, tokenizer)
+
+
+def write(path: Path, model, tokenizer, output=None) -> Path:
+    """Write a file. `output`: the weights of an output layer that stands apart in it."""
     writer, config = gguf.GGUFWriter(path, "llama"), model.config
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)
@@ -73,6 +77,8 @@ def file(tmp_path_factory, model, tokenizer) -> Path:
             if part in name:  # llama.cpp rotates neighbouring dimensions, transformers halves
                 weight = weight.view(count, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
         writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), weight.contiguous().numpy())
+    if output is not None:
+        writer.add_tensor("output.weight", output.contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -90,6 +96,20 @@ def test_the_checkpoint_is_the_same_model_and_tokenizer(file, model, tokenizer, 
     assert getattr(converted.config, "quantization_config", None) is None
     torch.testing.assert_close(converted(ids).logits, model(ids).logits, rtol=1e-5, atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_an_output_layer_that_stands_apart_is_tied_where_it_is_the_embedding_rounded_otherwise(
+    model, tokenizer, tmp_path
+):
+    embedding = model.get_input_embeddings().weight.detach()
+    rounded = (embedding * 2**9).round() / 2**9
+    file = write(tmp_path / "tied.gguf", model, tokenizer, output=rounded)
+    assert convert_gguf(file, tmp_path / "tied") == model.num_parameters()
+    tied = AutoModelForCausalLM.from_pretrained(tmp_path / "tied")
+    assert tied.config.tie_word_embeddings
+    torch.testing.assert_close(tied.get_output_embeddings().weight.detach(), rounded)
+    file = write(tmp_path / "apart.gguf", model, tokenizer, output=torch.randn_like(embedding) * embedding.std())
+    assert convert_gguf(file, tmp_path / "apart") == model.num_parameters() + embedding.numel()
 
 
 def test_another_chat_template_takes_the_place_of_its_own(file, tmp_path):

@@ -53,6 +53,14 @@ async def test_the_first_failure_that_is_tried_again_is_told_once(caplog):
     assert record.getMessage().endswith("It is tried again for up to 20 s.")
 
 
+async def test_an_account_without_quota_is_not_asked_again_and_the_remedy_is_named():
+    refusal = {"error": {"message": "You exceeded your current quota.", "type": "insufficient_quota"}}
+    with serving(Answer(refusal, 429)) as server:
+        with pytest.raises(PolicyError, match="no quota left: add credit to it, or use the key of another"):
+            await post(server)
+        assert len(server.requests) == 1
+
+
 async def test_a_server_that_cannot_answer_such_requests_is_not_asked_again():
     """As Python's own file server, or a proxy in the place of the model's address."""
     with serving(Answer("<h1>Unsupported method</h1>", 501)) as server:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-import agentgym
 from agentgym.errors import RecipeError
 
 
@@ -32,7 +31,7 @@ def recipe_file(recipe: str | Path) -> Path:
 
 
 def _bundled() -> dict[str, Path]:
-    package = Path(agentgym.__file__).parent
+    package = Path(__file__).parents[2]
     for folder in (package / "recipes", package.parent / "recipes"):  # of an installed package, of a checkout
         if folder.is_dir():
             files = [file for file in sorted(folder.rglob("*.toml")) if file.parent.name != "tasks"]

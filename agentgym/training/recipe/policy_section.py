@@ -61,7 +61,7 @@ class PolicySection(LoadOptions):
     @model_validator(mode="after")
     def _one_source(self) -> PolicySection:
         if self.path is None and self.tiny is None:
-            raise ValueError("policy names no model: give policy.path, or a [policy.tiny] section")
+            raise ValueError("no model is named: give policy.path or a [policy.tiny] section")
         if self.path is not None and self.tiny is not None:
             raise ValueError(f"policy.path = {self.path!r} and [policy.tiny] are both given: leave out one of them")
         if self.tiny:

@@ -145,7 +145,7 @@ class Recipe(Section):
         """Read and check a recipe; `overrides` are texts such as `train.steps=10`.
 
         Args:
-            path: of a file, or the name of a bundled recipe such as quickstart.
+            path: the file, or the name of a bundled recipe such as quickstart.
 
         Raises: RecipeError naming file, key and value, with the nearest known key.
         """

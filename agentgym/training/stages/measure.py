@@ -124,14 +124,6 @@ def _measure(
     tasks = choose(context.task_set, "held_out", section.tasks)
     if parameters:
         tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
-    held_out_uses = note_held_out_use(
-        context.task_set,
-        "held_out",
-        tasks,
-        policy=policy.name,
-        label=f"{context.folder.path.resolve()}/{when}",
-        seed=recipe.seed,
-    )
     config = recipe.evaluation_config(context.rollouts.config)
     started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
@@ -145,6 +137,15 @@ def _measure(
             episodes = context.rollouts.search(policy, tasks, search, **options)
             trajectories = [episode.trajectory for episode in episodes]
             costs = {(t.task.id, t.sample): e.cost for t, e in zip(trajectories, episodes, strict=True)}
+    held_out_uses = note_held_out_use(
+        context.task_set,
+        "held_out",
+        tasks,
+        policy=policy.name,
+        label=f"{context.folder.path.resolve()}/{when}",
+        seed=recipe.seed,
+        judged=any(trajectory.scored for trajectory in trajectories),
+    )
     if best_of is not None:
         starts = range(0, len(trajectories), group_size)
         trajectories = [best_of.choose(trajectories[start : start + group_size]) for start in starts]
