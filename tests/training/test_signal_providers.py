@@ -26,7 +26,7 @@ from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
 from agentgym.training.signals.hindsight import OUTCOME_TEXTS, LearnedHindsight, PromptedHindsight
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
-from agentgym.training.signals.selection import providers_for
+from agentgym.training.signals.selection import SignalSources, providers_for
 from agentgym.training.signals.token_critic import TokenCritic
 from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory, Turn
@@ -330,19 +330,19 @@ def test_a_group_gets_the_signals_of_its_own_trajectories(model: Any):
 
 def test_only_what_the_estimator_requires_is_made(model: Any):
     with Rollouts() as rollouts:
-        options: dict[str, Any] = dict(
+        sources = SignalSources(
             model=model,
             policy=Scorer(),
             rollouts=rollouts,
             task_set=ANSWERS,
             encode=lambda text: [1],
         )
-        assert providers_for(estimator("rloo"), SignalsSection(), **options) == []
-        (critic,) = providers_for(rising, SignalsSection(double=True, privileged=True), **options)
+        assert providers_for(estimator("rloo"), SignalsSection(), sources) == []
+        (critic,) = providers_for(rising, SignalsSection(double=True, privileged=True), sources)
         assert isinstance(critic, Critic)
         assert critic.double
         wrapped = estimator("turn_gae(gamma=0.9, turn_weight=0.5) | gated | off_policy")
-        (critic,) = providers_for(wrapped, SignalsSection(), **options)
+        (critic,) = providers_for(wrapped, SignalsSection(), sources)
         assert isinstance(critic, Critic)
         assert critic.return_spec == ReturnSpec(0.9, 1.0, 0.5)
 
@@ -363,7 +363,7 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             """Needs all there is."""
             return np.zeros(group.turn_mask.shape)
 
-        providers = providers_for(everything, SignalsSection(), **options)
+        providers = providers_for(everything, SignalsSection(), sources)
         assert {type(provider) for provider in providers} == {
             GoldAnswer,
             ContributionModel,
@@ -373,5 +373,5 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             LearnedHindsight,
             BranchLabels,
         }
-        prompted = providers_for(estimator("hca"), SignalsSection(hindsight="prompted"), **options)
+        prompted = providers_for(estimator("hca"), SignalsSection(hindsight="prompted"), sources)
         assert [type(provider) for provider in prompted] == [PromptedHindsight]

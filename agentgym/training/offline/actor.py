@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,44 +46,56 @@ def quadratic_loss(beta: float) -> TurnLosses:
     return losses
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """How a policy is trained on stored turns.
+
+    Attributes:
+        epochs: how many passes over the turns are taken.
+        batch_size: how many turns an optimiser step learns from.
+        learning_rate: the learning rate.
+        max_tokens: a batch is computed in parts of at most this many tokens, padding included.
+        temperature: the temperature at which the turns were sampled.
+        seed: the seed of the order of the turns.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    max_tokens: int
+    temperature: float = 1.0
+    seed: int = 0
+
+
 def train_on_turns(
     model: Any,
     transitions: Sequence[TurnTransition],
     advantages: Sequence[float],
     losses_of: TurnLosses,
-    *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    max_tokens: int,
-    temperature: float = 1.0,
-    seed: int = 0,
-    on_step: Callable[[int, float], None] | None = None,
+    passes: Passes,
+    on_step: Callable[[int, float], None],
 ) -> None:
     """Train a model in place.
 
     Args:
         advantages: one for each transition.
-        epochs: passes over the transitions. batch_size: of them in an optimiser step.
-        max_tokens: a batch is computed in parts of at most so many tokens, padding included.
-        temperature: that the turns were sampled at.
         on_step: called with the number of each optimiser step, from 1 on, and its loss.
     Raises: PolicyError if the loss is not finite.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(trained, lr=learning_rate, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(trained, lr=passes.learning_rate, weight_decay=0.0)
     behaviour, goals = (
         torch.tensor(numbers, dtype=torch.float32, device=model.device)
         for numbers in ([t.behaviour_logprob for t in transitions], list(advantages))
     )
     was_training = model.training
     model.eval()  # the turns were sampled without dropout
-    for step, drawn in enumerate(_orders(len(transitions), epochs, batch_size, seed), start=1):
+    for step, drawn in enumerate(_orders(len(transitions), passes), start=1):
         optimiser.zero_grad()
         total = 0.0
-        for part in batches([transitions[number] for number in drawn], max_tokens):
+        for part in batches([transitions[number] for number in drawn], passes.max_tokens):
             numbers = [int(drawn[index]) for index in part]
-            rows = token_logprobs(model, [transitions[number] for number in numbers], temperature=temperature)
+            rows = token_logprobs(model, [transitions[number] for number in numbers], temperature=passes.temperature)
             logprobs = torch.stack([row.sum() for row in rows])
             loss = losses_of(logprobs, behaviour[numbers], goals[numbers]).sum() / len(drawn)
             loss.backward()
@@ -91,14 +104,13 @@ def train_on_turns(
             raise PolicyError(f"The loss of step {step} on stored turns is {total}: lower learning_rate.")
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimiser.step()
-        if on_step is not None:
-            on_step(step, total)
+        on_step(step, total)
     model.train(was_training)
 
 
-def _orders(count: int, epochs: int, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-    order = np.random.default_rng(seed)
-    for _ in range(epochs):
+def _orders(count: int, passes: Passes) -> Iterator[np.ndarray]:
+    order = np.random.default_rng(passes.seed)
+    for _ in range(passes.epochs):
         permutation = order.permutation(count)
-        for start in range(0, count, batch_size):
-            yield permutation[start : start + batch_size]
+        for start in range(0, count, passes.batch_size):
+            yield permutation[start : start + passes.batch_size]

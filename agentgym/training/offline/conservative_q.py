@@ -11,7 +11,7 @@ import torch
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead
 from agentgym.policy.sampling import truncate
 from agentgym.training.model.slow_copy import move_towards
-from agentgym.training.offline.token_values import OnStep, batches, descend, token_rewards, tokens_of
+from agentgym.training.offline.token_values import Descent, token_rewards, tokens_of
 from agentgym.training.signals.hidden_states import own_spans
 from agentgym.training.stored_turns.transitions import StoredEpisode
 from agentgym.trajectory import Trajectory
@@ -23,16 +23,12 @@ Behaviour = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def fit_conservative_q(
     network: AdvantageHead,
     episodes: Sequence[StoredEpisode],
-    behaviour: Behaviour,
+    descent: Descent,
     *,
-    steps: int,
-    batch_size: int,
-    learning_rate: float,
+    behaviour: Behaviour,
     top_p: float,
     gamma: float,
     follow: float,
-    seed: int = 0,
-    on_step: OnStep | None = None,
 ) -> None:
     """Fit Q(s, token) to r + gamma max Q(next s, a), over the tokens a that the behaviour policy finds likely.
 
@@ -42,14 +38,13 @@ def fit_conservative_q(
     head is not learnt: what guides or ranks by these values needs differences between tokens alone.
 
     Args:
-        steps: of the optimiser. batch_size: episodes of each.
-        gamma: discount a token. follow: how far the slow copy moves in each step.
+        gamma: the discount of a token. follow: how far the slow copy moves in each step.
     Source: B-Coder, Yu et al. 2023, arXiv:2310.03173 (a conservative Bellman operator, whose maximum is over what a
         fixed language model would write). The set of tokens is our definition; its code was not read.
     """
     slow = copy.deepcopy(network)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
-    for step, batch in enumerate(batches(episodes, steps, batch_size, seed), start=1):
+
+    def loss_of(batch: list[StoredEpisode]) -> torch.Tensor:
         ids, mask, rows, before, after, ends = tokens_of(batch, network.value.weight.device)
         rewards = torch.tensor(np.concatenate([token_rewards(e) for e in batch]), device=ids.device).float()
         with torch.no_grad():
@@ -57,11 +52,10 @@ def fit_conservative_q(
             following = slow(ids, mask)[0][rows, after].masked_fill(~likely, -torch.inf).amax(-1)
             target = rewards + gamma * torch.where(ends, 0.0, following)
         action = network(ids, mask)[0][rows, before, ids[rows, before + 1]]
-        loss = ((action - target) ** 2).mean()
-        descend(optimiser, network, loss)
-        move_towards(slow, network, follow)
-        if on_step is not None:
-            on_step(step, float(loss.detach()))
+        loss: torch.Tensor = ((action - target) ** 2).mean()
+        return loss
+
+    descent.fit(network, episodes, loss_of, after_step=lambda: move_towards(slow, network, follow))
 
 
 def likely_tokens(logits: torch.Tensor, top_p: float) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,21 +14,57 @@ from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.stored_turns.transitions import StoredEpisode
 
 OnStep = Callable[[int, float], None]
+"""Called with the number of an optimiser step, from 1 on, and its loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descent:
+    """How a network is fitted to stored episodes: by AdamW, with gradients scaled down to the norm 1.
+
+    Attributes:
+        steps: how many optimiser steps are taken.
+        batch_size: how many episodes a step learns from.
+        learning_rate: the learning rate.
+        seed: the seed of the order of the episodes.
+        on_step: what is told of each step; None for nothing.
+    """
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    seed: int = 0
+    on_step: OnStep | None = None
+
+    def fit(
+        self,
+        network: torch.nn.Module,
+        episodes: Sequence[StoredEpisode],
+        loss_of: Callable[[list[StoredEpisode]], torch.Tensor],
+        *,
+        after_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Minimise the loss of batches, and call `after_step` once the weights have moved."""
+        optimiser = torch.optim.AdamW(network.parameters(), lr=self.learning_rate, weight_decay=0.0)
+        for step, batch in enumerate(_batches(episodes, self.steps, self.batch_size, self.seed), start=1):
+            loss = loss_of(batch)
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimiser.step()
+            after_step()
+            if self.on_step is not None:
+                self.on_step(step, float(loss.detach()))
 
 
 def fit_implicit_q(
     network: AdvantageHead,
     episodes: Sequence[StoredEpisode],
+    descent: Descent,
     *,
-    steps: int,
-    batch_size: int,
-    learning_rate: float,
     expectile: float,
     gamma: float,
     conservative: float,
     follow: float,
-    seed: int = 0,
-    on_step: OnStep | None = None,
 ) -> None:
     """Fit Q(s, token) to r + gamma V(next s), and V(s) to an expectile of the slow copy's Q(s, token).
 
@@ -36,15 +73,14 @@ def fit_implicit_q(
     that of the policy which sampled, and towards 1 that of the best tokens it sampled.
 
     Args:
-        steps: of the optimiser. batch_size: episodes of each.
-        expectile: 0 to 1. gamma: discount a token.
-        conservative: weight of the cross-entropy of Q as logits, which keeps tokens low that no episode holds.
+        expectile: 0 to 1. gamma: the discount of a token.
+        conservative: the weight of the cross-entropy of Q as logits, which keeps tokens low that no episode holds.
         follow: how far the slow copy moves in each step.
     Source: ILQL, Snell et al. 2022, arXiv:2206.11871, with one Q head instead of two; its constants were not checked.
     """
     slow = copy.deepcopy(network)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
-    for step, batch in enumerate(batches(episodes, steps, batch_size, seed), start=1):
+
+    def loss_of(batch: list[StoredEpisode]) -> torch.Tensor:
         ids, mask, rows, before, after, ends = tokens_of(batch, network.value.weight.device)
         rewards = torch.tensor(np.concatenate([token_rewards(e) for e in batch]), device=ids.device).float()
         chosen = ids[rows, before + 1]
@@ -55,25 +91,15 @@ def fit_implicit_q(
             target = rewards + gamma * torch.where(ends, 0.0, values[rows, after])
         error = slow_action - value
         value_loss = (torch.where(error < 0, 1 - expectile, expectile) * error**2).mean()
-        loss = value_loss + ((action - target) ** 2).mean()
+        loss: torch.Tensor = value_loss + ((action - target) ** 2).mean()
         if conservative:
             loss = loss + conservative * torch.nn.functional.cross_entropy(actions[rows, before], chosen)
-        descend(optimiser, network, loss)
-        move_towards(slow, network, follow)
-        if on_step is not None:
-            on_step(step, float(loss.detach()))
+        return loss
+
+    descent.fit(network, episodes, loss_of, after_step=lambda: move_towards(slow, network, follow))
 
 
-def fit_outcomes(
-    network: OutcomeHead,
-    episodes: Sequence[StoredEpisode],
-    *,
-    steps: int,
-    batch_size: int,
-    learning_rate: float,
-    seed: int = 0,
-    on_step: OnStep | None = None,
-) -> None:
+def fit_outcomes(network: OutcomeHead, episodes: Sequence[StoredEpisode], descent: Descent) -> None:
     """Fit after every token of the agent the distribution of the return that was still to come from its turn on.
 
     It is the distribution under the policy that played the episodes, which has to be the one that is guided. A return
@@ -82,28 +108,22 @@ def fit_outcomes(
     Source: Q#, Zhou et al. 2025, arXiv:2502.20548, learnt from whole episodes of the reference policy alone. The paper
         mixes in beginnings that the guided policy played.
     """
-    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
     support: torch.Tensor = network.support
     spacing = float(support[1] - support[0])
-    for step, batch in enumerate(batches(episodes, steps, batch_size, seed), start=1):
+
+    def loss_of(batch: list[StoredEpisode]) -> torch.Tensor:
         ids, mask, rows, before, _, _ = tokens_of(batch, network.head.weight.device)
         returns = torch.tensor(np.concatenate([_token_returns(e) for e in batch]), device=ids.device)
         closeness = 1 - (returns.clamp(support[0], support[-1])[:, None] - support).abs() / spacing
         target = closeness.clamp(min=0).float()
-        loss = torch.nn.functional.cross_entropy(network(ids, mask)[rows, before + 1], target)
-        descend(optimiser, network, loss)
-        if on_step is not None:
-            on_step(step, float(loss.detach()))
+        return torch.nn.functional.cross_entropy(network(ids, mask)[rows, before + 1], target)
+
+    descent.fit(network, episodes, loss_of)
 
 
-def descend(optimiser: torch.optim.Optimizer, network: torch.nn.Module, loss: torch.Tensor) -> None:
-    optimiser.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-    optimiser.step()
-
-
-def batches(episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed: int) -> Iterator[list[StoredEpisode]]:
+def _batches(
+    episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed: int
+) -> Iterator[list[StoredEpisode]]:
     """One batch a step, in passes over all episodes."""
     order, queue = np.random.default_rng(seed), list[int]()
     for _ in range(steps):

@@ -132,29 +132,41 @@ def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSources:
+    """What providers compute signals from.
+
+    Attributes:
+        model, policy: the model and the policy that are trained.
+        rollouts: what plays episodes.
+        task_set: the tasks that are trained on.
+        encode: a function from text to token ids.
+        seed: the seed of the networks that are learnt.
+    """
+
+    model: Any
+    policy: Policy
+    rollouts: Rollouts
+    task_set: TaskSet
+    encode: Callable[[str], list[int]]
+    seed: int = 0
+
+
 def providers_for(
     estimator: Estimator,
     section: SignalsSection,
-    *,
-    model: Any,
-    policy: Policy,
-    rollouts: Rollouts,
-    task_set: TaskSet,
-    encode: Callable[[str], list[int]],
-    seed: int = 0,
+    sources: SignalSources,
 ) -> list[SignalProvider]:
     """Make one provider for each signal that the estimator requires and no record holds: none for most estimators.
 
-    Args:
-        model, policy: the ones being trained.
-        encode: from text to token ids.
     Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if a
         required signal is computed from text alone, and the policy reads images.
     """
+    model, policy, rollouts, encode = sources.model, sources.policy, sources.rollouts, sources.encode
     text_only = TEXT_ONLY & set(estimator.requires)
     if text_only and getattr(policy.renderer, "images", None) is not None:
         raise CreditError(WITHOUT_IMAGES.format(name=estimator.name, signals=", ".join(sorted(text_only))))
-    network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
+    network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": sources.seed}
     options = estimator.unwrapped.resolved_options  # a wrapper changes neither discount nor weights
     return_spec = ReturnSpec(
         **{name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
@@ -164,7 +176,9 @@ def providers_for(
         privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
         if section.replay is not None:
             own_options = {"privileged": privileged, "encode": encode, "learning_rate": section.learning_rate}
-            return replayed_critic(model, policy, section.replay, return_spec, rollouts, seed=seed, **own_options)
+            return replayed_critic(
+                model, policy, section.replay, return_spec, rollouts, seed=sources.seed, **own_options
+            )
         return Critic(model, return_spec, double=section.double, privileged=privileged, encode=encode, **network)
 
     def hindsight() -> SignalProvider:
@@ -173,7 +187,7 @@ def providers_for(
         return LearnedHindsight(model, encode, **network)
 
     makers: dict[str, Callable[[], SignalProvider]] = {
-        "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
+        "gold_logprobs": lambda: GoldAnswer(policy, sources.task_set, rollouts),
         "continuations": lambda: MonteCarloContinuations(policy, rollouts, section.continuations),
         "counterfactuals": lambda: LeaveOneOutReplays(rollouts, section.exact_turns),
         "contributions": lambda: ContributionModel(model, **network),

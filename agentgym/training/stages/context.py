@@ -32,7 +32,7 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import SignalProvider
-from agentgym.training.signals.selection import providers_for
+from agentgym.training.signals.selection import SignalSources, providers_for
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 from agentgym.trajectory import Trajectory
@@ -179,9 +179,7 @@ class RunContext:
 
     def signal_providers(self, learner: Learner, estimator: Estimator) -> list[SignalProvider]:
         """Return what computes the signals that an estimator requires, for this learner and as [train.signals] says."""
-        return providers_for(
-            estimator,
-            self.recipe.train.signals,
+        sources = SignalSources(
             model=learner.model,
             policy=learner.policy,
             rollouts=self.rollouts,
@@ -189,6 +187,7 @@ class RunContext:
             encode=learner.tokenizer.encode,
             seed=self.recipe.seed,
         )
+        return providers_for(estimator, self.recipe.train.signals, sources)
 
     def learner(self, model: Any, processing_class: Any, *, lockstep: bool = True) -> Learner:
         """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it.

@@ -8,7 +8,7 @@ import numpy as np
 
 from agentgym.errors import CreditError, RecipeError
 from agentgym.training.model.models import save_model
-from agentgym.training.offline.actor import clipped_loss, quadratic_loss, train_on_turns
+from agentgym.training.offline.actor import Passes, clipped_loss, quadratic_loss, train_on_turns
 from agentgym.training.offline.step_critic import StepCritic, success_labels, success_of
 from agentgym.training.recipe.stage_options import DirectAdvantageSection
 from agentgym.training.signals.replays import MonteCarloContinuations
@@ -51,13 +51,15 @@ def _learn(context: RunContext, learner: Learner, options: DirectAdvantageSectio
         [episode.transition(turn) for episode in with_tokens for turn in range(len(episode))],
         advantages.tolist(),
         clipped_loss(options.clip) if options.loss == "clipped" else quadratic_loss(options.beta),
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        learning_rate=options.learning_rate,
-        max_tokens=context.recipe.train.microbatch_tokens,
-        temperature=1.0 if temperature is None else temperature,
-        seed=seed,
-        on_step=lambda step, value: context.folder.log(step, phase, loss=value),
+        Passes(
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            learning_rate=options.learning_rate,
+            max_tokens=context.recipe.train.microbatch_tokens,
+            temperature=1.0 if temperature is None else temperature,
+            seed=seed,
+        ),
+        lambda step, value: context.folder.log(step, phase, loss=value),
     )
     save_model(learner.model, learner.processing_class, context.folder.checkpoints / NAME)
 

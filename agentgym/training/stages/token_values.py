@@ -21,7 +21,7 @@ from agentgym.policy.logit_hooks.value_networks import (
 )
 from agentgym.training.model.models import save_model
 from agentgym.training.offline.conservative_q import fit_conservative_q, mean_value
-from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
+from agentgym.training.offline.token_values import Descent, fit_implicit_q, fit_outcomes
 from agentgym.training.recipe.stage_options import (
     ConservativeQSection,
     EvaluateGuidedSection,
@@ -154,15 +154,14 @@ def _learn(
         context.folder.forget((phase,), 0)
         stored = [StoredEpisode.of(t, ReturnSpec()) for t in stored_episodes(context, learner, options)]
         network = make(learner.model.base_model).to(learner.model.device)
-        fit(
-            network,
-            stored,
+        descent = Descent(
             steps=options.steps,
             batch_size=options.batch_size,
             learning_rate=options.learning_rate,
             seed=context.recipe.seed,
             on_step=lambda step, loss: context.folder.log(step, phase, **{"values/loss": loss}),
         )
+        fit(network, stored, descent)
         save_model(learner.model, learner.processing_class, checkpoint := context.folder.checkpoints / f"{NAME}.model")
         save_values(network, learner.tokenizer, checkpoint)
         checkpoint.rename(context.folder.checkpoints / NAME)

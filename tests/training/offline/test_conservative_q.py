@@ -10,6 +10,7 @@ from problem_episodes import ACTIONS, EPISODES, PROMPT, TARGET, Names, TableMode
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead
 from agentgym.training.offline.conservative_q import fit_conservative_q, likely_tokens, mean_value
+from agentgym.training.offline.token_values import Descent
 from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 
 SEARCH, ANSWER, UNSEEN, VOCABULARY = ACTIONS["search"], ACTIONS["answer"], 6, 20
@@ -33,8 +34,8 @@ def fitted(chances: dict[int, float], top_p: float) -> AdvantageHead:
         logits[ids == names("1 found")] = torch.nn.functional.one_hot(torch.tensor(ANSWER), VOCABULARY) * 30.0
         return logits
 
-    settings = {"steps": 300, "batch_size": 100, "learning_rate": 0.05, "gamma": 1.0, "follow": 0.2, "top_p": top_p}
-    fit_conservative_q(network, stored, behaviour, **settings)
+    descent = Descent(steps=300, batch_size=100, learning_rate=0.05)
+    fit_conservative_q(network, stored, descent, behaviour=behaviour, gamma=1.0, follow=0.2, top_p=top_p)
     return network
 
 

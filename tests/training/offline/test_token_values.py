@@ -19,7 +19,7 @@ from problem_episodes import (
 )
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
-from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
+from agentgym.training.offline.token_values import Descent, fit_implicit_q, fit_outcomes
 from agentgym.training.stored_turns.transitions import ReturnSpec, StoredEpisode
 
 SEARCH, ANSWER = ACTIONS["search"], ACTIONS["answer"]
@@ -31,8 +31,8 @@ def stored(name: str = "flip", names: Names | None = None) -> list[StoredEpisode
 
 def implicit_q(expectile: float, recorded: list[StoredEpisode], *, steps: int) -> AdvantageHead:
     network = AdvantageHead(TableModel().base_model, 64, 20)
-    options = {"gamma": 1.0, "conservative": 0.0, "follow": 0.2, "learning_rate": 0.05}
-    fit_implicit_q(network, recorded, steps=steps, batch_size=500, expectile=expectile, **options)
+    descent = Descent(steps=steps, batch_size=500, learning_rate=0.05)
+    fit_implicit_q(network, recorded, descent, expectile=expectile, gamma=1.0, conservative=0.0, follow=0.2)
     return network
 
 
@@ -78,8 +78,8 @@ def test_towards_one_the_values_are_those_of_the_best_stored_tokens_without_samp
 
 def test_tokens_that_no_episode_holds_are_kept_low():
     network = AdvantageHead(TableModel().base_model, 64, 20)
-    options = {"gamma": 1.0, "follow": 0.2, "learning_rate": 0.05, "expectile": 0.5}
-    fit_implicit_q(network, stored(), steps=100, batch_size=100, conservative=0.1, **options)
+    descent = Descent(steps=100, batch_size=100, learning_rate=0.05)
+    fit_implicit_q(network, stored(), descent, expectile=0.5, gamma=1.0, conservative=0.1, follow=0.2)
     actions, _ = values(network, [PROMPT])
     assert max(np.delete(actions, [SEARCH, ANSWER])) < min(actions[SEARCH], actions[ANSWER]) - 0.5
 
@@ -88,7 +88,7 @@ def test_tokens_that_no_episode_holds_are_kept_low():
 def test_the_mean_of_the_distribution_after_each_turn_is_its_exact_action_value(name: str):
     names = Names()
     network = OutcomeHead(TableModel().base_model, 64, -2.0, 3.0, 6)
-    fit_outcomes(network, stored(name, names), steps=100, batch_size=500, learning_rate=0.2)
+    fit_outcomes(network, stored(name, names), Descent(steps=100, batch_size=500, learning_rate=0.2))
     for before, token, action_value, _ in every_turn(name, names):
         row = torch.tensor([[*before, token]])
         with torch.no_grad():
@@ -99,7 +99,7 @@ def test_the_mean_of_the_distribution_after_each_turn_is_its_exact_action_value(
 def test_the_distribution_after_each_token_is_that_of_the_returns_of_the_episodes_that_hold_it():
     """After a search: 0 or 1 with chances 0.6 and 0.4, and half of the time 0.5 more for another search."""
     network = OutcomeHead(TableModel().base_model, 64, 0.0, 1.5, 4)
-    fit_outcomes(network, stored(), steps=300, batch_size=100, learning_rate=0.1)
+    fit_outcomes(network, stored(), Descent(steps=300, batch_size=100, learning_rate=0.1))
     row = torch.tensor([[PROMPT, SEARCH]])
     with torch.no_grad():
         after_search = network(row, torch.ones_like(row))[0, -1].softmax(-1).numpy()
