@@ -61,7 +61,7 @@ __getattr__ = lazy_names(__name__, _HOME)
 
 
 def main() -> None:
-    """The `agentgym` command."""
+    """Run the `agentgym` command."""
     from agentgym.cli.app import app
     from agentgym.cli.console import show_our_warnings
 

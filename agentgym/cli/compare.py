@@ -135,7 +135,7 @@ def power(options: PowerOptions) -> None:
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:
-    """A name and the evaluations it stands for."""
+    """Return a name and the evaluations it stands for."""
     name, equals, source = text.partition("=")
     if not equals:
         name, source = "", text
@@ -182,7 +182,7 @@ def _whole_numbers(text: str) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: what is not defined, NaN, is null."""
+    """Return the value as JSON has it: what is not defined, NaN, is null."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -34,12 +34,12 @@ class Interrupted(KeyboardInterrupt):
 
 
 def out() -> Console:
-    """Standard output. Made anew each time, so that a redirected stream is found."""
+    """Return standard output. Made anew each time, so that a redirected stream is found."""
     return UncutConsole()
 
 
 def err() -> Console:
-    """Standard error."""
+    """Return standard error."""
     return UncutConsole(stderr=True)
 
 
@@ -150,7 +150,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def progress_bar() -> PhaseProgress:
-    """A bar with a count, the time left and a note, on standard error; lines where that is no terminal."""
+    """Show a bar with a count, the time left and a note on standard error; lines where that is not a terminal."""
     from agentgym.training.monitoring.progress import PhaseProgress
 
     return PhaseProgress(err())

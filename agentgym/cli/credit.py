@@ -125,7 +125,7 @@ def advise(
 
 
 def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
-    """The run's finished episodes by task: those with the prefix, by default those of the last training step."""
+    """Return the run's finished episodes by task: those with the prefix, by default those of the last training step."""
     from agentgym.storage.ledger import Ledger
 
     if not folder.ledger.is_file():
@@ -146,7 +146,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
 
 
 def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, NDArray[np.float64]]:
-    """The advantages that the run gave these trajectories; empty if some were never given any."""
+    """Return the advantages that the run gave these trajectories; empty if some were never given any."""
     import numpy as np
 
     ids = {trajectory.id for group in groups for trajectory in group}

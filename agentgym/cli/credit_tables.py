@@ -47,7 +47,7 @@ def audit_table(audit: Audit) -> RenderableType:
 def advice_table(
     facts: CreditFacts, advice: Sequence[Suggestion], ratios: Mapping[str, float], *, used: str
 ) -> RenderableType:
-    """The facts of a run, what to try, and the signal to noise that the model predicts.
+    """Return the facts of a run, what to try, and the signal to noise that the model predicts.
 
     Args:
         used: the estimator of the run.

@@ -19,7 +19,7 @@ MAX_HOPS = 6
 
 
 def describe(kind: Any, name: str) -> str:
-    """The first line of a registered object's docstring, or "" if it has none.
+    """Return the first line of a registered object's docstring, or "" if it has none.
 
     An object that was registered in this process is asked directly. An entry point is looked up in its source file.
     """
@@ -41,7 +41,9 @@ def _first_line(docstring: str | None) -> str:
 
 
 def _search(module: str, name: str, hops: int) -> str | None:
-    """The docstring of `name` in `module`; follows imports, base classes, and calls such as `grpo.preset(...)`."""
+    """Return the docstring of `name` in `module`; follows imports, base classes, and calls such as
+    `grpo.preset(...)`.
+    """
     tree = _parse(module)
     if tree is None or hops == 0:
         return None

@@ -94,7 +94,7 @@ async def _attack(
 
 
 def _check_names(only: list[str] | None) -> None:
-    """Raises: UnknownNameError for the name of no check."""
+    """Raise UnknownNameError for a name that is not a check's."""
     from difflib import get_close_matches
 
     from agentgym.errors import UnknownNameError

@@ -23,7 +23,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
 class Unreadable(Exception):
-    """A line is no call; the message says why. `more`: it may become one with the next line."""
+    """A line is not a call; the message says why. `more`: it may become one with the next line."""
 
     def __init__(self, why: str, *, more: bool = False) -> None:
         self.more = more
@@ -48,7 +48,7 @@ class HumanPolicy(Policy):
         self.left = self.interrupted = False
 
     async def generate(self, request: Request) -> Reply:
-        """What the person says next. Reading blocks the event loop: there is nothing else to do."""
+        """Return what the person says next. Reading blocks the event loop: there is nothing else to do."""
         self._tools = {schema["function"]["name"]: _described(schema["function"]) for schema in request.tools}
         for message in request.messages[self._messages_printed :]:
             if message.role == "tool":
@@ -96,7 +96,7 @@ class HumanPolicy(Policy):
 
 
 def _described(function: Mapping[str, Any]) -> Tool:
-    """A tool as a request describes it, to be shown and not to be run."""
+    """Return a tool as a request describes it, to be shown and not to be run."""
     return Tool.from_schema(function["name"], function["description"], function["parameters"], lambda arguments: None)
 
 

@@ -39,7 +39,7 @@ def list_names(
 
 
 def _kind(text: str) -> Kind:
-    """A kind as the registry spells it: `environment`, `task-sets` and `task_sets` are all understood."""
+    """Return a kind as the registry spells it: `environment`, `task-sets` and `task_sets` are all understood."""
     from agentgym import registry
 
     plain = text.replace("-", "_")

@@ -26,7 +26,7 @@ def options_for(
 
     Args:
         option: how the command line spells the option, for errors. `receiver`: what `factory` makes, for errors.
-        positional: how many arguments the command itself passes by position; they are no options.
+        positional: how many arguments the command itself passes by position; they are not options.
     Raises: NameValueError for a pair without "=", and for a name that the factory does not take.
     """
     parameters = inspect.signature(factory).parameters
@@ -60,7 +60,9 @@ def _value(text: str) -> Any:
 
 
 def _with_field(current: Any, field: str, value: Any, spelling: str) -> Any:
-    """A copy of a dictionary or dataclass in which one field, perhaps of a dictionary in it, has another value."""
+    """Return a copy of a dictionary or dataclass in which one field, perhaps of a dictionary in it, has another
+    value.
+    """
     if is_dataclass(current) and not isinstance(current, type):
         known = list(inspect.signature(type(current)).parameters)
         if field not in known:

@@ -89,7 +89,7 @@ def _find_task(environment: str, chosen: PlayedTask) -> Any:
 
 
 def _set_for(environment: str) -> TaskSet:
-    """A registered task set whose tasks are played in this environment. Raises: TaskError if there is none."""
+    """Return a registered task set whose tasks are played in this environment. Raises: TaskError if there is none."""
     from agentgym import registry
 
     if (task_set := registry.task_set_for(environment)) is None:

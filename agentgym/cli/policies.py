@@ -68,7 +68,7 @@ def load_policy(
     device: str = "auto",
     pairs: Sequence[str] | None = None,
 ) -> tuple[Agent, str]:
-    """The agent that a --policy argument names, and its name for records.
+    """Return the agent that a --policy argument names, and its name for records.
 
     Args:
         pairs: further options of the policy, as NAME=VALUE.
@@ -111,7 +111,7 @@ def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
 
 
 def _local_model(source: str, given: dict[str, Any], pairs: Sequence[str]) -> Agent:
-    """A model of transformers, which reads images where its configuration says so."""
+    """Return a model of transformers, which reads images where its configuration says so."""
     from agentgym import registry
     from agentgym.training.monitoring.silence import silence_libraries
 
@@ -140,7 +140,7 @@ def _oracle(task_set: TaskSet) -> Agent:
 
 
 def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint in a folder, for a run folder its last one, and what its recipe says of how it is used."""
+    """Return the checkpoint in a folder, for a run folder its last one, and what its recipe says of how it is used."""
     folder = next((p for p in (path, path.parent.parent) if (p / "recipe.toml").is_file()), None)
     recorded: dict[str, Any] = {}
     if folder is not None:

@@ -91,7 +91,7 @@ def _checked(environment: str) -> None:
 
 
 def _problem(check: Callable[[str], Any], name: str) -> str:
-    """What a check finds wrong; empty if nothing."""
+    """Return what a check finds wrong; empty if nothing."""
     try:
         check(name)
     except AgentGymError as error:

@@ -242,7 +242,7 @@ def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) ->
 
 
 def _open_run(path: Path) -> tuple[RunFolder, Ledger]:
-    """The run folder and its ledger. Raises: LedgerError, EvaluationError."""
+    """Return the run folder and its ledger. Raises: LedgerError, EvaluationError."""
     from agentgym.errors import EvaluationError
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder

@@ -131,7 +131,7 @@ async def _probe(names: list[str] | None) -> dict[str, dict[str, Any]]:
 
 
 def _findings(capabilities: Capabilities) -> dict[str, Any]:
-    """What a backend can do, with a state for every limit: enforced, watched or missing."""
+    """Return what a backend can do, with a state for every limit: enforced, watched or missing."""
     from agentgym.sandbox import LIMITS
 
     missing = dict(capabilities.missing)
@@ -199,7 +199,9 @@ async def _running(names: list[str] | None) -> list[Running]:
 
 
 async def _of_all(names: list[str] | None, ask: Callable[[Backend], Awaitable[list[T]]]) -> list[T]:
-    """What the backends answer. One that cannot work here is passed over with a note, unless it was asked for."""
+    """Return what the backends answer. One that cannot work here is passed over with a note, unless it was asked
+    for.
+    """
     answers: list[T] = []
     for name, backend in chosen(names).items():
         try:

@@ -226,7 +226,7 @@ def _warn_if_unencrypted(host: str) -> None:
 
 
 def _available() -> list[str]:
-    """The registered environments that this host can run."""
+    """Return the registered environments that this host can run."""
     from agentgym import registry
     from agentgym.errors import AgentGymError
 

@@ -151,7 +151,7 @@ async def _directory(sandbox: Sandbox) -> str:
 
 
 def _read(prompt: str) -> str | None:
-    """A line, None at the end of the input. Ctrl-C drops what was typed, as in any shell."""
+    """Return a line, None at the end of the input. Ctrl-C drops what was typed, as in any shell."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if prompt:

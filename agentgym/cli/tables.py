@@ -79,7 +79,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
 
 
 def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
-    """What came out of some episodes: success, turns, how they stopped, what went wrong."""
+    """Return what came out of some episodes: success, turns, how they stopped, what went wrong."""
     valid = [t for t in trajectories if t.valid]
     by_task: dict[str, list[float]] = {}
     scored = [t for t in trajectories if t.scored]
@@ -149,12 +149,12 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
 
 
 def message_panel(message: Message) -> RenderableType:
-    """A message of the opening, or of the environment."""
+    """Return a message of the opening, or of the environment."""
     return Quoted(message.role, Text(_clip(message.text)))
 
 
 def call_text(call: Call) -> Text:
-    """A call as a person would write it."""
+    """Return a call as a person would write it."""
     if call.error is not None:
         return Text(f"[a call that could not be read] {visible(call.name)}", style="red")
     arguments = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False, default=str)}" for k, v in call.arguments.items())
@@ -162,7 +162,7 @@ def call_text(call: Call) -> Text:
 
 
 def result_text(result: Result) -> Text:
-    """What came back; what went wrong in red."""
+    """Return what came back; what went wrong in red."""
     text = _clip(Message("tool", result.content).text) or "[nothing]"
     return Text(text) if result.ok else Text(f"{result.status.value}: {text}", style="red")
 

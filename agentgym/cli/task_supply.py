@@ -57,7 +57,7 @@ def weak_tasks(
 
 
 def _kinds_table(kinds: Sequence[WeakKind]) -> Table:
-    """A row for each kind; narrow enough for 80 columns, where long names are folded."""
+    """Return a row for each kind; narrow enough for 80 columns, where long names are folded."""
     from rich.table import Table
     from rich.text import Text
 

@@ -131,7 +131,9 @@ class _Progress:
 
 
 def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str, str]) -> TaskSet:
-    """The tasks that are as they should be. The reasons against the others are printed, and written beside them."""
+    """Return the tasks that are as they should be. The reasons against the others are printed, and written beside
+    them.
+    """
     import asyncio
 
     from agentgym import close_backends

@@ -42,7 +42,7 @@ def train(
 
 
 def _resume_command(recipe: Path, overrides: list[str], folder: Path | None, modules: list[str]) -> str:
-    """The command that resumes."""
+    """Return the command that resumes."""
     from shlex import join
 
     words = ["agentgym", "train", str(recipe)]

@@ -35,7 +35,7 @@ def import_user_code(names: list[str] | None) -> list[str]:
 
 
 def _fault(name: str, error: Exception) -> str:
-    """What went wrong in an import, and where."""
+    """Return what went wrong in an import, and where."""
     from agentgym.rollout.failures import raised_at
 
     words = f"--import {name}: {type(error).__name__}: {str(error).rstrip('.')}"

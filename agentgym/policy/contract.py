@@ -144,7 +144,7 @@ class Policy:
         raise PolicyError(f"{self.name} cannot measure entropies: it offers no log-probabilities of a given text.")
 
     async def refresh(self) -> None:
-        """Called in training before each batch of episodes or scores: load the current weights of the trained model.
+        """Load the current weights of the trained model; called in training before each batch of episodes or scores.
 
         Raises: PolicyError if they cannot be had.
         """

@@ -67,7 +67,7 @@ class _RetryableFailure(Exception):
     """An attempt failed in a way that may pass.
 
     Attributes:
-        wait_s: what the server asked for. `unreached`: nothing answered that speaks JSON, so it may be no such server.
+        wait_s: what the server asked for. `unreached`: nothing answered in JSON, so it may be another server.
     """
 
     def __init__(self, why: str, wait_s: float = 0.0, *, unreached: bool = False) -> None:
@@ -115,13 +115,13 @@ class JsonEndpoint:
 
         Args:
             plain_text: return the text of the answer, which is no JSON.
-        Raises: PolicyError naming path, status and the beginning of the answer, once trying again is no use or the
+        Raises: PolicyError naming path, status and the beginning of the answer, once trying again does not help or the
             retry policy is exhausted; ContextFull where the server says that the prompt is too long.
         """
         return await self._in_turn("POST", path, body, plain_text)
 
     async def get(self, path: str) -> Any:
-        """As `post`."""
+        """Send a GET request, otherwise as `post` does."""
         return await self._in_turn("GET", path, None, False)
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ class JsonEndpoint:
             await client.aclose()
 
     async def _in_turn(self, *request: Any) -> Any:
-        """Wait for a free connection, then try: time spent in the queue is no fault of the server."""
+        """Wait for a free connection, then try: time spent in the queue is not the server's fault."""
         client, slots = self._open()
         async with slots:
             return await self._patiently(client, *request)

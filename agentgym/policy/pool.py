@@ -90,22 +90,22 @@ class PolicyPool(Policy):
         }
 
     async def generate(self, request: Request) -> Reply:
-        """As Policy, by the server of the episode. Raises: PolicyError also when no server is left."""
+        """Sample a reply on the server of the episode. Raises: PolicyError also when no server is left."""
         server = self._server_of.get(request.episode) or self._assign(request.episode)
         return await self._ask(server, lambda: server.policy.generate(request), request.episode)
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
-        """As Policy, by the server with the least to do."""
+        """Score a text on the server with the least to do."""
         server = self._least_loaded()
         return await self._ask(server, lambda: server.policy.score(prefix_ids, continuation_ids))
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """As Policy, by the server with the least to do."""
+        """Measure entropies on the server with the least to do."""
         server = self._least_loaded()
         return await self._ask(server, lambda: server.policy.entropies(prefix_ids, continuation_ids, top))
 
     async def refresh(self) -> None:
-        """As Policy, on every server."""
+        """Load the current weights on every server."""
         await self._publish(lambda policy: policy.refresh())
         self.version = max(server.policy.version for server in self._servers if not server.reason)
 
@@ -200,7 +200,7 @@ class PolicyPool(Policy):
             server.policy.episode_ended(episode)
 
     def _least_loaded(self) -> _Server:
-        """Raises: PolicyError if every server is out."""
+        """Return the server with the least to do. Raises: PolicyError if every server is out."""
         servers = [server for server in self._servers if not server.reason]
         if not servers:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.out.items())

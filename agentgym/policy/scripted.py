@@ -46,7 +46,7 @@ class ScriptedPolicy(Policy):
     async def generate(self, request: Request) -> Reply:
         """Return the script's next message.
 
-        Raises: ScriptEnded when a list of messages has come to its end; PolicyError for an answer that is no message.
+        Raises: ScriptEnded when a list of messages has ended; PolicyError for an answer that is not a message.
         """
         script, messages = self.script, request.messages
         if request.attempt is not None and isinstance(script, TaskScript):

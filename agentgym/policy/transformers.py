@@ -155,7 +155,7 @@ class TransformersPolicy(Policy):
         return await self._read_pair(prefix_ids, continuation_ids, _SCORED)
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """As Policy."""
+        """Return the entropy at each token of a text, in nats."""
         return await self._read_pair(prefix_ids, continuation_ids, top)
 
     async def _read_pair(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:

@@ -94,7 +94,7 @@ class VisionPolicy(TransformersPolicy):
         return await self._pairs.submit(job)  # type: ignore[arg-type]  # the batcher hands it to _score below
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """Raises: PolicyError, because the prefix may show images, which are not given."""
+        """Refuse to score. Raises: PolicyError, because the prefix may show images, which are not given."""
         raise PolicyError(f"{self.name} cannot measure entropies of conversations that show images.")
 
     def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
@@ -201,7 +201,7 @@ class _AllDone(StoppingCriteria):
 
 @contextmanager
 def _plain_generation(model: Any) -> Iterator[None]:
-    """A generation config without the checkpoint's defaults, such as a repetition penalty."""
+    """Give a generation config without the checkpoint's defaults, such as a repetition penalty."""
     configured, model.generation_config = model.generation_config, GenerationConfig()
     try:
         yield

@@ -151,7 +151,7 @@ class VllmPolicy(Policy):
             raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(tables)[:120]}.") from error
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """As Policy."""
+        """Return the entropy at each token of a text, in nats."""
         tables = await self._tables(prefix_ids, continuation_ids, top)
         likeliest = (sorted(table.values())[-top:] for table in tables)
         return [-math.fsum(math.exp(value) * value for value in values) for values in likeliest]

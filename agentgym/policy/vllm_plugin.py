@@ -49,7 +49,7 @@ class GrammarMasks(AdapterLogitsProcessor):
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Called in the server's front, where an error is the answer to the request. Raises: ValueError."""
+        """Check a request in the server's front, where an error is the answer to it. Raises: ValueError."""
         grammar_in(sampling_params.extra_args)
 
     def is_argmax_invariant(self) -> bool:

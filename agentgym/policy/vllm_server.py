@@ -125,7 +125,7 @@ class VllmServer:
         raise PolicyError(f"The vLLM server {what}. Its log, {self._log}, ends with:\n{self._last_lines()}")
 
     def raise_if_ended(self) -> None:
-        """Raises: PolicyError in one line, with the path of the log, if the process was started and has ended."""
+        """Raise PolicyError in one line, with the path of the log, if the process was started and has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise PolicyError(f"The vLLM server {_end(code)}. Its log, {self._log}, ends with: {self._last_lines(1)}")
 

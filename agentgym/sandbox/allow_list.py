@@ -54,7 +54,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Raises: SandboxError for an invalid rule."""
+        """Read a rule. Raises: SandboxError for an invalid one."""
         if not isinstance(text, str):
             raise SandboxError(f"SandboxSpec.network holds {text!r}: each rule is a text, such as 'example.org:8443'.")
         if text == "*":
@@ -92,7 +92,7 @@ class AllowList:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> AllowList:
-        """Raises: SandboxError for an invalid rule."""
+        """Read the rules. Raises: SandboxError for an invalid one."""
         return cls(tuple(Rule.parse(text) for text in texts))
 
     def allow(self, destination: Destination) -> bool:

@@ -144,7 +144,7 @@ class Link:
                 self._loop.add_writer(self._socket, self._send_rest)
 
     def _send_rest(self) -> None:
-        """The socket takes more."""
+        """Note that the socket takes more."""
         self._send()
         if not self._out and self._loop is not None:
             self._loop.remove_writer(self._socket)

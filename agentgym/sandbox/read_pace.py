@@ -33,7 +33,7 @@ class ReadPace:
         return _REST * owed_s if owed_s > 0 else 0.0
 
     def restart(self) -> None:
-        """A message is complete: the next one has its own free reads."""
+        """Note that a message is complete: the next one has its own free reads."""
         self._spent_s = 0.0
 
 

@@ -68,7 +68,7 @@ def says_nothing(turn: Turn) -> bool:
 
 
 def count_failures(trajectory: Trajectory) -> Counter[str]:
-    """Counts by kind over one episode; a kind that did not occur is absent.
+    """Return counts by kind over one episode; a kind that did not occur is absent.
 
     An episode that failed counts as that alone: what happened before the machine broke is not held against the agent.
     One that is still running has only what its turns had so far.

@@ -106,7 +106,7 @@ def identity_of_policy(policy: object, name: str = "") -> dict[str, Any]:
 
 
 def check_task(recorded: Trajectory, task: Task) -> None:
-    """Raises: DifferentRunError if an episode that is in the ledger played another task of the same id."""
+    """Raise DifferentRunError if an episode that is in the ledger played another task of the same id."""
     if recorded.task == task:
         return
     before, now = (json.loads(json.dumps(task_to_json(each), default=str)) for each in (recorded.task, task))

@@ -40,7 +40,7 @@ class Ledger:
 
     Args:
         path: of the file; it and its folders are made when they are missing.
-    Raises: LedgerError when the file is no ledger, of another version, damaged, locked, or cannot be made.
+    Raises: LedgerError when the file is not a ledger, of another version, damaged, locked, or cannot be made.
     """
 
     def __init__(self, path: str | Path) -> None:

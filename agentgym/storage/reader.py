@@ -37,7 +37,7 @@ class LedgerReader:
 
     Args:
         path: of the file, which must exist.
-    Raises: LedgerError when it is no ledger.
+    Raises: LedgerError when it is not a ledger.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -164,22 +164,22 @@ class StageFolder(RunFolder):
         self.listeners = run.listeners
 
     def _check_is_free_or_run(self) -> None:
-        """The run's own folder was checked."""
+        """Check nothing: the run's own folder was checked."""
 
     def phase(self, usual: str) -> str:
         """Return the stage's own name of a phase."""
         return f"{self.name}_validation" if usual.endswith("validation") else self.name
 
     def log(self, step: int, phase: str, **metrics: float) -> None:
-        """As RunFolder.log, with the stage's own name of the phase."""
+        """Log metrics under the stage's own name of the phase."""
         super().log(step, self.phase(phase), **metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
-        """As RunFolder.metrics; of all phases those of the whole run."""
+        """Return the metrics of a phase; without a phase those of the whole run."""
         return super().metrics(phase and self.phase(phase))
 
     def forget(self, phases: Collection[str], after_step: int) -> None:
-        """As RunFolder.forget, with the stage's own names of the phases."""
+        """Forget metrics, by the stage's own names of the phases."""
         super().forget([self.phase(phase) for phase in phases], after_step)
 
 

@@ -172,7 +172,7 @@ async def _try_language(sandbox: Sandbox, language: Language) -> None:
 
 
 def _check(language: Language, result: ExecResult) -> None:
-    """Raises: ToolchainFault if a command failed on harmless code."""
+    """Raise ToolchainFault if a command failed on harmless code."""
     if not result.ok:
         words = (result.stderr + result.stdout).decode("utf-8", "replace").strip()[:300]
         raise ToolchainFault(f"The toolchain of {language.title} fails on harmless code: {words or result.exit_code}")

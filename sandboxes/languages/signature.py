@@ -61,7 +61,7 @@ class Signature:
         return list(dict.fromkeys(part for kind in (*self.kinds, self.returns) for part in kind.parts()))
 
     def check_arguments(self, values: Any) -> None:
-        """Raises: ValueError unless these are arguments for one call."""
+        """Raise ValueError unless these are arguments for one call."""
         if not isinstance(values, list | tuple) or len(values) != len(self.arguments):
             raise ValueError(f"{values!r:.120} are not the {len(self.arguments)} arguments of {self.name}")
         for (name, kind), value in zip(self.arguments, values, strict=True):

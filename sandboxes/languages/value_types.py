@@ -43,7 +43,7 @@ class ValueType:
         return [part for inner in self.inner for part in inner.parts()] + [self]
 
     def check(self, value: Any) -> None:
-        """Raises: ValueError unless the value is plain data of this type. A whole number is a float too."""
+        """Raise ValueError unless the value is plain data of this type. A whole number is a float too."""
         if not self._admits(value):
             raise ValueError(f"{value!r:.120} is no {self}")
         if self.kind == "map":

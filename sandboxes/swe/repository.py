@@ -51,7 +51,7 @@ class Repository:
     def from_archive(cls, data: bytes, where: str) -> Repository:
         """Read a tar archive, such as a package's source distribution; one folder around everything is taken off.
 
-        Raises: TaskError, beginning with `where`, for what is no such archive or too large.
+        Raises: TaskError, beginning with `where`, for what is not such an archive or too large.
         """
         files: dict[str, bytes] = {}
         executable: set[str] = set()

@@ -41,7 +41,7 @@ class TrainedHookMaker(Protocol):
     """A maker of hooks that follows a training, and whose state a checkpoint keeps."""
 
     def begin(self) -> None:
-        """Called when a training starts with the policy as it is now."""
+        """Begin a training, which starts with the policy as it is now."""
         ...
 
     def save(self, folder: Path) -> None:

@@ -38,7 +38,7 @@ def with_vllm_form(factory: Factory) -> Factory:
 
 
 def require_vllm_form(name: str) -> None:
-    """Raises: UnknownNameError; PolicyError if a vLLM server cannot compute the masks of the hook of this name."""
+    """Raise UnknownNameError; PolicyError if a vLLM server cannot compute the masks of the hook of this name."""
     if not getattr(load("logit_hooks", name), _MARK, False):
         raise PolicyError(
             f"The logit hook {name!r} has no form for vLLM: it asks this process before each token, and a server "

@@ -26,7 +26,7 @@ class LogitTilt(Protocol):
     """
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
-        """As LogitHook: None, since no token is refused by name."""
+        """Return None, since no token is refused by name."""
         ...
 
     def tilt(self, tokens: Sequence[int], logits: torch.Tensor) -> torch.Tensor:

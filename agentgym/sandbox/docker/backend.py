@@ -279,7 +279,7 @@ def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
 
 @contextlib.contextmanager
 def _oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
-    """A descriptor of the oom_score_adj of the process at the other end, if this process may open it.
+    """Give a descriptor of the oom_score_adj of the process at the other end, if this process may open it.
 
     For the guest, which only sees a read-only /proc. It cannot be had without root, or if the daemon is in another pid
     namespace.
@@ -345,6 +345,6 @@ def _clean(daemon: Daemon, parent: Path) -> list[str]:
 
 
 def _clean_quietly(daemon: Daemon, parent: Path) -> None:
-    """As `_clean`, at the start of a backend. A problem with the daemon is reported at its first real use."""
+    """Clean up at the start of a backend. A problem with the daemon is reported at its first real use."""
     with contextlib.suppress(SandboxError):
         _clean(daemon, parent)

@@ -84,7 +84,7 @@ class Daemon:
         return self._facts
 
     def image(self, name: str) -> DockerImage:
-        """Raises: SandboxUnavailable if the daemon has no such image. Images are never pulled."""
+        """Return an image, which is never pulled. Raises: SandboxUnavailable if the daemon has no such image."""
         full_name = STANDARD_IMAGE if name == "host" else name
         try:
             facts = self.api.inspect_image(full_name)
@@ -198,7 +198,7 @@ def _connect() -> tuple[Any, dict[str, Any]]:
 
 
 def _reach(path: str) -> None:
-    """Raises: OSError with the plain reason. The SDK would wrap it three times and leave its socket open."""
+    """Connect once. Raises: OSError with the plain reason, which the SDK would wrap three times."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_TIMEOUT_S)
         probe.connect("/" + path.lstrip("/"))

@@ -114,7 +114,7 @@ def _make_hard_link(root: int, folder: int, name: bytes, target: bytes, as_layer
 
 
 def _make_other(folder: int, name: bytes, record: Record, content: Iterator[bytes | int], as_layer: bool) -> int:
-    """Returns: bytes of the content, in whole pages."""
+    """Make a file or link. Returns: bytes of the content, in whole pages."""
     taken = 0
     if not as_layer:
         clear(folder, name, itself=True)

@@ -54,7 +54,7 @@ def receive(stream: socket.socket, size: int, most: int) -> tuple[bytes, list[in
 
 
 def receive_into(stream: socket.socket, buffer: bytearray, most: int) -> tuple[int, list[int]]:
-    """As `receive`, into a buffer. Returns: the number of bytes, and the descriptors."""
+    """Receive into a buffer. Returns: the number of bytes, and the descriptors."""
     count, ancillary, _, _ = stream.recvmsg_into([buffer], _ANCILLARY_SIZES[most], _CLOSED_ON_EXEC)
     return count, _passed(ancillary)
 

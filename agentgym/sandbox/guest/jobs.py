@@ -85,7 +85,7 @@ def two_captures() -> tuple[Capture, Capture]:
 
 
 def check_some_left(newest: int, most: int) -> None:
-    """Called before what holds descriptors until it is ended: a quarter of all is kept for calls, files and usage.
+    """Check, before a job takes descriptors until it ends, that a quarter of all is left for calls, files and usage.
 
     Args:
         newest: the descriptor opened last, whose number was the lowest that was free.
@@ -229,7 +229,7 @@ def fork_trusted(work: Callable[[], None], out: tuple[int, int]) -> int:
 
 @contextlib.contextmanager
 def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
-    """A descriptor to read `content` from: the one that the host passed, if it did, else a file in memory."""
+    """Give a descriptor to read `content` from: the one that the host passed, if it did, else a file in memory."""
     if descriptors:
         os.lseek(descriptors[0], 0, os.SEEK_SET)
         yield descriptors[:1]

@@ -167,7 +167,7 @@ def open_beneath(
 
 
 def change_directory(path: str) -> None:
-    """As `os.chdir`, but not through a link of /proc that leads to what a process has open. Raises: OSError."""
+    """Change the folder, but not through a link of /proc that leads to what a process has open. Raises: OSError."""
     how = _OpenHow(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)
     descriptor = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
     if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:  # gVisor, where the guest holds no directory open

@@ -88,7 +88,7 @@ class LayerStore:
         return layer.user
 
     def finish(self, key: str, size: int) -> None:
-        """A layer was built, and takes `size` bytes."""
+        """Note that a layer was built, and takes `size` bytes."""
         self.layers[key].size, self.layers[key].ready = size, True
 
     def abandon(self, key: str) -> None:
@@ -130,7 +130,7 @@ class LayerStore:
 
 
 def _try_overlay() -> None:
-    """Raises: OSError if overlays on tmpfs, with user extended attributes, do not work here."""
+    """Raise OSError if overlays on tmpfs, with user extended attributes, do not work here."""
     names = ["lower", "upper", "index", "merged"]
     lower, upper, index, merged = (f"{LAYER_STORE}/{name}" for name in names)
     for name in names:

@@ -48,7 +48,7 @@ class OomScore:
 
     @contextmanager
     def of_children(self) -> Iterator[None]:
-        """What is forked inside the block is killed first. Keep it short: inside, this process is too."""
+        """Let what is forked inside the block be killed first. Keep it short: inside, this process is too."""
         if self._descriptor < 0:
             yield
             return

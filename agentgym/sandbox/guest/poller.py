@@ -23,7 +23,7 @@ class Poller:
         self._poll.modify(descriptor, events)
 
     def remove(self, descriptor: int) -> None:
-        """Stop watching a descriptor, before it is closed. One that is not watched is no error."""
+        """Stop watching a descriptor, before it is closed. One that is not watched is ignored."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 

@@ -66,7 +66,7 @@ class Prefork:
             self.drop()
 
     def call_ended(self, kind: str) -> None:
-        """A call has ended and no other runs."""
+        """Note that a call has ended and no other runs."""
         self._last_kind, self._last_end = kind, time.monotonic()
         delay_s = self._delays.get(kind, QUIET_S if PYTHON in self._delays else None)
         self._fork_at = None if delay_s is None else self._last_end + delay_s

@@ -174,7 +174,7 @@ class Runner:
         self.poller.add(stream.read, partial(stream.pump, self.dev_null))
 
     def _finish(self, call: RunningCall, *, timed_out: bool = False) -> None:
-        """A call's process has ended or is to end: kill what it left behind, collect its output, reply."""
+        """End a call whose process has ended or is to end: kill what it left behind, collect its output, reply."""
         if self.calls.pop(call.id, None) is None:
             self.prefork.drop()  # the preforked child died before its call
             return
@@ -304,7 +304,7 @@ class Runner:
         self._call_ended(_SESSION)
 
     def _session_ended(self, session: Session) -> None:
-        """The session's process has ended, during a call or between calls."""
+        """Note that the session's process has ended, during a call or between calls."""
         if session.call is not None:
             self._finish(session.call)
             return

@@ -239,7 +239,7 @@ class Spawner:
         return image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
 
     def _read_lifeline(self, record: SandboxRecord) -> None:
-        """The host has closed its end."""
+        """Note that the host has closed its end."""
         self._kill(record)
 
     def _abort(self, record: SandboxRecord) -> None:
@@ -309,7 +309,7 @@ def main() -> None:
 
 
 def resume(descriptor: int) -> None:
-    """The same process, or its child, continues on the Python of an image. `descriptor`: the file with its state."""
+    """Continue as the same process, or its child, on the Python of an image. `descriptor`: the file with its state."""
     _serve(lambda host: spawner_setup.resume_in_image(descriptor))
 
 

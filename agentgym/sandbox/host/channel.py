@@ -30,7 +30,7 @@ class LineChannel:
 
     @classmethod
     async def open(cls, link: Link, argv: list[str]) -> LineChannel:
-        """Raises: SandboxDied; OSError if no process can be started."""
+        """Open a channel to a new process. Raises: SandboxDied; OSError if no process can be started."""
         ours, theirs = socket.socketpair()
         errors, errors_write = os.pipe()
         os.set_blocking(errors, False)

@@ -215,7 +215,7 @@ class GuestSandbox:
         return header, blob
 
     async def _call(self, request: dict[str, Any], blob: bytes = b"", **options: Any) -> Reply:
-        """As `Link.call`. Raises: SandboxExhausted if the guest ended by what agent code did."""
+        """Call the guest. Raises: SandboxExhausted if the guest ended by what agent code did."""
         guest = self._current()
         return await self._attributed(guest, guest.link.call(request, blob, **options))
 

@@ -13,7 +13,7 @@ from agentgym.text import visible
 
 
 def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
-    """Raises: KeyError, TypeError, ValueError for an invalid reply; SandboxError if the guest refused the call."""
+    """Read a result. Raises: KeyError, TypeError, ValueError if it is invalid; SandboxError for a refusal."""
     header, blob = reply
     check_not_refused(header)
     first = whole_number(header, "out")
@@ -42,13 +42,13 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
 
 
 def check_not_refused(header: dict[str, Any]) -> None:
-    """Raises: SandboxError with the guest's reason."""
+    """Raise SandboxError with the guest's reason."""
     if "error" in header:
         raise SandboxError(f"The guest refused the call: {header.get('text')!s:.500}.")
 
 
 def usage_of(header: dict[str, Any]) -> Usage:
-    """Raises: KeyError, TypeError, ValueError for an invalid reply; SandboxError if the guest refused the call."""
+    """Read a usage. Raises: KeyError, TypeError, ValueError if it is invalid; SandboxError for a refusal."""
     check_not_refused(header)
     return Usage(
         cpu_s=seconds(header, "cpu"),

@@ -12,7 +12,7 @@ from agentgym.errors import SandboxUnavailable
 
 @contextmanager
 def descriptors_available() -> Iterator[None]:
-    """Raises: SandboxUnavailable in place of an OSError, if this process may open no more files."""
+    """Raise SandboxUnavailable in place of an OSError, if this process may open no more files."""
     try:
         yield
     except OSError as error:

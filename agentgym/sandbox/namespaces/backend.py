@@ -163,7 +163,7 @@ class NamespacesBackend:
         return guest
 
     async def _create_with_retry(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """As `_create_from`, with a second try if the spawner has ended or hung meanwhile."""
+        """Create a sandbox, with a second try if the spawner has ended or hung meanwhile."""
         for last in (False, True):
             try:
                 return await self._create_from(spec, snapshot)

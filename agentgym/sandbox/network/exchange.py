@@ -115,7 +115,7 @@ class Exchange:
     # Destinations
 
     def _destination(self, authority: bytes, default_port: int | None) -> Destination:
-        """Raises: Refusal if it cannot be parsed or is not on the allow list."""
+        """Read a destination. Raises: Refusal if it cannot be parsed or is not on the allow list."""
         try:
             destination = Destination.parse(authority.decode("ascii"), default_port)
         except ValueError as error:

@@ -108,7 +108,7 @@ class Admission:
             return None if self._queue or self._shortage(cost_mib) else self._take_slot(cost_mib)
 
     def release(self, slot: Slot) -> None:
-        """The sandbox of a slot has ended. May be called twice."""
+        """Note that the sandbox of a slot has ended. May be called twice."""
         with self._lock:
             if slot in self.slots:
                 self.slots.discard(slot)

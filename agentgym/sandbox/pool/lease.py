@@ -22,7 +22,7 @@ class Lease(SandboxWrapper):
     """
 
     def __init__(self, sandbox: Sandbox, lease_s: float, returned: Callable[[Lease], None]) -> None:
-        """`returned` is called once, when the sandbox is closed by anyone."""
+        """Make a lease. `returned` is called once, when the sandbox is closed, whatever closes it."""
         self._sandbox, self._returned = sandbox, returned
         self.loop = asyncio.get_running_loop()
         self.peak_mib, self.died, self.closed, self.expired = 0.0, False, False, False

@@ -50,7 +50,7 @@ class Pool:
         wait_s: float = 120.0,
         idle_s: float = 60.0,
     ) -> None:
-        """Raises: ValueError for a number that makes no sense."""
+        """Raise ValueError for a number that makes no sense."""
         for name, value, least in (("ready", ready, 0), ("max_alive", 1 if max_alive is None else max_alive, 1)):
             if value < least:
                 raise ValueError(f"Pool's {name} is {value}: give {least} or more.")
@@ -83,7 +83,7 @@ class Pool:
         return await self.lease(spec, snapshot=snapshot)
 
     async def lease(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None, tenant: str = "") -> Lease:
-        """As `create`, for one of several tenants, who take turns when there is not enough room for all."""
+        """Create a sandbox for one of several tenants, who take turns when there is not enough room for all."""
         await self._restart_after_fork()
         began = time.monotonic()
         with self._lock:
@@ -258,7 +258,7 @@ class Pool:
             await self._end(slot)
 
     def _restock_done(self, warm_set: WarmSet, slot: Slot) -> None:
-        """The task that was to fill a slot has ended.
+        """Note that the task that was to fill a slot has ended.
 
         If it was cancelled before it began, the slot is still to be released.
         """

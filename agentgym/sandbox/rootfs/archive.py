@@ -78,7 +78,7 @@ class ForwardReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Raises: ImageError for more bytes at once than any honest archive needs."""
+        """Read bytes. Raises: ImageError for more at once than any honest archive needs."""
         if not 0 <= size <= _MAX_READ_BYTES:
             raise ImageError(f"A header in an archive of the image claims {size} bytes.")
         piece = self._source.read(size)

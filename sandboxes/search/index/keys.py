@@ -33,7 +33,9 @@ class Keys:
 
 
 def write_keys(folder: Path, name: str, texts: Iterable[str]) -> None:
-    """Number the texts 0, 1, ... in their order. Raises: ValueError if two of them have one hash, as equal texts do."""
+    """Give the texts the numbers 0, 1, ... in their order. Raises: ValueError if two of them have one hash, as equal
+    texts do.
+    """
     hashes: NDArray[np.uint64] = np.fromiter((_hash(text) for text in texts), np.uint64)
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
