@@ -72,7 +72,7 @@ def claim(
 
 
 def _check_claim(connection: sqlite3.Connection, path: Path, label: str, digest: str) -> None:
-    """Raises: LedgerError if the identity of a label is not what was written."""
+    """Raise LedgerError if the identity of a label is not what was written."""
     row = connection.execute("SELECT data FROM identity WHERE digest = ?", (digest,)).fetchone()
     if row is None or hashlib.sha256(row[0].encode()).hexdigest()[:32] != digest:
         raise LedgerError(

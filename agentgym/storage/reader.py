@@ -184,7 +184,7 @@ class LedgerReader:
         return summary.summary_row(key, trajectory)
 
     def _check_summaries(self, connection: sqlite3.Connection, keys: list[int]) -> None:
-        """Raises: LedgerError if the summary of one of these episodes is not what was written."""
+        """Raise LedgerError if the summary of one of these episodes is not what was written."""
         query = "SELECT * FROM known WHERE episode IN (SELECT value FROM json_each(?))"
         for *values, digest in connection.execute(query, (json.dumps(keys),)):
             digests.check_row(self.path, f"the summary of {values[1]!r}", values, digest)

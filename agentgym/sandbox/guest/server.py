@@ -29,7 +29,7 @@ _LAST_WORD_S = 1.0
 
 
 def refuse(control: socket.socket, text: str) -> NoReturn:
-    """Tell the host why there will be no sandbox, and end."""
+    """Tell the host why it gets no sandbox, and end."""
     control.sendall(frames.encode({"id": 0, "error": "setup", "text": text}))
     os._exit(1)
 
