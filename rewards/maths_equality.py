@@ -17,7 +17,7 @@ from agentgym import MissingExtraError, install_command
 
 from .maths_notation import Tree
 
-DIGITS, POINTS = 50, 4
+DIGITS, POINTS, MAX_SIGNED = 50, 4, 16
 MAX_BITS, MAX_EXPONENT, MAX_FACTORIAL = 4_000, 1_000, 300
 
 
@@ -61,12 +61,25 @@ def _bare(tree: Tree) -> Tree:
 
 
 def _solutions(tree: Tree) -> Tree:
-    """Return a plus-minus as the set of both values, and `x = 1, x = 2` as the set of both values."""
-    if tree[0] == "pm":
-        return ("set", ("add", tree[1], tree[2]), ("sub", tree[1], tree[2]))
+    """Return `x = 1, x = 2` as the set of both values, and what has plus-minus signs as that of all its values."""
     if tree[0] == "set":
-        return ("set", *(_bare(item) for item in tree[1:]))
-    return tree
+        items = [_solutions(_bare(item)) for item in tree[1:]]
+        return ("set", *(value for item in items for value in (item[1:] if item[0] == "set" else [item])))
+    values = _signed(tree) if tree[0] not in (*_CONTAINERS, "relation") else [tree]
+    return tree if len(values) == 1 else ("set", *values)
+
+
+def _signed(tree: Tree) -> list[Tree]:
+    """Return what a tree may be by each choice of its plus-minus signs; of more than MAX_SIGNED, the tree itself."""
+    choices: list[Tree] = [()]
+    for part in tree:
+        values = _signed(part) if isinstance(part, tuple) else [part]
+        choices = [(*choice, value) for choice in choices for value in values]
+        if len(choices) > MAX_SIGNED:
+            return [tree]
+    if tree[0] != "pm":
+        return choices
+    return [(sign, *choice[1:]) for choice in choices for sign in ("add", "sub")]
 
 
 def _same_contents(left: Tree, right: Tree, tolerance: float) -> bool:

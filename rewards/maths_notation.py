@@ -199,9 +199,23 @@ class _Parser:
         if name == "log" and self._take("_"):
             base = self._argument()
         power = self._argument() if self._take("^") else None
-        argument = self._argument() if name == "sqrt" or self.token in ("(", "{") else self._power()
+        argument = self._argument() if name == "sqrt" or self.token in ("(", "{") else self._bare_argument()
         tree: Tree = ("fn", name, argument) if base is None else ("div", ("fn", "ln", argument), ("fn", "ln", base))
         return tree if power is None else ("pow", tree, power)
+
+    def _bare_argument(self) -> Tree:
+        r"""Return a function's argument without brackets: all factors up to the next function, bracket or operator.
+
+        As schoolbooks read it: \sin 2x is sin(2x), \ln 2x is ln(2x), and \sin x \cos y is a product of two functions.
+        """
+        tree = self._power()
+        while (
+            self._begins_atom()
+            and self.token not in ("(", "[", "\\{")
+            and str(self.token)[1:] not in FUNCTIONS - {"sqrt"}
+        ):
+            tree = ("mul", tree, self._power())
+        return tree
 
     def _subscript(self) -> str:
         if not self._take("_"):
@@ -233,7 +247,7 @@ class _Parser:
             return parts[0] if opening == "{" and len(parts) == 1 else ("set", *parts)
         if closing in ("}", "\\}"):
             raise NoMaths(f"{opening!r} is closed by {closing!r}")
-        if len(parts) == 1 and (opening, closing) == ("(", ")"):
+        if len(parts) == 1 and ((opening, closing) == ("(", ")") or parts[0][0] == "matrix"):
             return parts[0]
         return ("tuple", opening + closing, *parts)
 

@@ -67,7 +67,9 @@ _TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|operatorname)\s*
 _NOISE = re.compile(
     r"\\left(?![a-z])|\\right(?![a-z])|\\displaystyle|(?<!\\)\\[,;:!> ]|~|\\\$|\$|\\\(|\\\)|\\\[|\\\]|\\quad|\\%|%"
 )
-_MATRIX = re.compile(r"\\(begin|end)\s*\{[bpvBV]?matrix\}")
+_MATRIX = re.compile(
+    r"\\(begin|end)\s*\{(?:small|[bpBV])?matrix\}|\\(begin)\s*\{array\}\s*(?:\{[clr| ]*\})?|\\(end)\s*\{array\}"
+)
 _DEGREES = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree")
 _TOKEN = re.compile(
     r"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?![\d.]))?)|\\(?P<command>[a-zA-Z]+)|(?P<brace>\\[{}])|(?P<row>\\\\)"
@@ -103,7 +105,7 @@ def tokens_of(text: str) -> list[str]:
     text = _without_thousands(text)
     text = _TEXT.sub(lambda m: f" {m[1]} " if m[1].strip() in ("and", "or") else " ", text)
     text = _NOISE.sub(" ", _DEGREES.sub(" ", text)).strip().rstrip(".").strip()
-    text = _MATRIX.sub(lambda m: f" \\{m[1]} ", text)
+    text = _MATRIX.sub(lambda m: f" \\{m[1] or m[2] or m[3]} ", text)
     tokens: list[str] = []
     position = 0
     while position < len(text):
@@ -158,4 +160,4 @@ def _words(word: str) -> list[str]:
             if word.endswith(name) and len(word) - len(name) <= 2:
                 return [*word[: -len(name)], "\\" + name]
         raise NoMaths(f"{word!r} is a word")
-    return list(word)
+    return ["\\infty" if letter == "∞" else letter for letter in word]

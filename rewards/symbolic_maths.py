@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agentgym import Reward, Trajectory
-from agentgym.reward import SUCCESS, Components
+from agentgym import Reward, Task, Trajectory
+from agentgym.reward import SUCCESS, Components, fold_text
 
 from .final_answer import final_answer, gold_answers
 from .maths_equality import same
 from .maths_notation import read
 from .maths_tokens import NoMaths, plain_text
 
-MAX_CHARS = 100_000
+MAX_CHARS, MAX_WITH_UNIT = 100_000, 600
 _AROUND = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
@@ -33,6 +33,50 @@ _AROUND = tuple(
 MAX_LAYERS = 4
 _COMMAND = re.compile(r"\\(?!text|mathrm|mathbf|mbox)[a-zA-Z]")
 _WORD = re.compile(r"\\text\s*\{([^{}]*)\}|\\[a-z]+|[\s${}().,\\]+")
+
+
+_SPELLINGS = (
+    "cm centimeter centimetre",
+    "mm millimeter millimetre",
+    "km kilometer kilometre",
+    "kg kilogram",
+    "mg milligram",
+    "ml milliliter millilitre",
+    "lb pound",
+    "oz ounce",
+    "ft foot feet",
+    "inch inche",
+    "meter metre",
+    "gram",
+    "liter litre",
+    "gallon",
+    "yard",
+    "mile",
+    "mph",
+    "second sec",
+    "minute min",
+    "hour hr",
+    "day",
+    "week",
+    "month",
+    "year",
+    "dollar",
+    "cent",
+    "euro",
+    "percent",
+    "degree deg",
+    "radian rad",
+    "unit",
+)
+_UNITS = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
+_UNIT = re.compile(
+    r"(?<=[\d})])(?:\s|~|\\[,;: ])*"
+    r"(?:\\(?:text|mathrm|mbox|textrm)\s*\{(?P<wrapped>[^{}\d]{1,30})\}"
+    rf"|(?:(?:square|cubic|sq\.?)\s+)?(?P<plain>{'|'.join(_UNITS)})s?)"
+    r"(?:\s*\^\s*(?:[23]|\{[23]\}))?\s*\.?\Z",
+    re.IGNORECASE,
+)
+"""A number with a unit behind it, which most golds leave out. A single letter may be a symbol, and is none here."""
 
 
 class SymbolicMaths(Reward):
@@ -58,6 +102,12 @@ class SymbolicMaths(Reward):
         gold = gold_answers(episode, "symbolic_maths")
         answer = final_answer(episode, self.argument)
         return {SUCCESS: float(answer is not None and equivalent(answer, gold, tolerance=self.tolerance))}
+
+    def task_fault(self, task: Task) -> str:
+        """Name a gold answer that does not equal itself: no answer would be paid. Raises: MissingExtraError."""
+        golds = gold_answers(Trajectory("gold", task), "symbolic_maths")
+        unequal = [gold for gold in golds if not equivalent(gold, gold, tolerance=self.tolerance)]
+        return f"its gold answer {unequal[0][:200]!r} does not equal itself, so nothing can" if unequal else ""
 
 
 def equivalent(answer: str, gold: str | Iterable[str], *, tolerance: float = 1e-9) -> bool:
@@ -89,10 +139,12 @@ def _last_box(text: str) -> str | None:
 
 
 def _same(answer: str, gold: str, tolerance: float) -> bool:
-    answer, gold = unwrapped(answer), unwrapped(gold)
+    (answer, unit), (gold, gold_unit) = (_without_unit(unwrapped(text)) for text in (answer, gold))
+    if unit and gold_unit and unit != gold_unit:
+        return False
     if not answer or not gold:
         return False
-    words = [" ".join(_WORD.sub(lambda m: f" {m[1] or ''} ", text).casefold().split()) for text in (answer, gold)]
+    words = [fold_text(_WORD.sub(lambda m: f" {m[1] or ''} ", text)) for text in (answer, gold)]
     if words[1].isalpha() and len(words[1]) != 1 and words[1] not in ("pi", "inf", "infty", "infinity"):
         return words[0] == words[1]  # a word, not a product of symbols
     try:
@@ -102,6 +154,16 @@ def _same(answer: str, gold: str, tolerance: float) -> bool:
         is_maths = any(char.isdigit() for char in gold) or _COMMAND.search(gold)
         return bool(texts[0]) and (texts[0] == texts[1] or (bool(words[0]) and not is_maths and words[0] == words[1]))
     return same(*trees, tolerance=tolerance)
+
+
+def _without_unit(text: str) -> tuple[str, str]:
+    """Return a number without the unit behind it, and the unit in one spelling; the text and nothing for any other."""
+    match = _UNIT.search(text) if len(text) <= MAX_WITH_UNIT else None
+    if match is None:
+        return text, ""
+    words = (match["plain"] or match["wrapped"]).casefold().split()
+    unit = words[-1].rstrip(".").removesuffix("s") if words else ""
+    return text[: match.start()], _UNITS.get(unit, unit)
 
 
 def unwrapped(text: str) -> str:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import answered, make_trajectory
 
-from agentgym import JudgeError, load_reward
+from agentgym import JudgeError, Task, load_reward
 from agentgym.rewards.maths_notation import read
 from agentgym.rewards.maths_tokens import NoMaths
 from agentgym.rewards.symbolic_maths import equivalent, extracted
@@ -98,6 +98,26 @@ SAME = [
     ("The answer is 9.", "9"),
     ("**9**", "9"),
     ("Final answer: $\\frac{1}{2}$", "0.5"),
+    (r"\sin 2x", r"\sin(2x)"),
+    (r"\ln 2x", r"\ln(2) + \ln(x)"),
+    (r"\sin x \cos x", r"\frac{1}{2}\sin 2x"),
+    (r"\cos^2 2x", r"1-\sin^2 2x"),
+    (r"\sin\frac{\pi}{6}", "1/2"),
+    (r"e^x\sin 3x", r"\sin(3x) e^x"),
+    (r"\frac{5 \pm \sqrt{61}}{18}", r"\frac{5 \pm \sqrt{61}}{18}"),
+    (r"x = \frac{5 \pm \sqrt{61}}{18}", r"\frac{5+\sqrt{61}}{18}, \frac{5-\sqrt{61}}{18}"),
+    (r"\pm 1, 0", "-1, 0, 1"),
+    (r"\begin{array}{cc} 1 & 2 \\ 3 & 4 \end{array}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+    (r"\left[\begin{array}{l|l} 1 & 2 \\ 3 & 4 \end{array}\right]", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}"),
+    ("10 cm", "10"),
+    (r"10\text{ cm}^2", "10"),
+    ("18 dollars", "18"),
+    ("90 degrees", r"90^\circ"),
+    (r"5\text{ apples}", "5"),
+    ("10 inches", "10 inch"),
+    (r"\frac{1}{2} \text{ hours}", "0.5"),
+    ("\u221e", r"\infty"),
+    ("St. John\u2019s", "St. John's"),
 ]
 OTHER = [
     ("0.333", "1/3"),
@@ -141,6 +161,14 @@ OTHER = [
     ("The answer is 5 or 6", "5"),
     ("The answer is not 5", "5"),
     ("**5** or **6**", "5"),
+    (r"x\sin 2", r"\sin 2x"),
+    (r"x\ln 2", r"\ln 2x"),
+    (r"\frac{5+\sqrt{61}}{18}", r"\frac{5 \pm \sqrt{61}}{18}"),
+    (r"\begin{array}{cc} 1 & 2 \\ 3 & 5 \end{array}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+    ("10 mm", "10 cm"),
+    ("100", r"10\text{ cm}^2"),
+    (r"5\text{ apples}", r"5\text{ pears}"),
+    ("x cm", "5"),
 ]
 HOSTILE = [
     "9**9**9**9",
@@ -176,6 +204,11 @@ HOSTILE = [
     "9_" * 200 + "9",
     r"1\,000" * 10_000,
     "5\x00",
+    "5" + " " * 590 + "c",
+    r"\pm" * 190 + "2",
+    r"1\pm 2" * 90,
+    r"\sin " * 100 + "2x" * 50,
+    r"\begin{array}{" + "c" * 580,
     "\ud800",
 ]
 
@@ -223,6 +256,12 @@ def test_no_text_makes_the_reader_raise_anything_but_its_own_error(text):
     with contextlib.suppress(NoMaths):
         read(text)
     equivalent(text, "x^2+1")
+
+
+def test_a_gold_that_does_not_equal_itself_is_named():
+    judge = load_reward("symbolic_maths")
+    assert judge.task_fault(Task("t", "x/y-v1", truth={"answer": [r"\frac{5 \pm \sqrt{61}}{18}", "10 cm"]})) == ""
+    assert "'1/0' does not equal itself" in judge.task_fault(Task("t", "x/y-v1", truth={"answer": "1/0"}))
 
 
 def test_thousands_are_no_tuple_and_a_tuple_no_number():
