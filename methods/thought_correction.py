@@ -37,7 +37,7 @@ class ThoughtCorrector:
     Args:
         policy: the corrector.
         rollouts: have the event loop that it answers on.
-        renderer: of the policy that is trained.
+        renderer: the renderer of the policy that is trained.
         turns_per_step: of a step's turns at most so many are corrected, the first of each episode first.
         max_tokens: of a corrected thought.
     """
@@ -139,7 +139,7 @@ class Corrections(TrainingPart):
 
     Args:
         policy: the registered policy that corrects.
-        options: of this policy, for `chat_api` its `base_url` and `model`.
+        options: the options of this policy, for `chat_api` its `base_url` and `model`.
         turns_per_step: how many turns of a step are corrected at most.
         max_tokens: how many tokens a corrected thought may have.
     """

@@ -33,7 +33,7 @@ class WorkerLink(Protocol):
     """The way to the EpisodeWorker of one node.
 
     Attributes:
-        name: of the node, for messages.
+        name: the name of the node, for messages.
         cpus: of the node: it gets episodes in proportion.
         spooled: ids of episodes of the ledger that have ended there before, for a driver that was lost.
     """
@@ -60,7 +60,7 @@ class RemoteEpisode:
     """An episode on a worker.
 
     Attributes:
-        number: of it in this run.
+        number: the number of the episode in this run.
         done: its trajectory, its checkpoints and what of the node failed it; or NodeLost.
         writing: its last turn, on its way into the ledger.
         events: how many the worker has sent of it.

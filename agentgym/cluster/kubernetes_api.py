@@ -32,7 +32,7 @@ class ApiError(ClusterError):
     """A request to the API server failed.
 
     Attributes:
-        status: of the answer; 0 if there was none, so that the request may have been done.
+        status: the HTTP status of the answer; 0 if there was none, so that the request may have been done.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -59,8 +59,9 @@ class KubernetesApi:
     """One API server, asked from one event loop.
 
     Args:
-        context: of the kubeconfig; None for its current one, or for the account of this pod if there is no kubeconfig.
-        namespace: of the objects; None for that of the context or the pod.
+        context: the context of the kubeconfig; None for its current one, or for the account of this pod if there is no
+            kubeconfig.
+        namespace: the namespace of the objects; None for that of the context or the pod.
     """
 
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:

@@ -21,7 +21,7 @@ class EpisodeLease:
         client: its own connections. One pool for all episodes would look through all of them at each request.
         loop: on which it was opened, and which its connections belong to.
         message_bytes: the largest request that the server reads.
-        number: of the next request. The server begins requests in the order of their numbers.
+        number: the number of the next request. The server begins requests in the order of their numbers.
         dropped: numbers of requests that were cancelled, and may never arrive.
         lost: why it is no longer open, once it is not.
     """

@@ -51,7 +51,7 @@ class Pod:
     it, and the pod with it, when that has passed.
 
     Args:
-        api: of the cluster; used on its event loop alone.
+        api: the API of the cluster; used on its event loop alone.
         loop: that event loop.
         claim_lease_s: how long the claim outlives the last renewal, in seconds.
     Attributes:

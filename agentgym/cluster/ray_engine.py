@@ -38,7 +38,7 @@ class RayEngine:
     """Plays episodes on a Ray cluster. The policy, the ledger and the groups stay in this process.
 
     Args:
-        address: of the cluster, host:port; `auto` is the one that runs on this host.
+        address: the address of the cluster, host:port; `auto` is the one that runs on this host.
         nodes: how many there must be at least at the start; None for any number.
         backend: sandboxes of this backend must work on every node, which is tried at the start.
         silence_s: a worker that answers no heartbeat for so long is given up.

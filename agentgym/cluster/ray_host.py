@@ -26,7 +26,7 @@ def start_actor(
     """Return an actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
 
     Args:
-        arguments: of the class.
+        arguments: the arguments of the class.
         groups: threads of their own, by name, for calls that must not wait for the others.
         outlives_driver: whether it must end itself.
     """
@@ -61,7 +61,7 @@ class RayHost:
     """An actor whose class is CalledDirectly, as the RemoteHost of a HostLink.
 
     Args:
-        address: of its node.
+        address: the address of its node.
     """
 
     def __init__(self, actor: Any, address: str) -> None:

@@ -75,7 +75,7 @@ class RemoteEnvironment(Environment):
     sent no heartbeat for the length of its lease. The reward judges here, where the task's truth stays.
 
     Args:
-        url: of the server, for example http://10.0.0.7:8650.
+        url: the URL of the server, for example http://10.0.0.7:8650.
         environment: the id that is registered there, for example agentgym/sql-v1.
         token: by default the one in the variable AGENTGYM_ENVIRONMENT_TOKEN, or in the file that
             AGENTGYM_ENVIRONMENT_TOKEN_FILE names.

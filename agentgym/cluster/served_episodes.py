@@ -101,7 +101,7 @@ class ServerRefusal(Exception):
     """A request that is answered with a reason instead of being run.
 
     Attributes:
-        status: of HTTP. kind: the name of the reason, for programs.
+        status: the HTTP status. kind: the name of the reason, for programs.
     """
 
     def __init__(self, status: int, kind: str, message: str) -> None:

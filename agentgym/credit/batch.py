@@ -134,7 +134,7 @@ def spread_over_tokens(
     """Give each of the agent's own tokens the advantage of its turn.
 
     Args:
-        trajectory: of T turns with token ids.
+        trajectory: a trajectory of T turns with token ids.
         advantages: [T], one number per turn.
         length: of the result, to pad the rows of a batch; by default the tokens after the first prompt.
         token_weights: for each turn one factor for each of its own tokens; None for 1. Not read if the trajectory

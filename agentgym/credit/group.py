@@ -54,7 +54,7 @@ class Group:
         valid: [N] bool, False where the infrastructure failed: excluded from statistics and loss.
         truncated: [N] bool, True where a budget ended the episode: scored as it stands.
         environment: name of the environment of all trajectories, for statistics over a batch of groups.
-        weights: of the reward components by name; 1 for a component that is not named.
+        weights: the weights of the reward components by name; 1 for a component that is not named.
         train_version: version of the weights that are trained on this group, if known.
     """
 

@@ -61,7 +61,7 @@ class Sample:
         """Compare with episodes played on from the forks.
 
         Args:
-            seed: of the bootstrap.
+            seed: the seed of the bootstrap.
         Raises: EvaluationError when no trajectory of the sample has a continuation from each of its turns.
         """
         returns: dict[tuple[str, int], list[float]] = {}

@@ -49,11 +49,11 @@ class WeakKind:
     """Tasks with something in common: a tag, a difficulty, an environment.
 
     Attributes:
-        name: of the kind; "all" for all tasks together.
+        name: the name of the kind; "all" for all tasks together.
         tasks: how many were played. weak: how many of them are weak, see TaskHistory.
         success: with its interval; the tasks are clusters of their episodes.
-        change: of the success from the first batch that played the kind to the last, by a straight line through the
-            means of the batches; 0 with one batch.
+        change: the change of the success from the first batch that played the kind to the last, by a straight line
+            through the means of the batches; 0 with one batch.
     """
 
     name: str

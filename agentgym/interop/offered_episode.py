@@ -37,13 +37,13 @@ class OfferedEpisode:
     """Plays one task for a program outside. Made while an event loop runs. Nothing is retried: a client cannot go back.
 
     Args:
-        config: of the episode; its `environment`, where it names none, is that of the task.
+        config: the config of the episode; its `environment`, where it names none, is that of the task.
         ledger: keeps the episode, whose id is the label, the task's id and `#0`.
         label: no other episode of the ledger has it.
-        seed: of the environment's reset; by default as any episode of the task with the seed of the config.
+        seed: the seed of the environment's reset; by default as any episode of the task with the seed of the config.
     Attributes:
         request: what the agent reads now and may call; None before the reset and after the end.
-        trajectory: of the episode, as far as it has come.
+        trajectory: the trajectory of the episode, as far as it has come.
     Raises: CreditError for a reward that judges groups.
     """
 

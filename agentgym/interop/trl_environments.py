@@ -43,8 +43,8 @@ class TrlEnvironments:
     Args:
         tasks: of one environment; or a text such as "text/sokoban-v1:train".
         reward: registered name, or a Reward; by default that of the environment. `backend`: as of `agentgym.make`.
-        budgets: of an episode. Its time runs while the model writes.
-        seed: of the environments' resets, with each task's id.
+        budgets: the budgets of an episode. Its time runs while the model writes.
+        seed: the seed of the environments' resets, with each task's id.
     Raises: TaskError for tasks of several environments, without tools, or with a tool named `reset` or `get_reward`.
     """
 

@@ -55,7 +55,7 @@ def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> An
 
     Args:
         base: name or folder of the model, which the saved adapter names.
-        seed: of its random half.
+        seed: the seed of its random half.
     Raises: PolicyError if the model has no layer of one of the target names.
     """
     from peft import LoraConfig

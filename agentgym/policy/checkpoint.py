@@ -143,7 +143,7 @@ def save_atomically(model: Any, processing_class: Any, folder: Path, **options: 
     """Save a model and its processing class; the folder appears, or is replaced, once everything in it is written.
 
     Args:
-        options: of `save_pretrained`.
+        options: the options of `save_pretrained`.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

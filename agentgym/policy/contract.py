@@ -115,7 +115,7 @@ class Policy:
     Attributes:
         name: for logs and reports.
         renderer: set where token ids are known; then trajectories are token-exact and can train.
-        version: of the weights; the trainer counts it up.
+        version: the version of the weights; the trainer counts it up.
         context_tokens: how many tokens fit, None if unknown.
     """
 

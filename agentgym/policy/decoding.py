@@ -45,7 +45,7 @@ class DecodeRequest:
         hook: which tokens may follow (see LogitHook). `masks`: what it said, as in agentgym.Turn.
         tilt: changes the logits of the next token, given the tokens so far (see LogitTilt).
         tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
-        version: of the weights that sampled the first token. `version_changes`: as in agentgym.Turn.
+        version: the version of the weights that sampled the first token. `version_changes`: as in agentgym.Turn.
     """
 
     prefix: list[int]

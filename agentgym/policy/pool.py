@@ -60,7 +60,7 @@ class PolicyPool(Policy):
     that did not take a new version is out; the next version that it takes brings it back.
 
     Args:
-        policies: of the same model, at least one; closed with the pool.
+        policies: at least one policy, all of the same model; closed with the pool.
         deadline_s: a server that has not answered a request for so long hangs, in seconds.
     Raises: ValueError without a policy, or for a deadline that is not above 0.
     """

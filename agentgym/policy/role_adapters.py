@@ -127,7 +127,7 @@ def save_each_role(folder: Path, out: Path) -> None:
     """Write the part of each role as an adapter by itself, which peft and servers load.
 
     Args:
-        folder: of the saved adapter of all roles. out: is replaced by a folder with one for each role.
+        folder: the folder of the saved adapter of all roles. out: is replaced by a folder with one for each role.
     """
     roles, partial = read_roles(folder), out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

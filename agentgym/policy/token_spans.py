@@ -24,7 +24,7 @@ def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Ra
     the whole. Costs a decoding of every prefix.
 
     Args:
-        tokenizer: of transformers.
+        tokenizer: a tokenizer of transformers.
     """
 
     def decode(ids: Sequence[int]) -> str:

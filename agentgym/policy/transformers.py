@@ -39,7 +39,7 @@ class TransformersPolicy(Policy):
 
     Args:
         model: a causal language model of transformers; it may be trained in place or replaced between generations.
-        renderer: of its tokenizer.
+        renderer: the renderer of its tokenizer.
         max_batch: requests in one forward pass. `max_batch_tokens`: tokens whose keys and values such a batch may hold.
         max_wait_s: the longest a request waits for other live episodes to join it.
         lockstep: batches start only when every live episode waits; one that never asks holds up all the others.

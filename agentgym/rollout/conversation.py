@@ -84,7 +84,7 @@ def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[
     """Return the turn that a reply begins, without its results.
 
     Args:
-        state: of the environment before it. costs: of a call, by tool.
+        state: the state of the environment before it. costs: of a call, by tool.
     """
     message = reply.message
     usage: dict[str, float] = {}

@@ -39,7 +39,7 @@ class Ledger:
     """Episodes and their turns in one file. One process writes it; any number may read.
 
     Args:
-        path: of the file; it and its folders are made when they are missing.
+        path: the path of the file; it and its folders are made when they are missing.
     Raises: LedgerError when the file is not a ledger, of another version, damaged, locked, or cannot be made.
     """
 

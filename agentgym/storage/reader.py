@@ -36,7 +36,7 @@ class LedgerReader:
     """A ledger opened for reading alone. Any number may read while one process writes; safe to share among threads.
 
     Args:
-        path: of the file, which must exist.
+        path: the path of the file, which must exist.
     Raises: LedgerError when it is not a ledger.
     """
 

@@ -215,11 +215,11 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         Args:
             source: a name on its hub, a folder (as `save_to_disk` wrote it, or of files that `load_dataset` reads), a
                 Dataset or a DatasetDict.
-            environment: of every task, where no column says it.
+            environment: the environment of every task, where no column says it.
             columns: what the fields of a task are, such as {"prompt": "question", "truth": {"answer": "final"}}. None
                 for a data set that `push` wrote. A task without an id is called after its split and its place.
-            splits: of the set: which split of the source each is, or a part of it, such as {"held_out": "test[:200]"}.
-                By default those of the same names.
+            splits: the splits of the set: which split of the source each is, or a part of it, such as {"held_out":
+                "test[:200]"}. By default those of the same names.
         Raises: MissingExtraError without datasets; TaskError naming the row, or the column or split that is missing;
             SplitLeakError.
         """

@@ -33,7 +33,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
 
     Args:
         chosen: a registered name, or anything that maps a Group to one array per trajectory.
-        seed: of the groups. options: for a registered name.
+        seed: the seed of the groups. options: for a registered name.
     Raises: ConformanceError with every finding; UnknownNameError; CreditError for a wrong option.
     """
     estimate = estimator(chosen, **options) if isinstance(chosen, str) else chosen

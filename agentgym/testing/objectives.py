@@ -25,7 +25,7 @@ def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0,
 
     Args:
         chosen: a registered name, or a function of a TokenBatch. One that TRL computes is not checked.
-        seed: of the episodes. options: of the objective.
+        seed: the seed of the episodes. options: of the objective.
     Raises: ConformanceError with every finding; UnknownNameError.
     """
     function: Any = chosen

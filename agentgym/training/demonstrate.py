@@ -34,7 +34,7 @@ def demonstrations(
         imperfect_oracle: the share of the tasks that the set's imperfect oracle plays. It uses the tools well, for
             the wrong goal. A policy that imitates both players knows how to use the tools, and only reward can
             teach it what to use them for.
-        weights: of the sets of a mixture; without any, all tasks are equally likely.
+        weights: the weights of the sets of a mixture; without any, all tasks are equally likely.
         on_trajectory: called with each episode when it ends.
     Returns: the oracle's episodes that succeeded, then all valid ones of the imperfect oracle.
     Raises: TaskError if the set has no such player, or if its oracle solves no task.

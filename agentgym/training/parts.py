@@ -45,7 +45,7 @@ class TrainingRun:
 
     Attributes:
         train: the section of the recipe.
-        seed: of the run. device: torch's name of the device that is trained on.
+        seed: the seed of the run. device: torch's name of the device that is trained on.
         folder: where the stage leaves its results.
         checkpoint: that the stage goes on from; None at the start.
         task_set: the tasks that are trained on. rollouts: plays their episodes.

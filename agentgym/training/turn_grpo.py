@@ -107,7 +107,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         parts: give the objective and the terms what they need beside the episodes, and learn from them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         before_playing: called by every process before the first one plays.
-        options: of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
+        options: the options of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
 
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """

@@ -34,7 +34,7 @@ class OpenEnvConnection:
 
         Args:
             url: `http://HOST:PORT`, with a path if it has one.
-            headers: of each request, such as a token.
+            headers: the headers of each request, such as a token.
             request_s: how long a request may take.
         Raises: ServerUnreachable; EnvironmentServerError for what is no OpenEnv server.
         """

@@ -65,7 +65,7 @@ class OpenEnvEnvironment(Environment):
     Made by `register_openenv`, or from an address: `openenv+http://HOST:PORT`. Its tools are those that the server
     lists; of a server whose actions are not tool calls, `act`, whose arguments are the action's fields. The server's
     rewards are those of the turns. Task parameters, both optional:
-        seed: of the reset, else the episode's.
+        seed: the seed of the reset, else the episode's.
         reset: what else the server's reset is given, such as {"task_id": "train/0001"}.
 
     A server of agentgym says more than the protocol does (see docs/environments/servers.md): an episode comes out as it
@@ -267,8 +267,8 @@ def register_openenv(
 
     Args:
         name: `namespace/name-vN`.
-        url: of the server, without `/ws`. It is asked when an episode begins.
-        headers: of each request, such as {"Authorization": "Bearer ..."}.
+        url: the URL of the server, without `/ws`. It is asked when an episode begins.
+        headers: the headers of each request, such as {"Authorization": "Bearer ..."}.
         request_s: how long a request may take.
         solved: when an episode counts as a success; by default, if it is done and the last reward is above 0.
     Returns: the name.

@@ -26,9 +26,9 @@ class OfferedTasks:
     """What a server offers.
 
     Attributes:
-        name: of the task set, as clients see it.
+        name: the name of the task set, as clients see it.
         tasks: those that a reset may choose.
-        config: of each episode. `ledger`: keeps them.
+        config: the config of each episode. `ledger`: keeps them.
         label: begins the ids of the episodes; each has one of its own.
     """
 

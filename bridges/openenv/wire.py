@@ -43,7 +43,7 @@ class Observed:
     """What a server answers to a reset or a step.
 
     Attributes:
-        fields: of the observation, without its metadata.
+        fields: the fields of the observation, without its metadata.
         reward: None where the server gives none.
     """
 
@@ -79,7 +79,7 @@ class FrameRefused(Exception):
     """A frame that is answered with an error.
 
     Attributes:
-        code: of the answer.
+        code: the code of the answer.
     """
 
     def __init__(self, code: ErrorCode, message: str) -> None:

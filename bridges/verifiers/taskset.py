@@ -29,7 +29,7 @@ class AgentgymConfig(vf.TasksetConfig):
     Attributes:
         tasks: a task set and a split, `text/sokoban-v1:train`, or a file of tasks; without a split: train.
         reward: registered name; by default that of the environment. `backend`: makes the sandboxes of the tools.
-        seed: of the environments' resets, with each task's id; rollouts of one task begin equal.
+        seed: the seed of the environments' resets, with each task's id; rollouts of one task begin equal.
         max_turns, time_s: of an episode; verifiers' own limits hold too.
     """
 

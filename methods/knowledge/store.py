@@ -28,7 +28,7 @@ class KnowledgeOptions(BaseModel):
 
     Attributes:
         capacity: goals that it keeps; those that nothing new was learnt of for longest go first.
-        notes: of each goal, the newest.
+        notes: the notes of each goal, the newest.
         offered: plans for parts of a task that an episode is shown, while there is none for the whole.
         measured: whether validation and held-out tasks are shown what training has taught; otherwise they are shown
             nothing.

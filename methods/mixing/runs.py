@@ -32,7 +32,7 @@ class MixtureSearch:
 
     Attributes:
         sources: names of the sets. mixtures: [n, k] their weights in each run. scores: [n]
-        fit: of the scores. best: [k] the weights at which the fit is highest.
+        fit: the fit of the scores. best: [k] the weights at which the fit is highest.
     """
 
     sources: Sequence[str]
@@ -83,7 +83,8 @@ def search_mixture(
 
     Args:
         runs: mixtures; at least one more than there are sources. seed: of those beyond corners and centre.
-        metric: of the last validation, which is the score; by default the mean over the sources of `success/<set>`.
+        metric: the metric of the last validation, which is the score; by default the mean over the sources of
+            `success/<set>`.
     Raises: RecipeError for a recipe without sources or with more than 12, too few runs, a folder of another search, or
         a metric that is not logged; what `train` raises.
     Source: MoDoMoDo, Liang et al. 2025, arXiv:2505.24871.

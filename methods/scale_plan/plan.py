@@ -65,7 +65,7 @@ def make_plan(
     Args:
         gpus: shared between the trainer and servers of one GPU each, in the way that is fastest. With one, both stages
             share it and are simulated as if each had it alone.
-        cores: of a node, see ClusterShape.
+        cores: the cores of a node, see ClusterShape.
     Raises: RecipeError for numbers below 1.
     """
     for name, value in (("nodes", nodes), ("gpus", gpus), ("episodes_per_node", episodes_per_node), ("cores", cores)):

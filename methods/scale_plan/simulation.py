@@ -29,7 +29,7 @@ class ClusterShape:
         nodes: machines that play episodes. `episodes_per_node`: at once.
         servers: copies of the policy that answer requests.
         trainer_gpus: among which a training step is shared, with no loss.
-        cores: of a node, for tools; infinite if they only wait.
+        cores: the cores of a node, for tools; infinite if they only wait.
     """
 
     nodes: int = 1

@@ -113,7 +113,8 @@ async def search_episodes(
     broken off finds the nodes that it had grown and goes on. Their checkpoints are gone, so their calls are repeated.
 
     Args:
-        label: of the episodes. judged: ask rewards at the nodes too; a value that reads the outcome does so anyway.
+        label: the label of the episodes. judged: ask rewards at the nodes too; a value that reads the outcome does so
+            anyway.
     Raises: SearchError for another engine than this process, and where nodes cannot be valued; CreditError for a reward
         that judges groups; as EpisodeManager.run.
     """

@@ -46,7 +46,7 @@ class Node:
         parent: the node one turn before; None of the root.
         depth: how many turns led here.
         ended: the episode is over here.
-        checkpoint: of the environment; None where there is none.
+        checkpoint: the checkpoint of the environment; None where there is none.
         value: how good it is, by the value of the search; for a tree search later the mean of what followed.
         children: nodes that were grown from it, without those that failed.
     """
@@ -116,7 +116,8 @@ class SearchTree:
         manager: plays the nodes. Its policy moves.
         task, sample: of the episode that is searched.
         search: bounds the tree and values its nodes.
-        label: of the searched episode. Those of the nodes have `nodes-` before it, and those of rollouts `rollouts-`.
+        label: the label of the searched episode. Those of the nodes have `nodes-` before it, and those of rollouts
+            `rollouts-`.
         judged: whether rewards are asked at the nodes.
     Attributes:
         root: before the first turn.

@@ -38,7 +38,7 @@ class Instruction:
     """One of the population.
 
     Attributes:
-        number: of all there were, from 0.
+        number: its number among all there were, from 0.
         success: a running mean over groups; None before the first. groups: how many were played with it.
         failures: episodes that failed with it lately, in words.
     """

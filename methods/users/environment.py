@@ -32,7 +32,7 @@ class UserEnvironment(EnvironmentWrapper):
     the agent does. When the user leaves, the episode ends with the agent's last message as its answer.
 
     Args:
-        environment: of one episode. make_user: as of `with_user`.
+        environment: the environment of one episode. make_user: as of `with_user`.
     """
 
     is_transparent = True

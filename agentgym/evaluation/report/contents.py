@@ -23,7 +23,7 @@ class Contents:
     """A run folder in memory.
 
     Attributes:
-        name: of the run. `recipe`: the parsed recipe. `recipe_text`: as it stands in the file.
+        name: the name of the run. `recipe`: the parsed recipe. `recipe_text`: as it stands in the file.
         metrics: rows by phase, in order of steps; each row holds `step`, `time` and numbers by name.
         evaluations: oldest first.
         credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: its step.

@@ -24,7 +24,7 @@ class Decision:
     """What is known of one pair of agents.
 
     Attributes:
-        verdict: of the first against the second. `equal`: not told apart in all interims that were planned;
+        verdict: the verdict of the first against the second. `equal`: not told apart in all interims that were planned;
             `more seeds`: not yet, and another interim is left.
         interim: in which it was decided, from 1; 0 while it is not.
     """

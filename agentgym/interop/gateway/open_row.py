@@ -21,7 +21,7 @@ class OpenRow:
     """A row that may go on.
 
     Attributes:
-        keys: of its messages so far, the last one of the policy's included.
+        keys: the keys of its messages so far, the last one of the policy's included.
         answer: to the request of its last turn. turn: this turn, while it is not known what came back.
         allowed: how many calls of this turn the budget has room for.
         executed: calls of this turn that were answered. running: requests whose calls it runs now.

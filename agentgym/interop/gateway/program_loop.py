@@ -34,7 +34,7 @@ class ProgramLoop(PlayLoop):
     Args:
         connect: entered when the environment is reset, with this loop: from then on requests may come.
         silence_s: an episode ends where nothing was asked for so long.
-        arguments: of PlayLoop.
+        arguments: the arguments of PlayLoop.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Sessions:
 
     Args:
         program: run for each episode; None lets clients take episodes with one of `tokens`.
-        url: of the gateway.
+        url: the URL of the gateway.
     """
 
     def __init__(self, program: AgentProgram | None, tokens: Sequence[str], url: str) -> None:

@@ -212,7 +212,8 @@ def register_mcp(
 
     Args:
         name: `namespace/name-vN`.
-        command: of a server that is a program. `options`: the other fields of `McpServer`, such as `url` or `files`.
+        command: the command of a server that is a program. `options`: the other fields of `McpServer`, such as `url` or
+            `files`.
         sandbox: what the server runs in; for a URL, what the connection runs in. By default the host's programs and
             512 MiB, without a network; of a URL, its host alone can be reached.
     Returns: the name.

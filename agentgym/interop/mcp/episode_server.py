@@ -21,7 +21,7 @@ class EpisodeServer(ToolServer):
     """Plays one task, and answers the messages of one MCP client. Made while an event loop runs.
 
     Args:
-        config: of the episode; its `environment`, where it names none, is that of the task.
+        config: the config of the episode; its `environment`, where it names none, is that of the task.
         ledger: keeps the episode. label: begins its id; by default that of `episode_label`.
     """
 

@@ -130,7 +130,7 @@ class StreamableHttp:
     """A server at a URL: each message is a POST of its own, whose reply holds messages of the server.
 
     Args:
-        url: of its endpoint. `headers`: of every request, such as a token.
+        url: the URL of its endpoint. `headers`: of every request, such as a token.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ class McpServer:
 
     Attributes:
         command: a program of the sandbox and its arguments, which speaks MCP on its standard streams.
-        url: of a server over streamable HTTP. The sandbox must be allowed to reach it.
+        url: the URL of a server over streamable HTTP. The sandbox must be allowed to reach it.
         files: text that is written into the sandbox before the server starts, by path, relative to /work.
         environment: variables of the program. `headers`: of every request to the URL, such as a token.
         era: `stateless` for the protocol of 2026-07-28, `sessions` for those before it; `auto` finds out.

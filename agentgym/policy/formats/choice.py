@@ -40,7 +40,7 @@ def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str
     """Return the call format of a registered name; for "auto", the one that the tokenizer's chat template writes.
 
     Args:
-        tokenizer: of transformers; it is not looked at where a name is given.
+        tokenizer: a tokenizer of transformers; it is not looked at where a name is given.
     Raises: PolicyError if the template writes calls that no registered format reads; UnknownNameError.
     """
     if name == AUTO:

@@ -64,7 +64,7 @@ def malformed_call(index: int, problem: str, example: str, name: str = "") -> Ca
         index: position among the calls of the message.
         problem: one sentence that says what is wrong, with the value.
         example: the right shape, to be copied.
-        name: of the tool, where it could be read.
+        name: the name of the tool, where it could be read.
     """
     return Call(name=name, id=f"call_{index}", error=f"{problem} Nothing was run for it. Write it like this: {example}")
 

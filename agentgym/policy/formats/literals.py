@@ -27,7 +27,8 @@ class LiteralReader:
     """Reads values one after another. `at` is where it stands.
 
     Args:
-        delimiter: of strings, in which nothing is escaped; by default quotes of either kind, with escapes.
+        delimiter: the delimiter of strings, in which nothing is escaped; by default quotes of either kind, with
+            escapes.
 
     Every method raises Malformed where the text is not what it asks for.
     """

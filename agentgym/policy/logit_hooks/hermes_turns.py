@@ -28,7 +28,8 @@ class State(NamedTuple):
         part: "start", "thought", "text", "head", "arguments" or "tail".
         typed: how much of a mark, or of what must be written here, stands there already.
         calls: how many calls were made, as far as they are limited.
-        depth: of the brackets in arguments. `string`: "" outside of a string, "in" one, or after a "backslash" in one.
+        depth: the depth of the brackets in arguments. `string`: "" outside of a string, "in" one, or after a
+            "backslash" in one.
         closing: the mark that ends the thought.
     """
 
@@ -44,7 +45,7 @@ class HermesTurns:
     """See Grammar.
 
     Args:
-        names: of the tools that may be called.
+        names: the names of the tools that may be called.
         may_answer: whether the turn may end without a call.
         max_calls: of one turn; None if there is no limit.
         begun_thought: the opening of the thought in which the agent begins; "" if in none.

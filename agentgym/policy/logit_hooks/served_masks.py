@@ -51,7 +51,7 @@ class ServedGrammar(NamedTuple):
     """What a request says of its masks.
 
     Attributes:
-        settings: of HermesTurns. end_ids: tokens that end a turn.
+        settings: the settings of HermesTurns. end_ids: tokens that end a turn.
     """
 
     settings: str

@@ -48,7 +48,7 @@ class TokenTable:
     """The bytes of every token of a byte-level BPE, as text of one character a byte.
 
     Args:
-        tokenizer: of transformers. end_ids: tokens that end a turn.
+        tokenizer: a tokenizer of transformers. end_ids: tokens that end a turn.
     Raises: PolicyError for another kind of tokenizer: the text of one token would depend on those before it.
     """
 

@@ -22,7 +22,7 @@ class AdvantageHead(torch.nn.Module):
     """An action value of every token of the vocabulary, and the value of what came before.
 
     Args:
-        body: of a causal language model; it is copied.
+        body: the body of a causal language model; it is copied.
         hidden: width of its states. vocabulary: tokens.
     """
 

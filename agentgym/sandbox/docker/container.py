@@ -47,7 +47,7 @@ def settings(
 
     Args:
         code, rendezvous: directories of the host with the guest's sources, and with the socket that it connects to.
-        cores: of the machine; Docker refuses to grant more.
+        cores: the cores of the machine; Docker refuses to grant more.
         own_kernel: the runtime brings a kernel (gVisor), which itself takes memory and threads on the host, and counts
             processes by user as if it were a machine of its own.
     """

@@ -10,7 +10,7 @@ class CgroupMount(NamedTuple):
 
     Attributes:
         version: 1 or 2. point: where it is mounted. root: the group that is seen there, as a path in the hierarchy.
-        options: of the mount; in version 1 they name its controllers.
+        options: the options of the mount; in version 1 they name its controllers.
     """
 
     version: int

@@ -68,7 +68,8 @@ async def check_backend(
         backend: a registered name, or a Backend.
         only: names of the checks to run, as `checks` gives them; by default all.
         attacks: run hostile code too. All of it is bounded, but let it meet no backend that isolates nothing.
-        spec: of the sandboxes to check, for example one with another image. Small limits make for quick checks.
+        spec: the spec of the sandboxes to check, for example one with another image. Small limits make for quick
+            checks.
     Raises: ConformanceError with one finding per check that failed; UnknownNameError.
     """
     backend = shared_backend(backend)

@@ -88,7 +88,7 @@ class GradientBias:
 
     Attributes:
         error: distance between the two gradients in units of the true gradient's length.
-        cosine: of the angle between the two gradients.
+        cosine: the cosine of the angle between the two gradients.
     """
 
     problem: str

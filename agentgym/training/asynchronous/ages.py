@@ -17,7 +17,7 @@ def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int)
     sampled by weights that were lost with the process: it has age 0.
 
     Args:
-        version: of the weights that are trained. `bound`: turns of a greater age are masked.
+        version: the version of the weights that are trained. `bound`: turns of a greater age are masked.
     Returns: `async/age_mean` and `async/age_max` over the agent's own tokens, `async/masked` the share of turns.
     """
     turns = [turn for trajectory in trajectories if trajectory.valid for turn in trajectory.turns]

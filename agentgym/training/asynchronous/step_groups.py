@@ -15,7 +15,7 @@ class StepGroups:
     """The groups of one label. Episodes have the positions of `EpisodeManager.stream`.
 
     Attributes:
-        number: of the step that they were begun for.
+        number: the number of the step that they were begun for.
         label: begins the ids of their episodes.
         tasks: one for each group.
         group_size: episodes of a group.

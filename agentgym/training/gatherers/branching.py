@@ -29,7 +29,7 @@ class Branching:
         root_episodes: episodes of a group that are played from the start; at least 2, else the first turn is the same
             in all of them.
         before: branches leave before one of the turns 1 to `before`, all equally likely.
-        seed: of the draws.
+        seed: the seed of the draws.
     """
 
     root_episodes: int = 2

@@ -107,7 +107,7 @@ def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, len
     """(B, T) float64: the advantage of each token; 0 on observations, padding and failed episodes.
 
     Args:
-        credit: of each trajectory. None gives the index of the turn instead, as an
+        credit: the credit of each trajectory. None gives the index of the turn instead, as an
             integer; -1 where the token is not the agent's.
         length: T.
     """
@@ -302,7 +302,7 @@ def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -
     """Return what TRL logged of each part, as the one value that it would have logged of the batch.
 
     Args:
-        name: of the metric, a mean over tokens unless it ends with min or max.
+        name: the name of the metric, a mean over tokens unless it ends with min or max.
         values: one of each part, NaN where it has no own tokens; or none at all.
         token_counts: (parts,) own tokens of each part.
     """

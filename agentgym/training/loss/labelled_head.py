@@ -25,7 +25,7 @@ def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
 
     Args:
         model: after `trl.trainer.utils.add_fused_lm_head`; with or without an adapter.
-        masks: of tokens that a logit hook restricted, in the rows of each forward pass.
+        masks: the masks of tokens that a logit hook restricted, in the rows of each forward pass.
     """
     own = own_model(model)
     fused_forward = own.forward

@@ -52,7 +52,7 @@ def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> lis
     TRL gathers metrics of the rows of a part, which hangs or fails where their number differs.
 
     Args:
-        lengths: of the rows of each process, equally many.
+        lengths: the lengths of the rows of each process, equally many.
         own: which of them is this process.
     """
     orders = [np.argsort(-rows.sum(axis=1), kind="stable") for rows in lengths]
@@ -70,7 +70,8 @@ def loss_in_parts(
     """Return the sum of the parts' losses. In training the gradients of all but the last part are already added up.
 
     Args:
-        trainer: of transformers, whose loss is scaled for gradient accumulation. It trains while its model does.
+        trainer: a trainer of transformers, whose loss is scaled for gradient accumulation. It trains while its model
+            does.
         loss_of: the loss of a part, weighted by its share of the batch.
         after_backward: called with each part whose gradient has been added up.
     """

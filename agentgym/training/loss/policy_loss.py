@@ -44,7 +44,7 @@ class LossPart(NamedTuple):
 
     Attributes:
         inputs: a batch of TRL's form. kind: whose episodes they are. mean_length: see TokenBatch.
-        share: of TRL's loss of the batch. row_share: of a mean over the rows of the batch.
+        share: the share of TRL's loss of the batch. row_share: of a mean over the rows of the batch.
         ends_group: whether no later part has rows of the same group, where parts are of one group each.
     """
 

@@ -53,8 +53,8 @@ class RoleOrder:
         """Return the batch with the tokens of one role alone.
 
         Args:
-            batch: of TRL's form, with `role_of_token`.
-            number: of the pass over it, from 0.
+            batch: a batch of TRL's form, with `role_of_token`.
+            number: the number of the pass over it, from 0.
             score: gives (B, T) the present log-probabilities of a batch's own tokens.
         """
         roles, own = batch["role_of_token"], own_tokens(batch)

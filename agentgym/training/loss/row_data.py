@@ -26,7 +26,7 @@ class RowData:
         images: that its tokens stand for, in order.
         masks: where a logit hook restricted the tokens after the prompt.
         context_starts: where its contexts begin, counted from its first token, as in `TokenArrays.row_starts`.
-        roles: of each context; "" where it has none.
+        roles: the roles of each context; "" where it has none.
     """
 
     images: Sequence[ImagePart] = ()

@@ -43,7 +43,7 @@ class StepBatch:
         trajectories: the policy's episodes of the step, of all processes; groups are consecutive.
         group_size: episodes of a group.
         rollouts: plays further episodes as those of this step were played.
-        trainer: of the step.
+        trainer: the trainer of the step.
     """
 
     batch: dict[str, Any]

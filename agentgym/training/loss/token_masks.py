@@ -57,7 +57,7 @@ class TokenMasks:
         """Change log-probabilities and entropies in `outputs` to those of the masked distribution.
 
         Args:
-            model: of transformers. outputs: of TRL's fused head, [1, n] for the scored tokens in order.
+            model: a model of transformers. outputs: of TRL's fused head, [1, n] for the scored tokens in order.
             hidden: [1, n, d], from which each of them is predicted. scored: [B, L] True on them. labels: [1, n].
         """
         positions = self._positions(scored)

@@ -26,7 +26,7 @@ class VisionInputs:
     """Makes TRL's forward pass match how the agent sampled: the same images, and no probability for image tokens.
 
     Args:
-        images: of the renderer that the policy samples with.
+        images: the images of the renderer that the policy samples with.
         model: the model being trained.
     """
 

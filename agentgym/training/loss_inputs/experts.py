@@ -39,7 +39,7 @@ class ScriptedExperts:
 
     Args:
         player: `oracle` or `imperfect_oracle`; of the latter every valid episode counts.
-        renderer: of the policy that is trained.
+        renderer: the renderer of the policy that is trained.
     Raises: TaskError if the task set has no such player.
     """
 

@@ -70,7 +70,7 @@ def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any
     """Load the model of policy.path, with a fresh adapter where [policy.lora] asks for one.
 
     Args:
-        seed: of the adapter.
+        seed: the seed of the adapter.
     Returns: the model and its processing class (a tokenizer or processor).
     Raises: RecipeError if it cannot be loaded.
     """
@@ -116,7 +116,7 @@ def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) 
     """Train from the start or a checkpoint. One at the last step is loaded only: transformers would take another step.
 
     Args:
-        trainer: of transformers.
+        trainer: a trainer of transformers.
         is_last: whether the training ended at the checkpoint, though it had steps left.
     """
     if checkpoint is not None and (is_last or step_of(checkpoint) >= trainer.args.max_steps > 0):

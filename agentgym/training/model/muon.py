@@ -24,7 +24,7 @@ class Muon(torch.optim.AdamW):
     Args:
         model: a transformers model. Its matrices but for the embeddings and the output layer are updated by Muon.
         learning_rate: of both.
-        momentum: of Muon, with Nesterov's look ahead.
+        momentum: the momentum of Muon, with Nesterov's look ahead.
     """
 
     def __init__(self, model: Any, *, learning_rate: float, momentum: float = 0.95) -> None:
@@ -73,7 +73,7 @@ def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
     """Return the matrix with its singular values brought near 1, between 0.7 and 1.2, by Newton and Schulz's iteration.
 
     Args:
-        matrix: of any shape, [rows, columns].
+        matrix: a matrix of any shape, [rows, columns].
     """
     a, b, c = _QUINTIC
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T

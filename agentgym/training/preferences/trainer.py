@@ -104,7 +104,7 @@ class RowGroupTrainer(Trainer):
     """transformers' Trainer with the mean loss of groups of rows, computed in parts of bounded size.
 
     Args:
-        loss: of a group. `microbatch_tokens`: of a part, with padding; a group is never split.
+        loss: the loss of a group. `microbatch_tokens`: of a part, with padding; a group is never split.
         arguments, options: as for Trainer. The model is inside `scoring_head`.
     """
 

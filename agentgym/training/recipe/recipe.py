@@ -120,7 +120,7 @@ class Recipe(Section):
         """Return how episodes of validations and evaluations are played: with full budgets, and as [evaluate] says.
 
         Args:
-            config: of the run's episodes.
+            config: the config of the run's episodes.
         """
         section, full = self.evaluate, self.episode.budgets
         budgets = replace(

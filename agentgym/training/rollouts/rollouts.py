@@ -146,7 +146,7 @@ class Rollouts:
         """Play every task `group_size` times and wait for all of them.
 
         Args:
-            label: of this batch; with the task and the sample it names the episode and seeds it.
+            label: the label of this batch; with the task and the sample it names the episode and seeds it.
             group_size, temperature: instead of the config's.
             record: write the episodes to the ledger.
             progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
@@ -218,7 +218,7 @@ class Rollouts:
         """Say how many episodes of a batch failed, and of what.
 
         Args:
-            label: of the batch. `recorded_as`: the labels that its episodes have in the ledger.
+            label: the label of the batch. `recorded_as`: the labels that its episodes have in the ledger.
         Raises: EpisodesFailed if all of them did; the ledger then keeps what has these labels under others.
         """
         if trajectories and not any(trajectory.valid for trajectory in trajectories):

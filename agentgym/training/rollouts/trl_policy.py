@@ -25,7 +25,7 @@ class TrlPolicy(Policy):
 
     Args:
         trainer: the trainer whose model answers.
-        renderer: of the same tokenizer.
+        renderer: the renderer of the same tokenizer.
         max_wait_s: how long a request waits for others to share its batch.
     """
 

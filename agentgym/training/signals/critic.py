@@ -31,7 +31,7 @@ class Critic:
         privileged: from a task to text that the critic may read and the policy may not; None for nothing.
         encode: from text to token ids, for `privileged`.
         follow: how far the copy moves towards the network after each batch, 0 to 1.
-        settings: of TurnScorer.
+        settings: the settings of TurnScorer.
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (double); SWEET-RL, arXiv:2503.15478 (privileged).
     """
 

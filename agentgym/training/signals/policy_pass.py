@@ -42,7 +42,7 @@ class PolicyPass:
 
     Attributes:
         logps: log-probability of each token under the policy being trained, at the sampling temperature.
-        entropies: of the distribution at each token, in nats.
+        entropies: the entropies of the distribution at each token, in nats.
         measures: those of MEASURES that were asked for, by name.
     """
 

@@ -44,7 +44,7 @@ class ReplayedCritic(Critic):
 
     Args:
         model, return_spec, settings: as of Critic; `learning_rate` and `seed` are those of the network.
-        store: of transitions, with the rewards of `return_spec`.
+        store: a store of transitions, with the rewards of `return_spec`.
         updates: optimiser steps after each batch. `batch_size`: transitions of each.
         turn_logprobs: of the current policy, for the weights; None leaves the weights at 1.
         max_ratio: the largest weight.

@@ -54,7 +54,7 @@ class StateFlow:
     Args:
         model: that is trained.
         learning_rate, epochs: of the network. batch_size: tokens of one of its steps. draws: of the noise.
-        seed: of its weights, batches and noise.
+        seed: the seed of its weights, batches and noise.
     Source: RLFR, arXiv:2510.10201: the deviation at the time 0.8, times 0.8 / 0.2, as in the authors' code, which
         learns from stored expert episodes first and from several layers; here from the last layer, while training.
     """

@@ -24,7 +24,7 @@ class TokenCritic:
     Args:
         model: its body is copied.
         return_spec: the return that is learnt.
-        settings: of TurnScorer.
+        settings: the settings of TurnScorer.
     Source: RAGEN, Wang et al. 2025, arXiv:2504.20073 (a value per token under bi-level advantages).
     """
 

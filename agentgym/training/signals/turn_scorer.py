@@ -31,7 +31,7 @@ class TurnScorer(torch.nn.Module):
         model: a causal language model of transformers; its body is copied and not changed.
         heads: how many numbers at each position. They start at 0.
         learning_rate, epochs, batch_size: of `fit`.
-        seed: of the order of its batches.
+        seed: the seed of the order of its batches.
     """
 
     def __init__(

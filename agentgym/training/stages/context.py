@@ -56,7 +56,7 @@ class Learner:
     """The model being trained.
 
     Attributes:
-        model: of transformers.
+        model: a model of transformers.
         processing_class: its tokenizer, or its processor if it reads images.
         policy: samples from `model`, whose weights are trained in place.
     """

@@ -37,7 +37,8 @@ class Stage:
         run: gets the context of this stage and the learner. It returns the learner for the next stage: the same one, or
             that of the checkpoint which it saved. The options of a stage without a `section` are its keyword arguments,
             or its third argument if `options` says what they are.
-        section: of the recipe, whose keys the stage's options replace; None if the stage has options of its own.
+        section: the section of the recipe, whose keys the stage's options replace; None if the stage has options of its
+            own.
         checkpoint: the name of the checkpoint that it leaves once it is done; None if it trains nothing.
         options: what the options of a stage without a `section` are made into.
         plays: whether the ledger keeps its episodes under its name, for later stages to learn from.
@@ -126,7 +127,7 @@ class PlannedStage(PlannedPart):
     Attributes:
         name: unique in the run. kind: registered.
         recipe: the run's, with the stage's options in their section.
-        options: of a stage without a section; a Section where the stage says which.
+        options: the options of a stage without a section; a Section where the stage says which.
         has_folder: whether it keeps its checkpoints in stages/<name> instead of the run folder.
         base_name: the name without the number of the round, which `repeat` adds.
         sources: the episodes that it learns from, if it learns from any.

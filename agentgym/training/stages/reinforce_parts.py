@@ -90,7 +90,7 @@ def parts_around(
     """Make the parts that every reinforcement has, around those that the recipe names, in the order of callbacks.
 
     Args:
-        sampler: of the recipe; None if tasks are only shuffled.
+        sampler: the sampler of the recipe; None if tasks are only shuffled.
         stream: plays in the background; None where each step is played when it is trained.
         named: the gatherer and the parts of [train.parts].
     """

@@ -84,7 +84,7 @@ class RoleUpdates(TrainingPart):
     """The order in which roles are updated, and when their adapters change hands.
 
     Args:
-        lora: of the policy; None for one without adapters.
+        lora: the LoRA options of the policy; None for one without adapters.
     """
 
     def __init__(self, section: TrainSection, lora: LoraOptions | None) -> None:

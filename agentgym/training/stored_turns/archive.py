@@ -22,7 +22,7 @@ class EpisodeArchive:
     Args:
         own: the ledger of this run; None if it keeps none.
         runs: folders of other runs.
-        label: of other runs, only the episodes whose id begins with it, such as "train-".
+        label: what the ids of the episodes of other runs begin with, such as "train-".
     """
 
     def __init__(self, own: Ledger | None, runs: Sequence[str] = (), label: str = "") -> None:

@@ -21,7 +21,7 @@ class TransitionStore:
         capacity: in transitions; the oldest episodes are dropped for new ones.
         half_life: None draws uniformly. Otherwise a transition is half as likely for so many versions that the weights
             which sampled it are older than the newest ones here.
-        seed: of the drawing. The same seed, additions and draws give the same transitions.
+        seed: the seed of the drawing. The same seed, additions and draws give the same transitions.
 
     Attributes:
         newest_version: of the weights that sampled an episode which was added.

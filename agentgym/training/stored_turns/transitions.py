@@ -45,13 +45,13 @@ class TurnTransition:
 
     Attributes:
         episode, turn: which it is.
-        task: of the episode, for critics that may read its truth.
+        task: the task of the episode, for critics that may read its truth.
         ids: token ids before the next turn. own_begin, own_end: where the turn's own tokens lie among them; those after
             them are what followed.
-        reward: of the turn, weighted; that of the last turn includes the outcome.
+        reward: the reward of the turn, weighted; that of the last turn includes the outcome.
         done: whether no reward can follow.
         behaviour_logprob: of the turn's tokens together, under the policy that sampled them, in nats.
-        version: of the weights that sampled it.
+        version: the version of the weights that sampled it.
     """
 
     episode: str

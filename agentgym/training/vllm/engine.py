@@ -39,7 +39,7 @@ class BaseModelCheck:
 
     Attributes:
         model: with its adapter, which is left out of the comparison.
-        url: of the server. source: of the model, for the error.
+        url: the URL of the server. source: of the model, for the error.
         most: nats a token by which they may differ on average: rounding, not another model.
         autocast: torch dtype that training computes in.
     """
@@ -185,7 +185,7 @@ class VllmEngine:
         """Give the servers the weights of the policy's model, if they have others.
 
         Args:
-            version: of these weights; by default the policy's.
+            version: the version of these weights; by default the policy's.
         Raises: PolicyError.
         """
         weights = digest(policy.trained)

@@ -41,7 +41,7 @@ def calibrated(
     the class is that of the wrapped estimator.
 
     Args:
-        weights: of the components by name, for example `calibration(window).weights`; a component that
+        weights: the weights of the components by name, for example `calibration(window).weights`; a component that
             is not named does not count. If empty, they are computed from the batch itself.
         strength, least, minimum, success_at: see `calibration`.
     Returns: as the wrapped estimator. Degenerate: with too few successes or failures only the outcomes count.
@@ -57,7 +57,7 @@ class Calibration:
     Attributes:
         correlations: point-biserial correlation of each component with success, in [-1, 1]; 0 where
             the component or success does not vary.
-        weights: of each component.
+        weights: the weights of each component.
         successes, failures: number of trajectories.
     """
 
