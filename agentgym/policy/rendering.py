@@ -8,7 +8,6 @@ result is ordinary text and can never forge a turn.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Sequence
 from functools import cached_property
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.policy.chat_template import MARK, PROBE_TOOL, ChatTemplate, anchor_in, mark, placeholders
 from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.thoughts import THOUGHTS, begun_thought
@@ -25,21 +25,11 @@ from agentgym.thoughts import THOUGHTS, begun_thought
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_MARK = re.compile(r"qzSEGMENT(\d+)(CONTENT|NAME)zq")
-_CALL_ID = "call00000"  # Mistral's template insists on nine letters or digits
 CHAT_TEMPLATE_REMEDY = (
     "Give one: policy.chat_template = FILE in a recipe, --policy-option chat_template=FILE on the command line, or "
     "tokenizer.chat_template in Python."
 )
 MAX_PATTERNS = 1024  # of roles and tools, whose glue is kept
-_TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "probe",
-        "description": "Probe.",
-        "parameters": {"type": "object", "properties": {"x": {"type": "string", "description": "X."}}},
-    },
-}
 Segment = list[int] | tuple[int, str]  # glue ids, or (place of the message, "CONTENT" or "NAME")
 
 
@@ -61,7 +51,9 @@ class TemplateRenderer:
         images: how the model reads images; None for one that reads text only.
 
     Attributes:
-        end_of_turn_id: the token that ends an agent's message, as the template writes it.
+        end_of_turn_id: the token that ends an agent's message without a call.
+        end_ids: all tokens that end a message: those that the template writes, after words and after calls, and the
+            tokenizer's own.
 
     Raises: PolicyError at construction if the tokenizer or its template cannot be used token in, token out.
     """
@@ -81,13 +73,13 @@ class TemplateRenderer:
             raise PolicyError(f"The tokenizer of {self._name} is not a fast one. Load it with AutoTokenizer, use_fast.")
         if not tokenizer.chat_template:
             raise PolicyError(f"The tokenizer of {self._name} has no chat template. {CHAT_TEMPLATE_REMEDY}")
-        added = tokenizer.added_tokens_decoder.values()
-        self._specials = {token.content for token in added if token.special} | set(tokenizer.all_special_tokens)
+        control = tuple(getattr(call_format, "control", ()))
+        self.template = ChatTemplate(tokenizer, self._name, self._options, control)
+        self._specials = self.template.specials
         self._outside = _without(tokenizer, lambda token: bool(token["content"].strip()))
-        control = getattr(call_format, "control", ())
         self._agent = _without(tokenizer, lambda token: token["special"] and token["content"] not in control)
-        self._glue: dict[Any, list[Segment]] = {}
-        self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self._end_of_turn)
+        self._glue: dict[Any, Any] = {}
+        self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self.template.ends[0])
         self._check_prefixes()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
@@ -99,7 +91,7 @@ class TemplateRenderer:
         key = (tuple(message.role for message in messages), written)
         if key not in self._glue:
             forged = [text for text in sorted(self._specials) if text in written]
-            if forged or _MARK.search(written):
+            if forged or MARK.search(written):
                 raise PolicyError(
                     f"A tool schema holds {forged or 'a placeholder of the renderer'}, which would act as a control "
                     f"token of {self._name}. Take it out of the tool's description."
@@ -116,11 +108,29 @@ class TemplateRenderer:
             messages: results and replies, in order.
             ended: False if the agent's message was cut before its end-of-turn token; then that is put first.
         """
-        key = tuple(message.role for message in messages)
-        if key not in self._glue:
-            self._glue[key] = self._observation_glue(messages)
-        head = [] if ended else [self.end_of_turn_id]
-        return head + self._fill(self._glue[key], messages)
+        end, _, segments = self._between(messages)
+        return ([] if ended else [end]) + self._fill(segments, messages)
+
+    def after_turn(self, token_ids: Sequence[int], messages: Sequence[Message]) -> list[int]:
+        """Ids from right after what the agent sampled through results to where it writes again.
+
+        The end of its message is put first where it has sampled none, and where the token that ends it in the template
+        is the first of what follows. An end that the agent chose instead stays as it is.
+        """
+        end, begins_next, segments = self._between(messages)
+        last = token_ids[-1] if token_ids else None
+        ended = last == end or (last in self.end_ids and not begins_next)
+        return ([] if ended else [end]) + self._fill(segments, messages)
+
+    def _between(self, messages: Sequence[Message]) -> tuple[int, bool, list[Segment]]:
+        """Return the end of the agent's message before these, whether it begins what follows, and what follows."""
+        roles = tuple(message.role for message in messages)
+        if roles not in self._glue:
+            end, begins_next, text = self.template.between(roles, roles.count("tool"))
+            glue = self._split(text, range(2, 2 + len(messages)))
+            self._glue[roles] = int(self.tokenizer.convert_tokens_to_ids(end)), begins_next, glue
+        between: tuple[int, bool, list[Segment]] = self._glue[roles]
+        return between
 
     def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = ()) -> Message:
         """Return the assistant message that the sampled ids spell, its calls parsed. Never raises on model output.
@@ -129,7 +139,7 @@ class TemplateRenderer:
             tools: schemas that say the types of arguments, for call formats whose syntax has none.
         """
         ids = list(token_ids)
-        while ids and ids[-1] in self._ends:
+        while ids and (ids[-1] in self.end_ids or ids[-1] == self.tokenizer.pad_token_id):
             ids.pop()
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         content, calls = parse_message(self.call_format, self.begun_thought + text, tools)
@@ -145,7 +155,8 @@ class TemplateRenderer:
             text = text.removeprefix(self.begun_thought)
         elif self.begun_thought:
             text = f"\n{THOUGHTS[self.begun_thought]}\n\n{text}"
-        return [*self._agent.encode(text, add_special_tokens=False).ids, self.end_of_turn_id]
+        end = self.tokenizer.convert_tokens_to_ids(self.template.ends[-1 if message.calls else 0])
+        return [*self._agent.encode(text, add_special_tokens=False).ids, end]
 
     def written(self, message: Message) -> str:
         """Return an assistant message as text: its content, then its calls in the call format.
@@ -153,6 +164,8 @@ class TemplateRenderer:
         Raises: PolicyError if the syntax of the call format cannot say one of the calls.
         """
         try:
+            if compose := getattr(self.call_format, "compose", None):
+                return str(compose(message.written, message.calls))
             calls = self.call_format.render(message.calls) if message.calls else ""
         except ValueError as error:
             raise PolicyError(str(error)) from error
@@ -164,19 +177,19 @@ class TemplateRenderer:
         Many templates drop tools without a word, and the model would then never learn of them. Where this one does,
         the call format explains them in the system message, or in the first message if the template knows no system.
         """
-        rows = _placeholders(messages)
-        text = self._render(rows, tools)
-        if not tools or (_names_all(text, tools) and text != self._render(rows, [])):
+        rows = placeholders(messages)
+        text = self.template.render(rows, tools)
+        if not tools or (_names_all(text, tools) and text != self.template.render(rows, [])):
             return text
         explanation = self.call_format.explain(tools)
         if rows and rows[0]["role"] == "system":
-            return self._render([{**rows[0], "content": f"{_mark(0)}\n\n{explanation}"}, *rows[1:]], [])
+            return self.template.render([{**rows[0], "content": f"{mark(0)}\n\n{explanation}"}, *rows[1:]], [])
         try:
-            text = self._render([{"role": "system", "content": explanation}, *rows], [])
+            text = self.template.render([{"role": "system", "content": explanation}, *rows], [])
         except PolicyError:
             text = ""
         if explanation.strip() not in text and rows:
-            text = self._render([{**rows[0], "content": f"{explanation}\n\n{_mark(0)}"}, *rows[1:]], [])
+            text = self.template.render([{**rows[0], "content": f"{explanation}\n\n{mark(0)}"}, *rows[1:]], [])
         return text
 
     def _fill(self, segments: Sequence[Segment], messages: Sequence[Message]) -> list[int]:
@@ -221,13 +234,16 @@ class TemplateRenderer:
         """
         segments: list[Segment] = []
         contents, at = list[int](), 0
-        for mark in _MARK.finditer(text):
-            if mark.start() > at:
-                segments.append(self._encode_glue(text[at : mark.start()]))
-            segments.append((int(mark[1]) - places.start, mark[2]))
-            if mark[2] == "CONTENT":
-                contents.append(int(mark[1]))
-            at = mark.end()
+        for placeholder in MARK.finditer(text):
+            if placeholder.start() > at:
+                segments.append(self._encode_glue(text[at : placeholder.start()]))
+            index = int(placeholder[1]) - places.start
+            if placeholder[2] == "CONTENT":
+                contents.append(int(placeholder[1]))
+            else:  # some templates write the first call's name before every result
+                index = max(index, len(contents))
+            segments.append((index, placeholder[2]))
+            at = placeholder.end()
         if at < len(text):
             segments.append(self._encode_glue(text[at:]))
         if contents != list(places):
@@ -241,56 +257,16 @@ class TemplateRenderer:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return ids
 
-    def _observation_glue(self, messages: Sequence[Message]) -> list[Segment]:
-        text = self._render([*self._opening, *_placeholders(messages, start=2)], [_TOOL])
-        after = text.split(_mark(1), 1)[-1]
-        if _mark(1) not in text or self._end_of_turn not in after:
-            raise self._unusable("does not write an assistant message and its end of turn before tool results")
-        return self._split(after.split(self._end_of_turn, 1)[1], range(2, 2 + len(messages)))
-
-    def _render(self, conversation: list[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> str:
-        from jinja2.exceptions import TemplateError
-
-        try:
-            text = self.tokenizer.apply_chat_template(
-                conversation, tools=list(tools) or None, tokenize=False, add_generation_prompt=True, **self._options
-            )
-        except (TemplateError, TypeError, AttributeError, KeyError) as error:
-            roles = ", ".join(message["role"] for message in conversation)
-            raise PolicyError(f"The chat template of {self._name} cannot render the roles {roles}: {error}") from error
-        return str(text)
-
     @cached_property
-    def _opening(self) -> list[dict[str, Any]]:
-        """A question and an assistant message: with text alone if results may follow that, else with a call."""
-        plain = _placeholders([Message("user"), Message("assistant")])
-        try:
-            self._render([*plain, *_placeholders([Message("tool", name="t")], start=2)], [_TOOL])
-        except PolicyError:
-            call = {"id": _CALL_ID, "type": "function", "function": {"name": "probe", "arguments": {"x": "1"}}}
-            plain[1]["tool_calls"] = [call]
-        return plain
+    def end_ids(self) -> frozenset[int]:
+        """The tokens that end a message."""
+        written = self.tokenizer.convert_tokens_to_ids([*self.template.ends])
+        return frozenset({*written, self.tokenizer.eos_token_id} - {None})
 
-    @cached_property
+    @property
     def begun_thought(self) -> str:
         """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
-        return begun_thought(self._render([_placeholders([Message("user")])[0]], []))
-
-    @cached_property
-    def _end_of_turn(self) -> str:
-        """The special token that the template writes after an assistant message."""
-        text = self._render([*self._opening, *_placeholders([Message("user")], start=2)], [])
-        after = text.split(_mark(1), 1)[-1]
-        matches = [(after.find(token), token) for token in self._specials if token in after]
-        if _mark(1) not in text or not matches:
-            raise self._unusable("writes no special token after an assistant message")
-        first: str = min(matches, key=lambda pair: (pair[0], -len(pair[1])))[1]
-        return first
-
-    @cached_property
-    def _ends(self) -> set[int]:
-        ends = {self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
-        return {token for token in ends if token is not None}
+        return self.template.begun_thought
 
     def _check_prefixes(self) -> None:
         """Check that earlier messages keep their ids when the conversation goes on. Raises: PolicyError.
@@ -298,32 +274,33 @@ class TemplateRenderer:
         What a template writes between the generation prompt and the agent's content, such as an empty thought or the
         beginning of one, is not compared: in its place stand the agent's own tokens, thoughts included.
         """
-        question, answer = self._opening
-        result = _placeholders([Message("tool", name="t")], start=2)
+        question, answer = self.template.opening(int(not self._may_answer_words))
+        result = placeholders([Message("tool", name="t")], start=2)
         prompt_text = self._before_thought([question])
         first_exchange = self._before_thought([question, answer, *result])
-        if not first_exchange.startswith(prompt_text) or _mark(1) not in first_exchange:
-            raise self._unusable("rewrites the prompt once the agent has answered")
-        second_answer = {**answer, "content": _mark(3)}
-        second_result = _placeholders([Message("tool", name="t")], start=4)
-        if not self._render([question, answer, *result, second_answer, *second_result], [_TOOL]).startswith(
-            first_exchange
-        ):
-            raise self._unusable("rewrites earlier turns when a new one begins")
+        if not first_exchange.startswith(prompt_text) or not anchor_in(first_exchange):
+            raise self.template.unusable("rewrites the prompt once the agent has answered")
+        second_answer = answer if "tool_calls" in answer else {**answer, "content": mark(3)}
+        second_result = placeholders([Message("tool", name="t")], start=4)
+        if not self.template.render(
+            [question, answer, *result, second_answer, *second_result], [PROBE_TOOL]
+        ).startswith(first_exchange):
+            raise self.template.unusable("rewrites earlier turns when a new one begins")
+
+    @cached_property
+    def _may_answer_words(self) -> bool:
+        """Whether the template writes results after words, too."""
+        try:
+            self.template.render([*self.template.opening(0), *placeholders([Message("tool")], start=2)], [PROBE_TOOL])
+        except PolicyError:
+            return False
+        return True
 
     def _before_thought(self, conversation: list[dict[str, Any]]) -> str:
-        text = self._render(conversation, [_TOOL])
+        text = self.template.render(conversation, [PROBE_TOOL])
         if begun_thought(text) != self.begun_thought:
-            raise self._unusable("has the agent begin in a thought in one place and not in another")
+            raise self.template.unusable("has the agent begin in a thought in one place and not in another")
         return text.rstrip().removesuffix(self.begun_thought) if self.begun_thought else text
-
-    def _unusable(self, why: str) -> PolicyError:
-        return PolicyError(
-            f"The chat template of {self._name} is not prefix-preserving: it {why}. Tokens would not be what the agent "
-            "saw, and TRL has no training variant of it that could be used. Give a template that does not "
-            "(policy.chat_template in a recipe, --policy-option chat_template=FILE.jinja), or template_options that "
-            "switch it off."
-        )
 
 
 def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
@@ -358,17 +335,3 @@ def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
 
 def _names_all(text: str, tools: Sequence[dict[str, Any]]) -> bool:
     return all(str(tool.get("function", tool).get("name", "")) in text for tool in tools)
-
-
-def _mark(index: int, part: str = "CONTENT") -> str:
-    return f"qzSEGMENT{index}{part}zq"
-
-
-def _placeholders(messages: Sequence[Message], start: int = 0) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for index, message in enumerate(messages, start):
-        row: dict[str, Any] = {"role": message.role, "content": _mark(index)}
-        if message.role == "tool":
-            row |= {"name": _mark(index, "NAME"), "tool_call_id": _CALL_ID}
-        rows.append(row)
-    return rows

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import PolicyError
-from agentgym.messages import Message
+from agentgym.messages import Call, Message
+from agentgym.policy.chat_template import call_id
 from agentgym.policy.formats.choice import AUTO, PROBE_CALL, PROBE_TOOL, call_by_template, reads_back
 from agentgym.policy.formats.contract import excerpt
 from agentgym.policy.rendering import TemplateRenderer
@@ -48,6 +50,9 @@ def check_template(
         _calls(renderer, call_by_template(tokenizer, template_options)),
         _thoughts(renderer),
         _results(renderer),
+        _observations(renderer),
+        _two_turns(renderer),
+        _ends(renderer),
     ]
 
 
@@ -107,6 +112,65 @@ def _results(renderer: TemplateRenderer) -> TemplateFinding:
     ]
     detail = "a result cannot end a turn" if counts[0] == counts[1] else f"control tokens of a result count: {counts}"
     return TemplateFinding("results are text", counts[0] == counts[1], detail)
+
+
+def _observations(renderer: TemplateRenderer) -> TemplateFinding:
+    """Check that between two turns stand the results, each once and in order, and nothing of another call."""
+    names, words = ("alpha", "beta"), ("first words", "second words")
+    results = [Message("tool", word, name=name) for name, word in zip(names, words, strict=True)]
+    text = renderer.tokenizer.decode(renderer.observation(results))
+    places = [text.find(word) for word in words]
+    wrong = [text.count(word) != 1 for word in words] + [places != sorted(places), "probe" in text]
+    detail = f"what stands between two turns: {excerpt(text, 200)}" if any(wrong) else "nothing but results"
+    return TemplateFinding("observations hold results", not any(wrong), detail)
+
+
+def _two_turns(renderer: TemplateRenderer) -> TemplateFinding:
+    """Check that two turns with parallel calls are written as the template writes them."""
+    check, template = "written as the template", renderer.template
+    if not template.takes_calls:
+        return TemplateFinding(
+            check, True, "the template writes no calls; they are written as the call format has them"
+        )
+    for count in (2, 1):
+        turns = [
+            [Call("probe", {"text": f"words {turn}{n}", "count": n}, call_id(n)) for n in range(count)]
+            for turn in range(2)
+        ]
+        try:
+            given = [[(call.name, call.arguments) for call in calls] for calls in turns]
+            expected = template.conversation("?", given, [PROBE_TOOL])
+        except PolicyError:
+            continue
+        ids = list[int]()
+        for calls in turns:
+            written = renderer.encode(Message("assistant", "", tuple(calls)))
+            results = [Message("tool", str(call.arguments["count"]), name=call.name, call_id=call.id) for call in calls]
+            ids += written + renderer.after_turn(written, results)
+        prompt = template.render([{"role": "user", "content": "?"}], [PROBE_TOOL])
+        transcript = prompt + renderer.tokenizer.decode(ids)
+        ours, theirs = (_without_empty_thoughts(text, "") for text in (transcript, expected))
+        if ours == theirs or _without_empty_thoughts(transcript, r"\s*") == _without_empty_thoughts(expected, r"\s*"):
+            remark = "" if count == 2 else "; it takes one call in a message, and further ones are written beside it"
+            return TemplateFinding(check, True, f"two turns of {count} calls, character for character{remark}")
+        at = next(
+            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+        )
+        detail = f"{excerpt(ours[max(0, at - 30) : at + 60], 90)} where the template writes "
+        detail += excerpt(theirs[max(0, at - 30) : at + 60], 90)
+        return TemplateFinding(check, False, detail)
+    return TemplateFinding(check, False, "the template refuses two turns with calls and results")
+
+
+def _ends(renderer: TemplateRenderer) -> TemplateFinding:
+    """Check that the tokens which end a message in the template end it in sampling."""
+    written = renderer.tokenizer.convert_tokens_to_ids([*renderer.template.ends])
+    detail = ", ".join(renderer.tokenizer.convert_ids_to_tokens(sorted(renderer.end_ids)))
+    return TemplateFinding("ends", set(written) <= renderer.end_ids, detail)
+
+
+def _without_empty_thoughts(text: str, before: str) -> str:
+    return re.sub(before + r"<think>\s*</think>\s*", "", text)
 
 
 def _result(content: str) -> Message:

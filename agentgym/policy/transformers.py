@@ -288,7 +288,7 @@ def evaluating(model: Any, autocast: Any = None) -> Iterator[None]:
 def _ends(model: Any, renderer: TemplateRenderer) -> tuple[int, ...]:
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     several = configured if isinstance(configured, list) else [configured]
-    ends = {renderer.end_of_turn_id, renderer.tokenizer.eos_token_id, *several} - {None}
+    ends = {*renderer.end_ids, *several} - {None}
     return tuple(sorted(ends))
 
 

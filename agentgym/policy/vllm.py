@@ -110,7 +110,7 @@ class VllmPolicy(Policy):
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "logprobs": 0,
-            "stop_token_ids": [self.renderer.end_of_turn_id],
+            "stop_token_ids": sorted(self.renderer.end_ids),
             "stop": list(stop),
             "include_stop_str_in_output": True,
             "skip_special_tokens": False,
@@ -339,8 +339,7 @@ def _hook_maker(renderer: TemplateRenderer, name: str | None, options: dict[str,
             raise PolicyError(f"logit_hook_options = {options}: name the hook in logit_hook, or leave it out.")
         return None
     require_vllm_form(name)
-    ends = {renderer.end_of_turn_id, renderer.tokenizer.eos_token_id} - {None}
-    return make_hook(name, renderer, sorted(ends), options)
+    return make_hook(name, renderer, sorted(renderer.end_ids), options)
 
 
 def _renderer(path: str, call_format: str) -> TemplateRenderer:

@@ -42,12 +42,15 @@ class Conversation:
 
     def extend(self, turn: Turn, observation: Sequence[Message]) -> list[int]:
         """Add the agent's message and what the policy reads next. Returns: as `append`."""
-        observation_ids = [] if self._renderer is None else self._renderer.observation(observation)
         self.messages += [turn.message, *observation]
-        if self.prefix_ids is None:
+        if self.prefix_ids is None or self._renderer is None:
             return []
-        if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end the message
-            observation_ids = [*self._end_of_turn, *observation_ids]
+        if after_turn := getattr(self._renderer, "after_turn", None):
+            observation_ids: list[int] = after_turn(turn.token_ids, observation)
+        else:
+            observation_ids = self._renderer.observation(observation)
+            if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end it
+                observation_ids = [*self._end_of_turn, *observation_ids]
         self.prefix_ids += turn.token_ids
         self.prefix_ids += observation_ids
         return observation_ids

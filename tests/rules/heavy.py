@@ -37,6 +37,7 @@ HEAVY_MODULES = {
     "agentgym.policy.logit_hooks.value_networks": "train",
     "agentgym.policy.decoding": "train",
     "agentgym.policy.key_values": "train",
+    "agentgym.policy.chat_template": "train",
     "agentgym.policy.rendering": "train",
     "agentgym.policy.role_adapters": "train",
     "agentgym.policy.sampling": "train",

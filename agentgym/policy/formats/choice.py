@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Call
+from agentgym.policy.chat_template import ChatTemplate, call_id, call_shapes
 from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import CallFormat, excerpt
 from agentgym.registry import load, names
@@ -32,6 +34,9 @@ PROBE_TOOL: dict[str, Any] = {
 }
 
 
+_ONE_LAYOUT: tuple[dict[str, Any], ...] = ({},)
+
+
 class CallFormatWarning(UserWarning):
     """A call format was named that is not the one of the model's chat template."""
 
@@ -40,36 +45,41 @@ def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str
     """Return the call format of a registered name; for "auto", the one that the tokenizer's chat template writes.
 
     Args:
-        tokenizer: a tokenizer of transformers; it is not looked at where a name is given.
+        tokenizer: a tokenizer of transformers. Its template also decides the layout, where the format has several.
     Raises: PolicyError if the template writes calls that no registered format reads; UnknownNameError.
     """
+    written = call_by_template(tokenizer, template_options)
     if name == AUTO:
-        written = call_by_template(tokenizer, template_options)
-        name = FALLBACK if written is None else _format_that_reads(written, tokenizer)
-    call_format: CallFormat = load("call_formats", name)()
-    return call_format
+        return (
+            _as_written(load("call_formats", FALLBACK), None)
+            if written is None
+            else _format_that_reads(written, tokenizer)
+        )
+    return _as_written(load("call_formats", name), written)
 
 
 def call_by_template(tokenizer: Any, template_options: dict[str, Any] | None = None) -> str | None:
     """Return a call of the tool `probe` as the chat template writes it; None if it has none, or is missing."""
-    from jinja2.exceptions import TemplateError
-
-    if not tokenizer.chat_template:
+    if not getattr(tokenizer, "chat_template", None):
         return None
+    template = ChatTemplate(tokenizer, "tokenizer", dict(template_options or {}), ())
     function = {"name": PROBE_CALL.name, "arguments": PROBE_CALL.arguments}
-    call = {"id": "call00000", "type": "function", "function": function}  # Mistral's template wants an id like this
+    call = {"id": call_id(0), "type": "function", "function": function}
     question = {"role": "user", "content": "?"}
-    options: dict[str, Any] = {"tools": [PROBE_TOOL], "tokenize": False} | (template_options or {})
     try:
-        prompt = str(tokenizer.apply_chat_template([question], add_generation_prompt=True, **options))
-        answer = {"role": "assistant", "content": "", "tool_calls": [call]}
-        conversation = str(tokenizer.apply_chat_template([question, answer], **options))
-    except (TemplateError, TypeError, AttributeError, KeyError):
+        prompt = template.render([question], [PROBE_TOOL])
+    except PolicyError:
         return None
-    while not conversation.startswith(prompt):  # which may end in a thought that this answer does not have
-        prompt = prompt[: max(prompt.rfind("<", 0, -1), prompt.rfind("\n", 0, -1), 0)]
-    written = conversation.removeprefix(prompt)
-    return written if PROBE_CALL.name in written else None
+    for answer in call_shapes([call]):
+        with suppress(PolicyError):
+            conversation = template.render([question, answer], [PROBE_TOOL], prompt=False)
+            begin = prompt
+            while not conversation.startswith(begin):  # it may end in a thought that this answer does not have
+                begin = begin[: max(begin.rfind("<", 0, -1), begin.rfind("\n", 0, -1), 0)]
+            written = conversation.removeprefix(begin)
+            if PROBE_CALL.name in written and PROBE_CALL.arguments["text"] in written:
+                return written
+    return None
 
 
 def reads_back(call_format: CallFormat, written: str) -> bool:
@@ -90,11 +100,32 @@ def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_opt
         )
 
 
-def _format_that_reads(written: str, tokenizer: Any) -> str:
+def _as_written(factory: Any, written: str | None) -> CallFormat:
+    """Return a format in that of its layouts in which the template writes the call, by default in the first.
+
+    Args:
+        factory: a class, whose `layouts` are options of its own, or a function that makes the format.
+    """
+    formats: list[CallFormat] = [factory(**options) for options in getattr(factory, "layouts", _ONE_LAYOUT)]
+    return max(formats, key=lambda form: _written_alike(form, written))  # of equals the first
+
+
+def _written_alike(call_format: CallFormat, written: str | None) -> int:
+    """How many characters of the template's call the format writes in the same way: all of its own, or none."""
+    try:
+        rendered = call_format.render((PROBE_CALL,))
+    except ValueError:
+        return 0
+    return len(rendered) if written is not None and rendered in written else 0
+
+
+def _format_that_reads(written: str, tokenizer: Any) -> CallFormat:
+    """Return the format that reads a call of the template; of several, one that writes it as the template does."""
     candidates = sorted(names("call_formats"), key=lambda name: name != FALLBACK)
-    for name in candidates:
-        if reads_back(load("call_formats", name)(), written):
-            return name
+    formats = [_as_written(load("call_formats", name), written) for name in candidates]
+    reading = [form for form in formats if reads_back(form, written)]
+    if reading:
+        return max(reading, key=lambda form: _written_alike(form, written))
     raise PolicyError(
         f"The chat template of {tokenizer.name_or_path or type(tokenizer).__name__} writes a call as "
         f"{excerpt(written, 120)}, which no call format reads. Name the one to use (call_format, or policy.call_format "

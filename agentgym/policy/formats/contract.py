@@ -29,9 +29,11 @@ class CallFormat(Protocol):
         name: what it is registered under, in `agentgym.call_formats`.
         stop: texts after which the agent has nothing more to write; empty where its end-of-turn token says so.
 
-    A format may have two attributes more. `untyped = True` says that its syntax writes every argument as text, so
+    A format may have further attributes. `untyped = True` says that its syntax writes every argument as text, so
     that the tool's schema must say which are numbers (see coercion.py). `control` lists the special tokens that its
     calls are written with, such as Mistral's "[TOOL_CALLS]"; an agent's message is encoded with these alone.
+    Of a class, `layouts` are the options of the ways in which templates lay its calls out, the usual one first.
+    `compose(text, calls)` returns a whole message, where words need marks too; else calls stand on lines after them.
     """
 
     name: str

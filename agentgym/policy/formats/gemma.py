@@ -48,7 +48,7 @@ class Gemma4:
         return read_blocks(text, self.opening, self._read, example=self.example, strays=strays)
 
     def _render(self, call: Call) -> str:
-        body = ",".join(f"{key}:{self._literal(value)}" for key, value in call.arguments.items())
+        body = ",".join(f"{key}:{self._literal(value)}" for key, value in _sorted(call.arguments))
         text = f"{self.opening}call:{call.name}{{{body}}}{self.closing}"
         return refuse_unless_read_back(self, call, call.arguments, text)
 
@@ -56,7 +56,7 @@ class Gemma4:
         if isinstance(value, str):
             return self.delimiter + value + self.delimiter
         if isinstance(value, dict):
-            return "{" + ",".join(f"{self._key(key)}:{self._literal(item)}" for key, item in value.items()) + "}"
+            return "{" + ",".join(f"{self._key(key)}:{self._literal(item)}" for key, item in _sorted(value)) + "}"
         if isinstance(value, list):
             return "[" + ",".join(map(self._literal, value)) + "]"
         return json.dumps(value)
@@ -72,6 +72,11 @@ class Gemma4:
         arguments = reader.mapping("}", ":")
         reader.expect(self.closing)
         return [Call(name, arguments, f"call_{index}")], reader.at
+
+
+def _sorted(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Arguments in the order in which the template writes them, Jinja's `dictsort`."""
+    return sorted(arguments.items(), key=lambda item: item[0].lower())
 
 
 class FunctionGemma(Gemma4):

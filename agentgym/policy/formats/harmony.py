@@ -47,6 +47,17 @@ class Harmony:
         ]
         return f"{CALL}{START}assistant".join(bodies)
 
+    def compose(self, text: str, calls: tuple[Call, ...]) -> str:
+        """Return a whole message: thoughts in `analysis`, words in `final`, or in `commentary` before calls."""
+        thought, speech = split_thoughts(text)
+        messages = [f"<|channel|>analysis{MESSAGE}{thought}"] if thought else []
+        if speech:
+            messages.append(f"<|channel|>{'commentary' if calls else 'final'}{MESSAGE}{speech}")
+        before = f"{END}{START}assistant".join(messages)
+        if not calls:
+            return before
+        return before + f"{END}{START}assistant" * bool(messages) + self.render(calls)
+
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. A text without any channel is speech."""
         speech, calls, at = list[str](), list[Call](), 0

@@ -28,10 +28,12 @@ MAX_REJOINED = 8  # calls per message whose arguments may hold the tags themselv
 class Hermes:
     """One JSON object in tags per call, several to a message, text around them allowed.
 
-    Written compactly on one line unless `newlines`, which is how Qwen's own template writes it.
+    Written compactly on one line unless `newlines`, which is how Qwen's own template writes it. A policy takes the
+    layout of its chat template.
     """
 
     name = "hermes"
+    layouts: Sequence[dict[str, bool]] = ({}, {"newlines": True})
     stop: tuple[str, ...] = ()
 
     def __init__(self, *, newlines: bool = False) -> None:

@@ -27,6 +27,9 @@ class MarkedArguments:
         key: an argument's beginning, with the group `key`.
         value_end: an argument's end. It looks ahead for what must follow.
         end: the end of the call.
+
+    Args:
+        newline: whether a newline follows the last call, as in Nemotron's template.
     """
 
     name: str
@@ -39,6 +42,10 @@ class MarkedArguments:
     end: re.Pattern[str]
     strays: tuple[str, ...]
     example: str
+    layouts: Sequence[dict[str, bool]] = ({}, {"newline": True})
+
+    def __init__(self, *, newline: bool = False) -> None:
+        self._ending = "\n" * newline
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
         """One line of JSON Schema a tool, and the shape of a call."""
@@ -47,7 +54,7 @@ class MarkedArguments:
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Return calls as text. Raises: ValueError for an argument that holds the marks of its own end."""
-        return "\n".join(map(self._render, calls))
+        return "\n".join(map(self._render, calls)) + self._ending
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. Every argument is a string."""

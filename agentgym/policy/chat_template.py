@@ -1,0 +1,226 @@
+"""A tokenizer's chat template: the text that it puts around messages, found by rendering placeholders."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from agentgym.errors import PolicyError
+from agentgym.messages import Message
+from agentgym.thoughts import begun_thought
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+MARK = re.compile(r"qzSEGMENT(\d+)(CONTENT|NAME)zq")
+CALLED = "qzARGUMENTzq"
+PROBE_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "probe",
+        "description": "Probe.",
+        "parameters": {"type": "object", "properties": {"x": {"type": "string", "description": "X."}}},
+    },
+}
+Row = dict[str, Any]
+
+
+def mark(index: int, part: str = "CONTENT") -> str:
+    """Return the placeholder of a message's content or name."""
+    return f"qzSEGMENT{index}{part}zq"
+
+
+def placeholders(messages: Sequence[Message], start: int = 0) -> list[Row]:
+    """Return messages as a template takes them, with placeholders for what they say."""
+    rows: list[Row] = []
+    for index, message in enumerate(messages, start):
+        row: Row = {"role": message.role, "content": mark(index)}
+        if message.role == "tool":
+            row |= {"name": mark(index, "NAME"), "tool_call_id": call_id(index - 2)}
+        rows.append(row)
+    return rows
+
+
+def call_id(index: int) -> str:
+    """Return the id of the call of so many: Mistral's template insists on nine letters or digits."""
+    return f"call{max(index, 0):05d}"
+
+
+def call_shapes(calls: Sequence[Row]) -> Iterator[Row]:
+    """Yield an assistant's message with these calls in each of the ways in which templates want it.
+
+    Some refuse content beside calls, DeepSeek's wants None and the arguments as JSON text, and some write the content
+    alone.
+    """
+    written = [
+        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])}}
+        for call in calls
+    ]
+    for tool_calls in (list(calls), written):
+        for content in ("", None):
+            yield {"role": "assistant", "content": content, "tool_calls": tool_calls}
+    yield {"role": "assistant", "content": mark(1), "tool_calls": list(calls)}
+
+
+class ChatTemplate:
+    """Renders conversations, and finds what ends a turn and what stands between it and the next.
+
+    Args:
+        tokenizer: a tokenizer of transformers, with a chat template.
+        name: what errors call it.
+        options: further variables of the template.
+        control: the special tokens that calls are written with. They end nothing.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, name: str, options: dict[str, Any], control: Collection[str]
+    ) -> None:
+        self._tokenizer, self._name, self._options, self._control = tokenizer, name, options, control
+        added = tokenizer.added_tokens_decoder.values()
+        self.specials = {token.content for token in added if token.special} | set(tokenizer.all_special_tokens)
+        self._special = re.compile("|".join(map(re.escape, sorted(self.specials, key=len, reverse=True))) or r"(?!)")
+
+    def render(self, conversation: Sequence[Row], tools: Sequence[Row], *, prompt: bool = True) -> str:
+        """Return the template's text. `prompt`: up to where the agent writes. Raises: PolicyError."""
+        from jinja2.exceptions import TemplateError
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        try:  # as `apply_chat_template`, which drops content that is None: DeepSeek's template asks whether it is
+            [text], _ = render_jinja_template(
+                conversations=[list(conversation)],
+                tools=list(tools) or None,
+                chat_template=self._tokenizer.get_chat_template(tools=list(tools) or None),
+                add_generation_prompt=prompt,
+                **{**self._tokenizer.special_tokens_map, **self._options},
+            )
+        except (TemplateError, TypeError, AttributeError, KeyError) as error:
+            roles = ", ".join(row["role"] for row in conversation)
+            raise PolicyError(f"The chat template of {self._name} cannot render the roles {roles}: {error}") from error
+        return str(text)
+
+    @cached_property
+    def begun_thought(self) -> str:
+        """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
+        return begun_thought(self.render(self.opening(0)[:1], []))
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """What the agent writes last, by the template: after words, and after a call. Else tokens end its message.
+
+        Harmony ends a message that is read again by another token than one that was just written, and GLM ends a call
+        by the token that begins the result.
+        """
+        user = placeholders([Message("user")], start=2)
+        words = called = self._end(self.opening(0), user)
+        if self.takes_calls:
+            with suppress(PolicyError):  # DeepSeek's forgets to end a single call
+                called = self._end(self.opening(1), placeholders([Message("tool")], start=2))
+        return tuple(last or before_next for last, before_next, _ in (words, called))
+
+    @cached_property
+    def takes_calls(self) -> bool:
+        """Whether the template writes calls, with a result after them."""
+        result = placeholders([Message("tool")], start=2)
+        return self._call_shape is not None and CALLED in self.render([*self.opening(1), *result], [PROBE_TOOL])
+
+    def opening(self, calls: int) -> list[Row]:
+        """Return a question and the agent's message: words, or so many calls."""
+        question, words = placeholders([Message("user"), Message("assistant")])
+        if not calls or self._call_shape is None:
+            return [question, words]
+        answer = list(call_shapes([_call(index) for index in range(calls)]))[self._call_shape]
+        return [question, answer]
+
+    def between(self, roles: Sequence[str], calls: int) -> tuple[str, bool, str]:
+        """Return how the agent's message ends before further ones, whether that token is the first of what follows, and
+        the text after it, with placeholders from 2 on.
+
+        Args:
+            roles: the roles of the further messages.
+            calls: how many the agent's message made.
+        Raises: PolicyError if the template does not write them, or not so that the place can be found.
+        """
+        rows = placeholders([Message(role) for role in roles], start=2)  # type: ignore[arg-type]
+        for count in sorted({calls, min(calls, 1)}, reverse=True):  # some write one call in a message
+            with suppress(PolicyError):
+                last, end, text = self._end(self.opening(count), rows)
+                return end, not last, text
+        last, end, text = self._end(self.opening(0), rows)
+        return end, not last, text
+
+    def conversation(
+        self, question: str, turns: Sequence[Sequence[tuple[str, dict[str, Any]]]], tools: Sequence[Row]
+    ) -> str:
+        """Return the text of turns of calls, whose result is the argument `count`, up to where the agent writes again.
+
+        Raises: PolicyError if the template does not write them all.
+        """
+        rows: list[Row] = [{"role": "user", "content": question}]
+        for calls in turns:
+            tool_calls = [
+                {"id": call_id(n), "type": "function", "function": {"name": name, "arguments": arguments}}
+                for n, (name, arguments) in enumerate(calls)
+            ]
+            rows.append(list(call_shapes(tool_calls))[self._call_shape or 0])
+            rows += [
+                {"role": "tool", "content": str(arguments["count"]), "name": name, "tool_call_id": call_id(n)}
+                for n, (name, arguments) in enumerate(calls)
+            ]
+        text = self.render(rows, tools)
+        if any(arguments["text"] not in text for calls in turns for _, arguments in calls):
+            raise self.unusable("leaves out calls")
+        return text
+
+    @cached_property
+    def _call_shape(self) -> int | None:
+        """Which of the shapes of a message with calls the template takes, and answers with a result."""
+        result = placeholders([Message("tool")], start=2)
+        question = placeholders([Message("user")])
+        for index, answer in enumerate(call_shapes([_call(0)])):
+            try:
+                text = self.render([*question, answer, *result], [PROBE_TOOL])
+            except PolicyError:
+                continue
+            if (anchor := anchor_in(text)) and mark(2) in text.split(anchor)[-1]:
+                return index
+        return None
+
+    def _end(self, opening: Sequence[Row], rows: Sequence[Row]) -> tuple[str, str, str]:
+        """Return the token that ends the agent's message if it is the last, the one that ends it before further
+        messages, and the text after that.
+        """
+        is_call = "tool_calls" in opening[1]
+        text = self.render([*opening, *rows], [PROBE_TOOL])
+        if not (anchor := anchor_in(text)):
+            raise self.unusable("does not write an assistant message before what follows it")
+        after = text.rpartition(anchor)[2]
+        before_next = MARK.split(after, maxsplit=1)[0]
+        candidates = [m for m in self._special.finditer(before_next) if not (is_call and m.group() in self._control)]
+        if not candidates:
+            raise self.unusable("writes no special token after an assistant message")
+        alone = self.render(opening, [PROBE_TOOL], prompt=False).rpartition(anchor)[2]
+        last = next((m for m in self._special.findall(alone) if not (is_call and m in self._control)), "")
+        return last, candidates[0].group(), after[candidates[0].end() :]
+
+    def unusable(self, why: str) -> PolicyError:
+        """Return the error of a template with which tokens cannot be kept."""
+        return PolicyError(
+            f"The chat template of {self._name} is not prefix-preserving: it {why}. Tokens would not be what the agent "
+            "saw, and TRL has no training variant of it that could be used. Give a template that does not "
+            "(policy.chat_template in a recipe, --policy-option chat_template=FILE.jinja), or template_options that "
+            "switch it off."
+        )
+
+
+def anchor_in(text: str) -> str:
+    """Return the last placeholder of the agent's message that a text holds; "" if it holds none."""
+    return CALLED if CALLED in text else mark(1) * (mark(1) in text)
+
+
+def _call(index: int) -> Row:
+    function = {"name": mark(2 + index, "NAME"), "arguments": {"x": CALLED}}
+    return {"id": call_id(index), "type": "function", "function": function}
