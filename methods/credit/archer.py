@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Group, define_estimator
+from agentgym.credit import Array, Decay, Group, define_estimator
 from agentgym.credit.arithmetic import values_before
 
 
@@ -13,12 +13,14 @@ from agentgym.credit.arithmetic import values_before
     minimum_group=1,
     zero_if_equal=False,
 )
-def archer(group: Group) -> Array:
+def archer(group: Group, *, gamma: Decay = 1.0) -> Array:
     """A_ik = Q(s_ik, a_ik) - V(s_ik), in the paper each the lower of two heads, which is the critic's business.
 
     Every token of the turn gets it. Biased by as much as Q is wrong, whatever the group size; exact where Q is exact.
     The outcome is not used here: the critic has learnt from it.
 
+    Args:
+        gamma: the discount per turn of the returns that the critic learns.
     Returns: [N, T], reward units. Trajectories are not compared, so a group of one works.
     Raises: CreditError naming trajectory and turn where a value is missing.
     """

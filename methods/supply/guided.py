@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Literal
@@ -12,6 +12,7 @@ from typing_extensions import override
 from agentgym import EpisodesFailed, TaskError
 from agentgym.credit import Count, Share
 from agentgym.task import Task, TaskSet
+from agentgym.training import TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
     Gatherer,
@@ -23,7 +24,7 @@ from agentgym.training.gatherers import (
 )
 from agentgym.trajectory import PromptAddition, Trajectory, training_help
 
-from .refined import feedback_on
+from .refined import feedback_on, missing_feedback
 
 
 class Guided(GathererWrapper):
@@ -78,6 +79,12 @@ class Guided(GathererWrapper):
                 f"guided: {untrue[0]!r} of {task_set.name} has hints and no truth. Hints are a part of the truth: give "
                 "the task the `truth` that judges it."
             )
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        yield from super().requires(plan)
+        if self._source == "feedback":
+            yield from missing_feedback(plan, "guided")
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, and play its failed groups with hints. Raises: CreditError if a reward has no feedback."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
+
+from typing_extensions import override
 
 from agentgym import CreditError, EpisodesFailed, JudgeError, load_reward, prototype
 from agentgym.credit import Count
 from agentgym.reward import Reward, validate_feedback
 from agentgym.task import Task
-from agentgym.training import Exclusion
+from agentgym.training import Exclusion, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
     Gatherer,
@@ -49,6 +51,11 @@ class Refined(GathererWrapper):
     def __init__(self, inner: Gatherer, *, best: Count = 1) -> None:
         super().__init__(inner)
         self._best = best
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        yield from super().requires(plan)
+        yield from missing_feedback(plan, "refined")
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, and refine its failures. Raises: CreditError if the reward has no feedback."""
@@ -133,13 +140,32 @@ def prompt_of(episode: Trajectory, critique: str) -> str:
 def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward], gatherer: str) -> Reward:
     """Who judges a task. Raises: CreditError if that has no feedback to give."""
     if task.environment not in known:
-        reward = step.rollouts.reward
-        if reward is None and (name := prototype(task.environment).reward) is not None:
-            reward = load_reward(name) if isinstance(name, str) else name
+        reward = judge_of(step.rollouts.reward, task.environment)
         if reward is None or not reward.has_stage("feedback"):
-            raise CreditError(
-                f"{gatherer}: {type(reward).__name__}, which judges {task.environment}, has no `feedback`. Add "
-                f"one that has, such as [reward] also = ['critic'], or take `{gatherer}` out of train.gather."
-            )
+            raise CreditError(_NO_FEEDBACK.format(gatherer, type(reward).__name__, task.environment, gatherer))
         known[task.environment] = reward
     return known[task.environment]
+
+
+def missing_feedback(plan: TrainingPlan, gatherer: str) -> Iterator[str]:
+    """Yield a sentence for each environment of a run whose judge has no feedback to give.
+
+    Args:
+        gatherer: who needs it.
+    """
+    for environment in sorted({task.environment for task in plan.task_set["train"]}):
+        reward = judge_of(plan.reward, environment)
+        if reward is None or not reward.has_stage("feedback"):
+            yield _NO_FEEDBACK.format(gatherer, type(reward).__name__, environment, gatherer)
+
+
+def judge_of(reward: Reward | str | None, environment: str) -> Reward | None:
+    """Return the reward of a run, or else that of the environment."""
+    judge = prototype(environment).reward if reward is None else reward
+    return load_reward(judge) if isinstance(judge, str) else judge
+
+
+_NO_FEEDBACK = (
+    "{}: {}, which judges {}, has no `feedback`. Add one that has, such as [reward] also = ['critic'], or take `{}` "
+    "out of train.gather."
+)

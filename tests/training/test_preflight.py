@@ -16,6 +16,7 @@ from rich.console import Console
 
 from agentgym.errors import ClusterError, RecipeError
 from agentgym.registry import register
+from agentgym.reward import Reward
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training import Recipe, train
@@ -179,3 +180,28 @@ def test_a_cluster_that_is_not_there_is_named_and_no_folder_is_written(tmp_path,
     with pytest.raises(ClusterError, match=rf"no Ray cluster to use at '{address}' .* address as machine.address"):
         train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("gather", ["refined", "guided(source='feedback')"])
+def test_a_gatherer_that_reads_feedback_is_refused_where_no_reward_has_any(gather):
+    chosen = with_sections(train={"gather": [gather]})
+    with pytest.raises(RecipeError, match=r"which judges .* has no `feedback`\. Add one that has, such as"):
+        check_before_start(chosen, chosen.tasks.load())
+
+
+class AnotherSuccess(Reward):
+    """Gives a component that the environment's own reward gives, too."""
+
+    def outcome(self, episode):
+        return {"success": 1.0}
+
+
+def test_two_rewards_with_one_component_are_refused_before_the_run():
+    register("test_another_success", AnotherSuccess, kind="rewards")
+    chosen = with_sections(reward={"also": ["test_another_success"]})
+    with pytest.raises(RecipeError, match=r"the oracle's episode .* cannot be judged\. RewardError: .*success"):
+        check_before_start(chosen, chosen.tasks.load())
+
+
+def with_sections(**sections) -> Recipe:
+    return Recipe.parse({"name": "x", "tasks": {"set": lookup_environment.NAME}, "policy": {"tiny": {}}, **sections})

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentgym import registry
-from agentgym.errors import AgentGymError, RecipeError
+from agentgym.errors import AgentGymError, RecipeError, RewardError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
 from agentgym.rollout import EpisodeManager, RolloutConfig
@@ -41,7 +41,7 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         title: what messages call the tasks.
         seed: the seed of the episode.
     Raises: RecipeError for a component in [reward] that no reward gives, for a name in a reward's `weights` that is
-        nearly one that it gives, and for a reward that reads the truth of tasks that have none.
+        nearly one that it gives, for a reward that reads the truth of tasks that have none, and for a RewardError.
     """
     if task_set.oracle is None or not task_set["train"] or episode.environment is not None:
         return
@@ -51,6 +51,8 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         if reward is None:
             return
         trajectory = _oracle_episode(task_set, task, episode.config(seed=seed, reward=reward))
+        if (error := trajectory.error or "").startswith(RewardError.__name__):
+            raise RecipeError(f"{title}: the oracle's episode of {task.id!r} cannot be judged. {error}")
         if not trajectory.valid:
             return
         known |= _components(reward, trajectory)

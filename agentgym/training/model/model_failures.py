@@ -11,13 +11,18 @@ from transformers import TrainerCallback
 
 from agentgym.errors import PolicyError
 from agentgym.policy.batching import is_out_of_memory
+from agentgym.training.model.memory_watch import stopped_before_memory_runs_out
 
 
 @contextmanager
 def out_of_memory_named(stage: str, remedy: str) -> Iterator[None]:
-    """Turn the lack of memory into one line. Raises: PolicyError that names the stage and the remedy."""
+    """Turn the lack of memory into one line, and stop before the kernel would end the process.
+
+    Raises: PolicyError that names the stage and the remedy.
+    """
     try:
-        yield
+        with stopped_before_memory_runs_out(stage, remedy):
+            yield
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, PolicyError) or not is_out_of_memory(error):
             raise

@@ -349,7 +349,7 @@ class TrainSection(Section):
         if self.steps and len(task_set["train"]) < self.tasks_per_step:
             raise RecipeError(
                 f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} "
-                "training tasks, so no step could be filled. Lower it, or give the set more tasks."
+                "training task(s), so no step could be filled. Lower it, or give the set more tasks."
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:

@@ -1,0 +1,55 @@
+"""Stops a training while some memory is left: the kernel would end the process without a word."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from agentgym.errors import PolicyError
+from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
+
+EVERY_S = 0.1
+"""The seconds between two measurements of the memory that is left."""
+
+
+@contextmanager
+def stopped_before_memory_runs_out(
+    stage: str, remedy: str, *, measure: Callable[[], Headroom] = measure_headroom
+) -> Iterator[None]:
+    """Watch the main memory, and interrupt what runs inside once nearly none is left.
+
+    Only the main thread can be interrupted: elsewhere nothing is watched.
+
+    Args:
+        stage: what runs, for people. remedy: what to do. measure: measures the memory that is left.
+    Raises: PolicyError with both.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    done, left_mib = threading.Event(), list[float]()
+
+    def watch() -> None:
+        while not done.wait(EVERY_S):
+            headroom = measure()
+            if headroom.memory_mib < headroom.memory_kept_mib / 2:
+                left_mib.append(headroom.memory_mib)
+                _thread.interrupt_main()
+                return
+
+    watcher = threading.Thread(target=watch, name="memory watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not left_mib:
+            raise
+        raise PolicyError(
+            f"The memory has nearly run out in {stage}: {left_mib[0]:.0f} MiB are left, so it was stopped before the "
+            f"kernel would have ended it. {remedy}"
+        ) from error
+    finally:
+        done.set()
+        watcher.join()

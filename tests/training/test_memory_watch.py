@@ -1,0 +1,42 @@
+"""A training stops with the remedy while some memory is left, and an interrupt of the user stays one."""
+
+from __future__ import annotations
+
+import _thread
+import time
+
+import pytest
+
+from agentgym.errors import PolicyError
+from agentgym.sandbox.pool.headroom import Headroom
+from agentgym.training.model.memory_watch import stopped_before_memory_runs_out
+
+
+def work(seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        time.sleep(0.01)
+
+
+def test_a_stage_that_leaves_no_memory_is_stopped_with_the_remedy():
+    left = iter([4000.0, 2000.0, 1000.0, 200.0])
+    with (
+        pytest.raises(
+            PolicyError, match=r"run out in the training: 200 MiB are left, .* Lower train\.microbatch_tokens"
+        ),
+        stopped_before_memory_runs_out(
+            "the training", "Lower train.microbatch_tokens.", measure=lambda: Headroom(next(left), 512.0)
+        ),
+    ):
+        work(20)
+
+
+def test_with_memory_left_nothing_is_interrupted_and_the_user_may_interrupt():
+    with stopped_before_memory_runs_out("x", "y", measure=lambda: Headroom(4000.0, 512.0)):
+        work(0.3)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        stopped_before_memory_runs_out("x", "y", measure=lambda: Headroom(4e3, 512.0)),
+    ):
+        _thread.interrupt_main()
+        work(5)
