@@ -32,11 +32,15 @@ def test_a_stage_that_leaves_no_memory_is_stopped_with_the_remedy():
 
 
 def test_with_memory_left_nothing_is_interrupted_and_the_user_may_interrupt():
-    with stopped_before_memory_runs_out("x", "y", measure=lambda: Headroom(4000.0, 512.0)):
+    def enough() -> Headroom:
+        return Headroom(4000.0, 512.0)
+
+    with stopped_before_memory_runs_out("x", "y", measure=enough):
         work(0.3)
-    with (
-        pytest.raises(KeyboardInterrupt),
-        stopped_before_memory_runs_out("x", "y", measure=lambda: Headroom(4e3, 512.0)),
-    ):
-        _thread.interrupt_main()
-        work(5)
+    with pytest.raises(KeyboardInterrupt), stopped_before_memory_runs_out("x", "y", measure=enough):
+        interrupted()
+
+
+def interrupted() -> None:
+    _thread.interrupt_main()
+    work(5)
