@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentgym import JudgeError, Reward, SandboxError, Trajectory, shared_backend
+from agentgym import JudgeError, Reward, SandboxError, Task, Trajectory, shared_backend
 from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend
 from agentgym.sandboxes.languages import (
@@ -31,7 +31,8 @@ class HiddenCalls(Reward):
 
     The task's `parameters["function"]` and `parameters["languages"]` declare the function; the final call's argument
     `language` says in which of them it is written, by default the first. `truth["calls"]` is a list of
-    {"arguments", "value"}; numbers of type float may differ by `truth["tolerance"]`, relative (1e-9).
+    {"arguments", "value"}; numbers of type float may differ by the call's "tolerance" or else `truth["tolerance"]`,
+    relative (1e-9).
 
     The submission is compiled and called in a fresh sandbox, one call at a time. No expected value is ever there: what
     the calls return is read as data of the declared type and compared in this process. A program that ends early, or
@@ -78,6 +79,23 @@ class HiddenCalls(Reward):
         )
         return {SUCCESS: float(all(passed)), "calls_passed": sum(passed) / len(passed)}
 
+    async def task_fault(self, task: Task) -> str:
+        """Say that a reference in the truth is not paid, and by which call. Raises: JudgeError."""
+        truth = task.truth if isinstance(task.truth, dict) else {}
+        reference = truth.get("reference")
+        if not isinstance(reference, str) or not reference.strip() or not truth.get("calls"):
+            return ""
+        try:
+            function = FunctionTask.of(task.parameters)
+            cases = function.cases(truth["calls"])
+        except ValueError as error:
+            return str(error)
+        tolerance = truth.get("tolerance", 1e-9)
+        passed = await self.judge(reference, function.language(), function.signature, cases, tolerance=tolerance)
+        if all(passed):
+            return ""
+        return f"its reference passes {sum(passed)} of {len(passed)} calls: call {passed.index(False)} fails"
+
     async def judge(
         self, code: str, language: Language, signature: Signature, cases: Sequence[Case], *, tolerance: float = 1e-9
     ) -> list[bool]:
@@ -116,4 +134,5 @@ async def _is_right(function: CalledFunction, signature: Signature, case: Case, 
         value = await function.call(case.arguments)
     except CallFailed:
         return False
-    return bool(same_value(signature.returns, case.value, value, tolerance=tolerance))
+    own = tolerance if case.tolerance is None else case.tolerance
+    return bool(same_value(signature.returns, case.value, value, tolerance=own))

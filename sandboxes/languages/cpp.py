@@ -29,10 +29,28 @@ def _stub(signature: Signature) -> str:
     )
 
 
+C_LIBRARY = frozenset(
+    """
+    abs acos acosh asin asinh atan atan2 atanh atof atoi atol atoll bsearch calloc cbrt ceil clock cos cosh ctime
+    difftime div erf exit exp exp2 expm1 fabs fdim floor fma fmax fmin fmod free frexp gamma getenv getline gets hypot
+    index isalnum isalpha isblank iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit j0 j1 jn labs
+    ldexp ldiv lgamma llabs log log10 log1p log2 malloc memchr memcmp memcpy memmove memset modf nan pow printf putchar
+    puts qsort raise rand random realloc remainder remove rename rindex rint round scanf signal sin sinh sprintf sqrt
+    srand stpcpy strcat strchr strcmp strcoll strcpy strcspn strdup strerror strlen strncat strncmp strncpy strpbrk
+    strrchr strsep strspn strstr strtod strtok strtol swab system tan tanh tgamma time tolower toupper trunc y0 y1 yn
+    """.split()  # noqa: SIM905 - a list of words is read as words
+)
+"""Functions of the C library. One of the submission with such a name is an overload, of which no address is taken."""
+
+
 def _files(signature: Signature) -> Mapping[str, str]:
+    name, rename = signature.name, ""
+    if name in C_LIBRARY:
+        rename = f"#include <bits/stdc++.h>\n#define {name} agentgym_{name}\n"
+        name = f"agentgym_{name}"
     return {
-        "main.cpp": '#include "wire.hpp"\n#include "solution.cpp"\n'
-        f"signed main() {{ return agentgym_wire::serve(&::{signature.name}); }}\n"
+        "main.cpp": f'#include "wire.hpp"\n{rename}#include "solution.cpp"\n'
+        f"signed main() {{ return agentgym_wire::serve(&::{name}); }}\n"
     }
 
 

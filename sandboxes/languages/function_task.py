@@ -13,10 +13,11 @@ from .signature import Signature
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call of the function, and what it must return."""
+    """One call of the function, and what it must return; `tolerance`, relative, if it has one of its own."""
 
     arguments: list[Any]
     value: Any
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class FunctionTask:
         return LANGUAGES[name or self.languages[0]]
 
     def cases(self, data: Any) -> list[Case]:
-        """From a list of {"arguments", "value"}. Raises: ValueError for one that some language cannot hold."""
+        """From a list of {"arguments", "value"}, and "tolerance" where a call has one of its own.
+
+        Raises: ValueError for one that some language cannot hold.
+        """
         if not isinstance(data, list | tuple):
             raise ValueError(f"{data!r:.120} is no list of calls")
         cases = []
@@ -63,7 +67,10 @@ class FunctionTask:
                 self._check_ints([case["arguments"], case["value"]])
             except ValueError as error:
                 raise ValueError(f"call {number}: {error}") from None
-            cases.append(Case(list(case["arguments"]), case["value"]))
+            tolerance = case.get("tolerance")
+            if tolerance is not None and not (isinstance(tolerance, int | float) and 0 <= tolerance < 1):
+                raise ValueError(f"call {number}: its tolerance is {tolerance!r:.40}: give a share from 0 to below 1")
+            cases.append(Case(list(case["arguments"]), case["value"], tolerance))
         return cases
 
     def _check_ints(self, value: Any) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,8 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
         "declared": True,
         "examples": _calls(examples),
     }
-    calls = _calls(hidden)
+    tolerance = _tolerance(row, hidden)
+    calls = _calls(hidden, tolerance)
     try:
         task = FunctionTask.of(parameters)
         for cases in (calls, parameters["examples"]):
@@ -104,7 +106,7 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
         environment="agentgym/code-function-v1",
         prompt=f"Complete this function in {title} and submit all of the file:\n{row.prompt.strip()}",
         parameters=parameters,
-        truth={"calls": calls, "tolerance": _tolerance(row, hidden), "reference": row.reference},
+        truth={"calls": calls, "tolerance": tolerance, "reference": row.reference},
         split=split,
         tags=(name.partition("/")[2].rpartition("-")[0], row.language),
     )
@@ -118,8 +120,13 @@ def _examples(row: FunctionRow, function: str) -> list[Assertion]:
         return []
 
 
-def _calls(assertions: Iterable[Assertion]) -> list[dict[str, Any]]:
-    return [{"arguments": _plain(each.arguments), "value": _plain(each.value)} for each in assertions]
+def _calls(assertions: Sequence[Assertion], tolerance: float = math.inf) -> list[dict[str, Any]]:
+    """Return the calls; one whose own tolerance is more than that of all says so."""
+    calls = [{"arguments": _plain(each.arguments), "value": _plain(each.value)} for each in assertions]
+    for call, each in zip(calls, assertions, strict=True):
+        if (own := _allowed(each)) > tolerance:
+            call["tolerance"] = own
+    return calls
 
 
 def _plain(value: Any) -> Any:
@@ -132,9 +139,15 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
-    """Relative, and never more than the tests allow."""
-    allowed = [each.tolerance / max(1.0, abs(each.value)) for each in assertions if isinstance(each.value, int | float)]
+    """Relative, and never more than all of the tests allow."""
+    allowed = [_allowed(each) for each in assertions if isinstance(each.value, int | float)]
     return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(allowed, default=0.0))
+
+
+def _allowed(assertion: Assertion) -> float:
+    """Return the relative tolerance of one comparison, never more than the test allows."""
+    value = assertion.value
+    return assertion.tolerance / max(1.0, abs(value)) if isinstance(value, int | float) else 0.0
 
 
 def _name(name: str, number: int) -> str:

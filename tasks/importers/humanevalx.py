@@ -6,6 +6,7 @@ canonical_solution, test, example_test); tried on rows of our own in this form, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from agentgym import Split, TaskError, TaskSet
 
 from .function_rows import FunctionRow, LeftOut, load_rows
 
+CRATES = {"rand": r"\brand::|\bRng\b", "regex": r"\bRegex\b|\bregex::", "md5": r"\bmd5::"}
+"""What the published Rust files import beside Rust's own library, and how a solution uses it."""
 LANGUAGE_OF_ID = {"CPP": "cpp", "Go": "go", "Java": "java", "JavaScript": "javascript", "Rust": "rust"}
 FIELDS = ("task_id", "prompt", "canonical_solution", "test")
 
@@ -43,6 +46,8 @@ def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
         hint = "; the importer humaneval reads Python" if prefix in ("Python", "HumanEval") else ""
         raise LeftOut(f"{prefix} is none of the languages {', '.join(LANGUAGE_OF_ID)}{hint}")
     language = LANGUAGE_OF_ID[prefix]
+    if language == "rust":
+        item = _without_crates(item)
     examples = item.get("example_test")
     return FunctionRow(
         f"humanevalx/{language}/{number}",
@@ -52,3 +57,15 @@ def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
         examples if isinstance(examples, str) else "",
         item["prompt"] + item["canonical_solution"],
     )
+
+
+def _without_crates(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row of Rust without the imports of crates, which every published file has and few use.
+
+    Raises: LeftOut for a solution that needs one: the judge's compiler has Rust's own library alone.
+    """
+    for crate, use in CRATES.items():
+        if re.search(use, item["canonical_solution"]):
+            raise LeftOut(f"its solution needs the crate {crate}, and the judge has Rust's own library alone")
+    imports = re.compile(rf"^[ \t]*use (?:{'|'.join(CRATES)})\b[^;]*;[ \t]*\n?", re.MULTILINE)
+    return {**item, "prompt": imports.sub("", item["prompt"])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,57 @@ def test_a_tolerance_is_taken_over_and_an_exact_comparison_beside_it_stays_exact
         "held_out"
     ]
     assert task.truth["tolerance"] == 1e-9
+
+
+CPP_HEAD = "#include<stdio.h>\n#include<math.h>\n#include<string>\nusing namespace std;\n#include<algorithm>\n"
+RUST_HEAD = (
+    "fn main(){\n }\n\nuse std::{slice::Iter, cmp::{max, self}, mem::replace, collections::{HashSet, HashMap}, "
+    "ops::Index, ascii::AsciiExt};\nuse rand::Rng;\nuse regex::Regex;\nuse md5;\nuse std::any::{Any, TypeId};\n\n"
+)
+GOLDS = {
+    "a tolerance beside an exact comparison": {
+        "task_id": "CPP/2",
+        "prompt": CPP_HEAD + "float truncate_number(float number){\n",
+        "canonical_solution": "    return number-int(number);\n}\n",
+        "test": "int main(){ assert (truncate_number(3.5) == 0.5);\n"
+        "assert (abs(truncate_number(1.33) - 0.33) < 1e-4);\nassert (abs(truncate_number(123.456) - 0.456) < 1e-4); }",
+    },
+    "the name of a function of the C library": {
+        "task_id": "CPP/23",
+        "prompt": CPP_HEAD + "int strlen(string str){\n",
+        "canonical_solution": "    return str.length();\n}\n",
+        "test": 'int main(){ assert (strlen("") == 0); assert (strlen("asdasnakj") == 9); }',
+    },
+    "imports of crates that are not used": {
+        "task_id": "Rust/53",
+        "prompt": RUST_HEAD + "fn add(x:i32, y:i32) -> i32{\n",
+        "canonical_solution": "    return x + y;\n}\n",
+        "test": "#[cfg(test)]\nmod tests {\n use super::*;\n #[test]\n fn test_add() {\n  assert_eq!(add(0, 1), 1);\n"
+        "  assert_eq!(add(5, 7), 12);\n }\n}\n",
+    },
+}
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("what", GOLDS)
+async def test_a_published_gold_is_paid_and_another_solution_is_named(tmp_path, what):
+    row = GOLDS[what]
+    (task,) = imported(tmp_path, "humanevalx", row)["held_out"]
+    language = FunctionTask.of(task.parameters).language()
+    if missing := [name for name in language.needs if not shutil.which(name)]:
+        pytest.skip(f"{', '.join(missing)} is not installed here")
+    judge = HiddenCalls()
+    assert await judge.task_fault(task) == ""
+    wrong = replace(task, truth={**task.truth, "reference": task.truth["reference"].replace("return ", "return 1 + ")})
+    assert "passes 0 of" in await judge.task_fault(wrong)
+
+
+def test_a_gold_that_needs_a_crate_is_left_out_with_the_reason(tmp_path):
+    row = GOLDS["imports of crates that are not used"]
+    needs = row | {"canonical_solution": '    let re = Regex::new("x").unwrap();\n    return x;\n}\n'}
+    with pytest.warns(UserWarning, match="needs the crate regex"):
+        task_set = imported(tmp_path, "humanevalx", row, needs | {"task_id": "Rust/54"})
+    assert [task.id for task in task_set["held_out"]] == ["humanevalx/rust/53"]
 
 
 @pytest.mark.parametrize(
