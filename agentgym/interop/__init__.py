@@ -12,7 +12,9 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.interop.gateway import PolicyGateway
     from agentgym.interop.gymnasium import GymnasiumEnvironment, gymnasium_tasks, register_gymnasium
-    from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
+    from agentgym.interop.mcp import McpEnvironment
+    from agentgym.interop.mcp.environment import register_mcp
+    from agentgym.interop.mcp.server import McpServer
     from agentgym.interop.offered_episode import OfferedEpisode
     from agentgym.interop.seeded_tasks import seeded_tasks
     from agentgym.interop.text_env import TextEnv
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
 _HOME = {
     "GymnasiumEnvironment": "gymnasium",
     "McpEnvironment": "mcp",
-    "McpServer": "mcp",
+    "McpServer": "mcp.server",
     "OfferedEpisode": "offered_episode",
     "PolicyGateway": "gateway",
     "TextEnv": "text_env",
     "TrlEnvironments": "trl_environments",
     "gymnasium_tasks": "gymnasium",
     "register_gymnasium": "gymnasium",
-    "register_mcp": "mcp",
+    "register_mcp": "mcp.environment",
     "seeded_tasks": "seeded_tasks",
 }
 

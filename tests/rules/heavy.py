@@ -75,7 +75,7 @@ HEAVY_MODULES = {
     "agentgym.training.loss.labelled_head": "train",
     "agentgym.training.offline.actor": "train",
     "agentgym.training.offline.conservative_q": "train",
-    "agentgym.training.offline.dqn": "train",
+    "agentgym.methods.dqn": "train",
     "agentgym.training.offline.step_critic": "train",
     "agentgym.training.offline.token_values": "train",
     "agentgym.training.stored_turns.turn_logprobs": "train",

@@ -21,8 +21,6 @@ from agentgym.text import percent, points
 if TYPE_CHECKING:
     from agentgym.storage.run_folder import RunFolder
 
-__all__ = ["page", "policy", "write_report"]
-
 
 def policy() -> str:
     """Return the page's Content-Security-Policy: only its own script, identified by its hash, and pictures inside the

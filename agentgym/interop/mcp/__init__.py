@@ -8,8 +8,12 @@ tool_server.py       tools of ours behind the protocol
 episode_server.py    an episode of ours whose policy is the client that calls the tools; stdio.py, on standard streams
 """
 
-from .content import content_from_mcp, content_to_mcp, result_to_mcp
-from .environment import McpEnvironment, register_mcp
-from .server import McpServer
+from agentgym.moved import moved_names
 
-__all__ = ["McpEnvironment", "McpServer", "content_from_mcp", "content_to_mcp", "register_mcp", "result_to_mcp"]
+from .content import content_from_mcp, content_to_mcp, result_to_mcp
+from .environment import McpEnvironment
+
+__all__ = ["McpEnvironment", "content_from_mcp", "content_to_mcp", "result_to_mcp"]
+
+
+__getattr__ = moved_names(__name__)

@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.errors import PolicyError
-from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.rollout.environments import schemas_of
-from agentgym.training.model.slow_copy import move_towards
-from agentgym.training.stored_turns.transitions import ReturnSpec
-from agentgym.trajectory import Trajectory
+from agentgym import Call, Message, PolicyError, Trajectory, prototype
+from agentgym.policy import Policy, Reply, Request
+from agentgym.training import ReturnSpec
+
+__all__ = ["DqnPolicy", "enumerated_calls"]
 
 ListActions = Callable[[Sequence[Message], Sequence[dict[str, Any]]], Sequence[Call]]
 """From the messages so far and the schemas of the tools to the calls that may be made next."""
@@ -62,9 +60,9 @@ class DqnPolicy(Policy):
     Args:
         list_actions: which calls may be made in a state.
         epsilon: how often an action is drawn at random, by the request's seed.
-        gamma: discount a turn. buckets: of the hashed words. hidden: width of the network.
-        learning_rate: of Adam. follow: how far the slow copy moves in each step. seed: of the network and its batches.
-        capacity: turns that are kept.
+        gamma: the discount of a turn. buckets: how many numbers the words are hashed to. hidden: the network's width.
+        learning_rate: the learning rate of Adam. follow: how far the slow copy moves in each step.
+        seed: the seed of the network and of its batches. capacity: how many turns are kept.
     Source: Mnih et al. 2015, doi:10.1038/nature14236, with a copy that moves a little in each step.
     """
 
@@ -139,13 +137,20 @@ class DqnPolicy(Policy):
             self._optimiser.zero_grad()
             loss.backward()
             self._optimiser.step()
-            move_towards(self._slow, self._network, self._follow)
+            self._move_copy()
             losses.append(float(loss.detach()))
         self.version += 1
         return float(np.mean(losses))
 
+    @torch.no_grad()
+    def _move_copy(self) -> None:
+        for slow, fast in zip(self._slow.parameters(), self._network.parameters(), strict=True):
+            slow.lerp_(fast, self._follow)
+
     def _keep(self, trajectory: Trajectory, rewards: np.ndarray) -> None:
-        tools = schemas_of(trajectory)
+        tools = trajectory.tools
+        if tools is None:
+            tools = [tool.schema() for tool in prototype(trajectory.task.environment).tools.values()]
         trajectory.require_one_row("DQN")
         messages = list(trajectory.opening)
         for turn, reward in zip(trajectory.turns, rewards, strict=True):
