@@ -14,6 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym import Environment, Message, SandboxDied, SandboxSpec, Task, TaskError, Tool, ToolError
 from agentgym.sandbox import Channel
 
@@ -88,6 +90,12 @@ class FunctionTurns(Environment):
         if "error" in reply:
             raise TaskError(f"{task.id}: its functions cannot be loaded: {reply['error']!s:.300}")
         return task.opening()
+
+    @classmethod
+    @override
+    def least_turns(cls, task: Task) -> int:
+        turns = task.parameters.get("turns", ())
+        return 2 * (len(turns) + 1) if isinstance(turns, list | tuple) else 1  # calls, and words that end the turn
 
     async def respond(self, message: Message) -> list[Message]:
         """End the turn: the user asks for the next thing, or the episode ends."""

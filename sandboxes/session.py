@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from agentgym import Call, Checkpoint, Environment, Message, Outlook, Result, ResultStatus, Task, TaskError, ToolError
 
 OVER = "No more requests. Verdicts: "
@@ -91,6 +93,12 @@ class SessionEnvironment(Environment, ABC):
         if result.status in ANSWERED or self.ended or not self._requests:
             return result
         return replace(result, content=f"{result.content}\n{self._requests[len(self._verdicts)]}")
+
+    @classmethod
+    @override
+    def least_turns(cls, task: Task) -> int:
+        requests = task.parameters.get("requests", ())
+        return len(requests) if isinstance(requests, list | tuple) else 1
 
     async def respond(self, message: Message) -> list[Message]:
         """Repeat the request to an agent that makes no call."""

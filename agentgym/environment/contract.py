@@ -71,6 +71,15 @@ class Environment(OldNames):
     # ---- Override these where they make sense: each is optional ---------------------------------------------------
 
     @classmethod
+    def least_turns(cls, task: Task) -> int:
+        """Return the fewest turns in which a task can be solved, as far as that is known before it is played.
+
+        It is the task's `parameters["least_turns"]`, else 1. Evaluations warn of tasks for which `max_turns` is less.
+        """
+        least = task.parameters.get("least_turns")
+        return least if isinstance(least, int) and least > 0 else 1
+
+    @classmethod
     def unavailable_reason(cls) -> str:
         """Return what this host lacks to run it, a package or a program, and how to get it; empty if nothing."""
         return ""

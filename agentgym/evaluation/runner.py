@@ -13,6 +13,7 @@ from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
+from agentgym.evaluation.least_budgets import warn_of_few_turns
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.evaluation.search import EpisodeSearch, SearchUsage
@@ -68,6 +69,7 @@ async def evaluate(
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
         step: training step of the weights, for the record.
+    Warns: of tasks that need more turns than `config` allows.
     Raises: EvaluationError for a limit that makes no sense, or a search that reads the outcome and does not say so;
         DifferentRunError for a ledger that holds another measurement under this label; SearchError; TaskError for an
         empty split; HeldOutError; EnvironmentOptionError; what the registry raises for unknown names.
@@ -77,6 +79,7 @@ async def evaluate(
     chosen = registry.load_task_set(task_set) if isinstance(task_set, str) else task_set
     tasks = choose(chosen, split, limit)
     check_environment_options(tasks, config)
+    warn_of_few_turns(tasks, config)
     label = label or split
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym import Call, Message, Outlook, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
@@ -47,6 +49,12 @@ class Doors(TextEnvironment):
             if not isinstance(room, str) or not _is_room(room, decides):
                 raise self.refuse(f"room {index} is {room!r:.80}: write it as 'at blue: red blue gray'.")
         return {"room": 0, "right": 0}
+
+    @classmethod
+    @override
+    def least_turns(cls, task: Task) -> int:
+        horizon = task.parameters.get("horizon")
+        return horizon if isinstance(horizon, int) else 1
 
     def solved(self) -> bool:
         return bool(self.state["right"] == (1 if self._counts() == "first" else self._horizon()) and self._is_over())

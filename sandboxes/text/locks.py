@@ -6,6 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym import Call, Message, Outlook, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
@@ -59,6 +61,12 @@ class Locks(TextEnvironment):
         if len(words) != len(wheels) or any(w not in WHEELS[wheel] for wheel, w in zip(wheels, words, strict=True)):
             raise self.refuse(f"parameters['words'] is {words!r:.80}: give a word of each wheel.")
         return {"wheel": 0, "right": 0}
+
+    @classmethod
+    @override
+    def least_turns(cls, task: Task) -> int:
+        wheels = task.parameters.get("wheels", ())
+        return len(wheels) if isinstance(wheels, list | tuple) else 1
 
     def solved(self) -> bool:
         return bool(self.state["right"] == len(self._parameters["wheels"]))

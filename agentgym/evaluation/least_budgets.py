@@ -1,0 +1,31 @@
+"""Warn of tasks that cannot be solved in the turns that a config allows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from agentgym.environment import Environment
+from agentgym.registry import environment_of, load
+from agentgym.rollout import RolloutConfig
+from agentgym.task import Task
+
+
+def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:
+    """Warn if tasks name more turns, by themselves or by `Environment.least_turns`, than `budgets.max_turns` allows."""
+    most = config.budgets.max_turns
+    needed = [count for task in tasks if (count := _least_turns(task, config)) > most]
+    if needed:
+        warnings.warn(
+            f"{len(needed)} of {len(tasks)} tasks cannot be solved in {most} turns, which max_turns allows: "
+            f"they need up to {max(needed)}. Give max_turns={max(needed)} or more (--max-turns on the command line).",
+            stacklevel=3,
+        )
+
+
+def _least_turns(task: Task, config: RolloutConfig) -> int:
+    chosen = config.environment
+    environment = chosen if callable(chosen) else environment_of(chosen, task.environment)
+    factory = load("environments", environment) if isinstance(environment, str) else environment
+    least = getattr(factory, "least_turns", Environment.least_turns)
+    return int(least(task))
