@@ -47,6 +47,15 @@ def test_a_folder_of_files_is_read(tmp_path, monkeypatch):
     assert [len(sums[split]) for split in sums] == [30, 0, 10]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
+def test_a_single_file_is_read(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    data, file = Dataset.from_list(ROWS), tmp_path / f"sums.{kind}"
+    {"parquet": data.to_parquet, "csv": data.to_csv, "jsonl": data.to_json}[kind](file)
+    sums = TaskSet.from_dataset(file, name="me/sums-v1", environment="a/b-v1", columns=COLUMNS)
+    assert len(sums["train"]) == len(ROWS)
+
+
 def test_what_is_wrong_with_a_data_set_is_named(tmp_path):
     data = Dataset.from_list(ROWS)
     with pytest.raises(TaskError, match=r"train 0: there is no column 'answer'\. The columns are question, final"):

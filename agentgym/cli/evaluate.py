@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run, write_text
+from agentgym.cli.console import err, exit_by_failures, out, progress_bar, resumable, run, write_text
 from agentgym.cli.fields import takes
 from agentgym.cli.options import TaskOptions, rollout_options
 from agentgym.cli.policies import Agent, AgentOptions
 from agentgym.cli.user_code import Import
-from agentgym.text import percent
+from agentgym.text import counted, percent
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
@@ -81,6 +81,8 @@ def evaluate(
     if earlier is not None:
         check_tasks(earlier, task_set, split, choose(task_set, split, tasks.limit))
     check_environment_options(choose(task_set, split, tasks.limit), config)
+    count = len(choose(task_set, split, tasks.limit))
+    err().print(f"{name}:{split}: {counted(count, 'task')}. Loading {agent.policy}.", style="dim", soft_wrap=True)
     player, player_name = agent.load(task_set)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
@@ -106,6 +108,8 @@ def evaluate(
 
 def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], player: Agent) -> Evaluation:
     """Play the tasks behind a progress bar."""
+    from agentgym.cli.heartbeat import heartbeat
+
     with progress_bar() as progress:
         bar = progress.add_task("episodes", total=None, note="")
 
@@ -114,7 +118,8 @@ def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], play
             note += f", {state.failed} failed" if state.failed else ""
             progress.update(bar, completed=state.done, total=state.total, note=note)
 
-        return run(measure(progress=show), player)
+        with heartbeat(progress, "episodes: the first is being played"):
+            return run(measure(progress=show), player)
 
 
 def _report(evaluation: Evaluation, earlier: Evaluation | None, measured: MeasureOptions) -> None:

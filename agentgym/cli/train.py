@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentgym.cli.console import out, resumable
+from agentgym.cli.console import err, out, resumable
 from agentgym.cli.user_code import Import
 
 
@@ -31,9 +31,15 @@ def train(
 
     Example: [b]agentgym train quickstart --set train.steps=50 --out runs/first[/b]
     """
+    from agentgym.errors import RecipeError
+    from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
     from agentgym.training import Recipe
 
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
+    run = RunFolder(folder or Path("runs") / chosen.name)
+    if run.recipe.is_file() and not (resume or extend):  # said before torch is imported, which takes a while
+        raise RecipeError(HOLDS_A_RUN.format(run.path))
+    err().print(f"{chosen.name}: loading the libraries, and checking the recipe.", style="dim", soft_wrap=True)
     hint = _resume_command(recipe, settings or [], folder, modules or [])
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
         from agentgym.training import train as execute

@@ -11,6 +11,11 @@ from typing import Any
 
 from agentgym.errors import LedgerError
 
+HOLDS_A_RUN = (
+    "{} already holds a run. Continue it with --resume, train it for more steps with --extend, give another folder by "
+    "--out, or remove it."
+)
+"""The message where a new run is to begin in the folder of another one."""
 _SIGNS = ("recipe.toml", "ledger.sqlite", "metrics.jsonl", "state.json", "evaluation", "checkpoints")
 
 

@@ -17,6 +17,8 @@ Columns = Mapping[str, str | Mapping[str, str]]
 """By field of Task: the column that it is, or for `parameters` and `truth` the columns of their entries, by key."""
 JSON_FIELDS = ("messages", "parameters", "truth", "origin")
 """Fields whose values have many shapes. A column has one type, so they are JSON text."""
+FILES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".arrow": "arrow"}
+"""What `load_dataset` calls the reader of a single file, by its ending."""
 _SLICE = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<start>\d*):(?P<stop>\d*)\])?")
 
 
@@ -79,7 +81,10 @@ def _loaded(source: Any) -> Mapping[str, Any]:
         saved = (Path(source) / "dataset_dict.json", Path(source) / "dataset_info.json")
         is_saved = any(file.is_file() for file in saved)
         try:
-            source = load_from_disk(str(source)) if is_saved else load_dataset(str(source))
+            if (kind := FILES.get(Path(source).suffix.lower())) is not None and Path(source).is_file():
+                source = load_dataset(kind, data_files=str(source))
+            else:
+                source = load_from_disk(str(source)) if is_saved else load_dataset(str(source))
         except Exception as error:  # the library raises whatever a missing name or a broken file leads to
             raise TaskError(f"The data set {source} cannot be loaded: {type(error).__name__}: {error}") from error
     if isinstance(source, Dataset):

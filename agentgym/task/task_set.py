@@ -214,7 +214,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
         Args:
             source: a name on its hub, a folder (as `save_to_disk` wrote it, or of files that `load_dataset` reads), a
-                Dataset or a DatasetDict.
+                file (.parquet, .csv, .json, .jsonl or .arrow), a Dataset or a DatasetDict.
             environment: the environment of every task, where no column says it.
             columns: what the fields of a task are, such as {"prompt": "question", "truth": {"answer": "final"}}. None
                 for a data set that `push` wrote. A task without an id is called after its split and its place.

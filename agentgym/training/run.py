@@ -20,7 +20,7 @@ from rich.console import Console
 from agentgym.errors import RecipeError
 from agentgym.options import Section
 from agentgym.policy.device import device_of
-from agentgym.storage.run_folder import RunFolder
+from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.checkpoints import copy_linked
 from agentgym.training.checks.memory_plan import memory_note
@@ -181,10 +181,7 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, st
         file.write_text(recipe.to_toml(), encoding="utf-8")
         return
     if not resume:
-        raise RecipeError(
-            f"{run.path} already holds a run. Continue it with --resume, train it for more steps with --extend, give "
-            "another folder by --out, or remove it."
-        )
+        raise RecipeError(HOLDS_A_RUN.format(run.path))
     recorded = Recipe.load_recorded(file)
     # How many sandboxes wait ready changes no episode, and its default for Docker was once another.
     same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})

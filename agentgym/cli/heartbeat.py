@@ -1,0 +1,40 @@
+"""A line now and then while a command has nothing to report yet, so that nobody takes it for dead."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentgym.training.monitoring.progress import PhaseProgress
+
+FIRST_S = 5.0
+"""The seconds after which the first line is printed. Each later one comes after twice the time."""
+
+
+@contextmanager
+def heartbeat(progress: PhaseProgress, text: str, *, first_s: float = FIRST_S) -> Iterator[None]:
+    """Print a line with the time that has passed until the first task of a progress bar gets on.
+
+    Args:
+        progress: whose console is written to. text: what is being done.
+    """
+    done, began = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        wait_s = first_s
+        while not done.wait(wait_s) and not progress.tasks[0].completed:
+            line = f"{text}, {time.monotonic() - began:.0f} s so far"
+            progress.console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+            wait_s *= 2
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
