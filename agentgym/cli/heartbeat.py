@@ -1,4 +1,4 @@
-"""A line now and then while a command has nothing to report yet, so that nobody takes it for dead."""
+"""A line now and then while a command has nothing to report yet, so that it does not look dead."""
 
 from __future__ import annotations
 
