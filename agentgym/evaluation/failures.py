@@ -2,7 +2,7 @@
 
 The same table is in docs/evaluate.md, and a test compares the two. What is of which kind: agentgym.storage.failures.
 The treatment is what the trainer does unless a recipe's [train.failures] says otherwise; see
-agentgym.training.loss.failure_masks for where it is enforced.
+agentgym.training.loss.grpo_batches for where it is enforced.
 """
 
 from __future__ import annotations

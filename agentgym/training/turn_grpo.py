@@ -31,8 +31,8 @@ from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
-from agentgym.training.loss.failure_masks import apply_failure_masks
 from agentgym.training.loss.grpo_batches import (
+    apply_failure_masks,
     by_token,
     check_roles,
     episode_returns,
@@ -46,8 +46,7 @@ from agentgym.training.loss.role_order import role_metrics
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass, RowData
 from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.loss.vision_inputs import VisionInputs
-from agentgym.training.monitoring.diagnostics import diagnose, summarise
-from agentgym.training.monitoring.pace import Pace, engine_metrics
+from agentgym.training.monitoring.diagnostics import Pace, diagnose, engine_metrics, summarise
 from agentgym.training.monitoring.silence import silence_rollout_func_warning
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts

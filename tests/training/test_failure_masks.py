@@ -10,7 +10,7 @@ from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.task import Task
 from agentgym.training import Recipe
-from agentgym.training.loss.failure_masks import apply_failure_masks
+from agentgym.training.loss.grpo_batches import apply_failure_masks
 from agentgym.trajectory import Trajectory, Turn
 
 

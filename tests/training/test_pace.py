@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
-from agentgym.training.monitoring.pace import Pace, engine_metrics, wait_metrics
+from agentgym.training.monitoring.diagnostics import Pace, engine_metrics, wait_metrics
 from agentgym.trajectory import Trajectory, Turn
 
 

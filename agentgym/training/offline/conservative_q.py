@@ -10,9 +10,9 @@ import torch
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead
 from agentgym.policy.sampling import truncate
-from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.offline.token_values import Descent, token_rewards, tokens_of
 from agentgym.training.signals.hidden_states import own_spans
+from agentgym.training.signals.turn_scorer import move_towards
 from agentgym.training.stored_turns.transitions import StoredEpisode
 from agentgym.trajectory import Trajectory
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
-from agentgym.training.model.slow_copy import move_towards
+from agentgym.training.signals.turn_scorer import move_towards
 from agentgym.training.stored_turns.transitions import StoredEpisode
 
 OnStep = Callable[[int, float], None]

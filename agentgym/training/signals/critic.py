@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from agentgym.task import Task
-from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.signals.provider import SignalRows
-from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
+from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance, move_towards
 from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory
 

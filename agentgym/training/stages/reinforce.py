@@ -29,8 +29,13 @@ from agentgym.training.rollouts.trl_policy import TrlPolicy
 from agentgym.training.samplers.sources import sampler_of
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.loss_sources import loss_requirements
-from agentgym.training.stages.reinforce_parts import gatherer_for, parts_around, scheduled_rollouts, training_run
+from agentgym.training.stages.reinforce_parts import (
+    gatherer_for,
+    loss_requirements,
+    parts_around,
+    scheduled_rollouts,
+    training_run,
+)
 from agentgym.training.stages.stored_episodes import check_experts
 from agentgym.training.stages.streaming import streaming
 from agentgym.training.turn_grpo import TurnGRPOTrainer
