@@ -75,3 +75,27 @@ def test_what_is_wrong_with_a_data_set_is_named(tmp_path):
     both = {"train": "train[:20]", "held_out": "train[19:]"}
     with pytest.raises(SplitLeakError, match="asks the same"):
         TaskSet.from_dataset(data, name="a/b-v1", environment="a/b-v1", columns=COLUMNS, splits=both)
+
+
+def test_nulls_that_arrow_pads_with_are_left_out():
+    """Arrow gives every row of a column the keys that any row has."""
+    rows = [
+        {"question": "a", "given": {"x": 1}, "gold": [{"left": 1}, {"right": 2}], "more": None},
+        {"question": "b", "given": {"y": {"z": None, "w": 0}}, "gold": [], "more": "m"},
+    ]
+    columns = {"prompt": "question", "parameters": "given", "truth": {"answer": "gold", "more": "more"}}
+    task_set = TaskSet.from_dataset(Dataset.from_list(rows), name="t", environment="e", columns=columns)
+    first, second = task_set["train"]
+    assert (first.parameters, first.truth) == ({"x": 1}, {"answer": [{"left": 1}, {"right": 2}]})
+    assert (second.parameters, second.truth) == ({"y": {"w": 0}}, {"answer": [], "more": "m"})
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "json"])
+def test_one_file_is_read_by_its_suffix(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    data, path = Dataset.from_list([{"q": "one", "a": "1"}, {"q": "two", "a": "2"}]), tmp_path / f"file.{suffix}"
+    {"parquet": data.to_parquet, "csv": data.to_csv}.get(suffix, data.to_json)(str(path))
+    task_set = TaskSet.from_dataset(
+        str(path), name="t", environment="e", columns={"prompt": "q"}, splits={"held_out": "train"}
+    )
+    assert [task.prompt for task in task_set["held_out"]] == ["one", "two"]

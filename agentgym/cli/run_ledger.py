@@ -19,7 +19,7 @@ def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger
     """Open the ledger of a run folder. The cluster is connected to before anything is written.
 
     Yields: the ledger, None without a folder.
-    Raises: AgentGymError where the cluster cannot be reached.
+    Raises: AgentGymError where the cluster cannot be reached; LedgerError if another command plays into the folder.
     """
     from agentgym.rollout.engine import ConnectingEngine
     from agentgym.storage.ledger import Ledger
@@ -29,5 +29,6 @@ def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger
     if folder is None:
         yield None
         return
-    with closing(Ledger(RunFolder(folder).create().ledger)) as ledger:
+    run_folder = RunFolder(folder).create()
+    with run_folder.held(), closing(Ledger(run_folder.ledger)) as ledger:
         yield ledger

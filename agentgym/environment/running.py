@@ -73,6 +73,8 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
         if limit is None or not limit.expired():
             raise  # not ours: something inside the tool timed out and was not handled there
         content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
+        if not tool.is_async:  # its thread cannot be stopped
+            content += " It is still running: what it changes may come later."
     except SystemExit as error:  # would end the whole run, not the tool
         raise RuntimeError(f"The tool {call.name!r} called sys.exit({error.code!r}).") from error
     final = options.final and status is ResultStatus.OK

@@ -130,7 +130,7 @@ class EnvironmentHandle:
         """Go on in a fresh environment that is put back to a checkpoint. Returns: as `close`, of the old one."""
         close_error = await self.close()
         self.current, self._closed, self._last_usage = self._make(), False, Usage()
-        await self.current.restore(task, checkpoint, seed=seed)
+        await self.current.restore(task.public(), checkpoint, seed=seed)
         return close_error
 
     async def reset(self, task: Task, seed: int, additions: Sequence[PromptAddition]) -> list[Message]:
@@ -139,7 +139,7 @@ class EnvironmentHandle:
         Returns: its opening messages, with what is added to them.
         """
         method = unwrapped(self.current).reset
-        opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
+        opening: list[Message] = await awaited(self.current.reset(task.public(), seed=seed), method)
         check_messages(opening, method, "return task.opening()")
         return with_additions(opening, additions)
 

@@ -133,7 +133,7 @@ def episode_jobs(
                     f"{task.id!r} is a task of the split {task.split!r}, and was to be played with a {addition.kind}. "
                     "Only training tasks are: what measures is played without help."
                 )
-            trajectory = Trajectory(f"{label}/{task.id}#{sample}", task, sample, seed_of(seed, task.id))
+            trajectory = Trajectory(f"{label}/{task.id}#{sample}", task.copy(), sample, seed_of(seed, task.id))
             yield EpisodeJob(position, trajectory, addition=addition)
             position += 1
 
@@ -148,6 +148,6 @@ def branch_jobs(forks: Iterable[Fork], group_size: int, *, label: str) -> Iterat
             sample = samples[origin.task.id]
             samples[origin.task.id] += 1
             episode_id = f"{label}/{origin.id}@{fork.turn}#{sample}"
-            trajectory = Trajectory(episode_id, origin.task, sample, origin.seed)
+            trajectory = Trajectory(episode_id, origin.task.copy(), sample, origin.seed)
             yield EpisodeJob(position, trajectory, fork)
             position += 1

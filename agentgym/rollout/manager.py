@@ -230,7 +230,7 @@ class EpisodeManager:
         """
         fork = Fork(record, len(record.turns))
         config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, fork=fork)
-        trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
+        trajectory = Trajectory(f"replay/{record.id}", record.task.copy(), record.sample, record.seed)
         _as_prompted(trajectory, record)
         await Episode(config, ReplayPolicy(fork, ExhaustedPolicy()), trajectory).play()
         return trajectory_divergence(record, trajectory, len(record.turns)) or ending_divergence(record, trajectory)
@@ -247,7 +247,7 @@ class EpisodeManager:
         messages = [record.turns[turn].message for turn in chosen]
         budgets = replace(self.config.budgets, max_turns=len(chosen))
         config = self._episode_config(replace(self.config, budgets=budgets, stop_if=()))
-        trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
+        trajectory = Trajectory(f"replay/{record.id}", record.task.copy(), record.sample, record.seed)
         trajectory.provenance = replace(
             self._provenance(config, self.config.prompt), replay=ReplayedTurns(record.id, chosen)
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,26 @@ class RunFolder:
         self.listeners: list[Callable[[int, str, Mapping[str, float]], None]] = []
         self.state = self.path / "state.json"
         self._check_is_free_or_run()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder, which must exist, for one command. The lock ends with the process, however that ends.
+
+        Raises: LedgerError if another process holds it.
+        """
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LedgerError(
+                    f"Another command plays into {self.path} now. Wait until it has ended, or choose another folder."
+                ) from error
+            except OSError:
+                pass  # a file system without locks
+            yield
+        finally:
+            os.close(folder)
 
     def _check_is_free_or_run(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -167,6 +189,26 @@ class StageFolder(RunFolder):
         super().__init__(run.path / "stages" / name)
         self.ledger, self.metrics_file, self.report = run.ledger, run.metrics_file, run.report
         self.listeners = run.listeners
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder, which must exist, for one command. The lock ends with the process, however that ends.
+
+        Raises: LedgerError if another process holds it.
+        """
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LedgerError(
+                    f"Another command plays into {self.path} now. Wait until it has ended, or choose another folder."
+                ) from error
+            except OSError:
+                pass  # a file system without locks
+            yield
+        finally:
+            os.close(folder)
 
     def _check_is_free_or_run(self) -> None:
         """Check nothing: the run's own folder was checked."""

@@ -109,11 +109,21 @@ def _task(
             entries = {"": column} if isinstance(column, str) else column
             if missing := [entry for entry in entries.values() if entry not in row]:
                 raise TaskError(f"{where}: there is no column {missing[0]!r}. The columns are {', '.join(row)}.")
-            values = {key: row[entry] for key, entry in entries.items()}
-            fields[name] = values[""] if isinstance(column, str) else values
+            values = _without_padding({key: row[entry] for key, entry in entries.items()})
+            if not isinstance(column, str):
+                fields[name] = values
+            elif "" in values:
+                fields[name] = values[""]
     given = {"id": f"{split}/{index:04d}", **fields, "split": split}
     given["id"] = str(given["id"])
     return task_from_json({"environment": environment, **given}, where)
+
+
+def _without_padding(value: Any) -> Any:
+    """Return data without the keys whose value is None: Arrow gives every row the keys that any row has."""
+    if isinstance(value, dict):
+        return {key: _without_padding(each) for key, each in value.items() if each is not None}
+    return [_without_padding(each) for each in value] if isinstance(value, list) else value
 
 
 def _row(task: Task) -> dict[str, Any]:

@@ -72,8 +72,15 @@ class Task:
         return self.origin is not None and self.origin.generator in (VARIANTS, INSTRUCTIONS)
 
     def public(self) -> Task:
-        """Return the task as the environment gets it: without its truth, hints and origin."""
-        return replace(self, truth=None, hints=(), origin=None)
+        """Return the task as the environment gets it: without its truth, hints and origin.
+
+        Its parameters are a copy: an environment that changes them changes nothing for others.
+        """
+        return replace(self, parameters=own_data(self.parameters), truth=None, hints=(), origin=None)
+
+    def copy(self) -> Task:
+        """Return the task with parameters and truth of its own, for one episode to use up."""
+        return replace(self, parameters=own_data(self.parameters), truth=own_data(self.truth))
 
     def opening(self) -> list[Message]:
         """Return the task's own opening messages: `messages` if given, else the prompt as one user message."""
@@ -89,6 +96,15 @@ class Task:
         images = [image.digest for image in images_of(self.opening())]
         text = canonical_json([self.environment, words, _folded(parameters), *([images] if images else [])])
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def own_data(value: Any) -> Any:
+    """Return plain data with dicts, lists and sets of its own; any other object stays the same."""
+    if isinstance(value, Mapping):
+        return {key: own_data(each) for key, each in value.items()}
+    if type(value) in (list, tuple, set):
+        return type(value)(own_data(each) for each in value)
+    return bytearray(value) if isinstance(value, bytearray) else value
 
 
 def seed_of(*parts: object) -> int:

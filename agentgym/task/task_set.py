@@ -217,7 +217,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 file (.parquet, .csv, .json, .jsonl or .arrow), a Dataset or a DatasetDict.
             environment: the environment of every task, where no column says it.
             columns: what the fields of a task are, such as {"prompt": "question", "truth": {"answer": "final"}}. None
-                for a data set that `push` wrote. A task without an id is called after its split and its place.
+                for a data set that `push` wrote. Nulls are left out, because Arrow pads with them. A task without an id
+                is called after its split and its place.
             splits: the splits of the set: which split of the source each is, or a part of it, such as {"held_out":
                 "test[:200]"}. By default those of the same names.
         Raises: MissingExtraError without datasets; TaskError naming the row, or the column or split that is missing;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import math
 import re
 import typing
@@ -25,6 +26,7 @@ MAX_PROBLEMS = 5
 
 _CLOSING_KEYWORDS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _COMBINING_KEYWORDS = ("allOf", "anyOf", "oneOf", "if", "$ref")
+_DATA_KEYWORDS = ("default", "const", "enum", "examples", "example")
 _TYPE_NAMES = {"object": "dictionary", "array": "list"}
 _RULES = {
     "const": "Input should be {!r}",
@@ -86,7 +88,7 @@ def arguments_of_signature(
     schema.setdefault("properties", {})
     for parameter in parameters:
         if parameter.default is not parameter.empty:
-            schema["properties"][parameter.name]["default"] = parameter.default
+            schema["properties"][parameter.name]["default"] = _default_as_json(function, parameter, hints)
     schema["additionalProperties"] = False
     return schema, _pydantic_check(adapter.validator.validate_python)
 
@@ -191,13 +193,38 @@ def _field(
     return hint if parameter.default is parameter.empty else NotRequired[hint]
 
 
+def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """Return a default as the agent would write it: a date as text, an Enum as its value, a dataclass as an object.
+
+    Raises: ToolDefinitionError for a default that JSON cannot write.
+    """
+    from pydantic import TypeAdapter
+    from pydantic_core import PydanticSerializationError
+
+    default = parameter.default
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
+        as_json = adapter.dump_python(default, mode="json", warnings=False)  # which writes null for an infinity
+        json.dumps(as_json, allow_nan=False)
+        if _not_finite(adapter.dump_python(default, warnings=False)) is not None:
+            raise ValueError("it holds a number that is not finite")
+    except (PydanticSerializationError, TypeError, ValueError) as error:
+        raise ToolDefinitionError(
+            f"The tool {function.__qualname__!r} has a default that JSON cannot write: {parameter.name} = "
+            f"{_short(default)}. The schema that the model sees shows it: use None, a number or a text, and turn it "
+            f"into what you need in the body."
+        ) from error
+    return as_json
+
+
 def _drop_titles(schema: Any) -> None:
-    """pydantic titles every field with its own name: noise that a model pays tokens for."""
+    """Delete the titles that pydantic makes of names: noise that a model pays tokens for. Data keeps its keys."""
     if isinstance(schema, dict):
         if isinstance(schema.get("title"), str):
             del schema["title"]
-        for value in schema.values():
-            _drop_titles(value)
+        for keyword, value in schema.items():
+            if keyword not in _DATA_KEYWORDS:
+                _drop_titles(value)
     elif isinstance(schema, list):
         for value in schema:
             _drop_titles(value)

@@ -119,13 +119,13 @@ class Database:
         lines: list[str] = []
         room = self._max_chars
         for row in cursor:
-            line = " | ".join(cell(value) for value in row)
+            line = " | ".join(cell(value) for value in row) or EMPTY_TEXT
             if len(lines) == self._max_rows or len(line) > room:
                 lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
                 break
             lines.append(line)
             room -= len(line) + 1
-        return "\n".join(lines) or "[no rows]"
+        return "\n".join(lines) if lines else "[no rows]"
 
     def _explain(self, error: str, sql: str) -> str:
         """Return what SQLite said, and what helps to write the query again."""
@@ -174,6 +174,9 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
     if action == sqlite3.SQLITE_PRAGMA and first in READ_ONLY_PRAGMAS:
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
+
+
+EMPTY_TEXT = "''"  # a row of one empty text
 
 
 def cell(value: object) -> str:

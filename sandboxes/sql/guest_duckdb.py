@@ -9,7 +9,7 @@ import csv
 import os
 import threading
 
-from .guest import QueryRefused, cell
+from .guest import EMPTY_TEXT, QueryRefused, cell
 from .guest_source import quote, source_tables
 
 TYPES = {"integer": "BIGINT", "real": "DOUBLE", "blob": "BLOB", "text": "VARCHAR"}
@@ -92,13 +92,13 @@ class DuckDatabase:
         lines: list[str] = []
         room = self._max_chars
         for row in rows:
-            line = " | ".join(cell(_plain(value)) for value in row)
+            line = " | ".join(cell(_plain(value)) for value in row) or EMPTY_TEXT
             if len(lines) == self._max_rows or len(line) > room:
                 lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
                 break
             lines.append(line)
             room -= len(line) + 1
-        return "\n".join(lines) or "[no rows]"
+        return "\n".join(lines) if lines else "[no rows]"
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
         """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
@@ -176,7 +176,8 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return f"x'{value[:CHARS_OF_A_VALUE].hex()}'"
     if type(value).__name__ == "Decimal":
-        return float(value)  # type: ignore[arg-type]
+        is_whole = value.as_tuple().exponent >= 0  # type: ignore[attr-defined]
+        return int(value) if is_whole else float(value)  # type: ignore[call-overload, arg-type]
     return str(value)[:CHARS_OF_A_VALUE]
 
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from .guest import QueryRefused, cell
+from .guest import EMPTY_TEXT, QueryRefused, cell
 from .guest_state import state_of
 from .guest_wire import Lost, PostgresConnection, ServerError
 
@@ -183,13 +183,13 @@ class PostgresDatabase:
         room = self._max_chars
         kinds = [kind for _, kind in reply.columns]
         for row in reply.rows:
-            line = " | ".join(cell(_value(value, kind)) for value, kind in zip(row, kinds))  # noqa: B905
+            line = " | ".join(cell(_value(value, kind)) for value, kind in zip(row, kinds)) or EMPTY_TEXT  # noqa: B905
             if len(lines) == self._max_rows or len(line) > room:
                 lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
                 break
             lines.append(line)
             room -= len(line) + 1
-        return "\n".join(lines) or "[no rows]"
+        return "\n".join(lines) if lines else "[no rows]"
 
     def _names(self, kinds: str) -> list[str]:
         return [str(row[0]) for row in self._ask(LISTING.format(kinds))]
@@ -212,6 +212,6 @@ def _value(raw, kind: int):  # type: ignore[no-untyped-def]
     text = raw.decode("utf-8", "replace")
     if kind in INTEGERS:
         return int(text)
-    if kind in REALS:
-        return float(text)
+    if kind in REALS:  # a sum of whole numbers is NUMERIC, and may have more digits than a float
+        return int(text) if text.lstrip("-").isdecimal() else float(text)
     return int(text == "t") if kind == BOOLEAN else text

@@ -268,8 +268,9 @@ def import_path(path: Sequence[str]) -> str:
 async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:
     """Apply a unified diff to /work/repo, leaving out paths that match. Raises: TaskError saying what git said."""
     arguments = [f"--exclude={pattern}" for pattern in exclude]
+    ended = patch if patch.endswith("\n") or not patch else f"{patch}\n"  # models and files often cut the last one
     result = await sandbox.exec(
-        ["git", "apply", "--whitespace=nowarn", *arguments, "-"], stdin=patch.encode(), cwd=ROOT, env=QUIET
+        ["git", "apply", "--whitespace=nowarn", *arguments, "-"], stdin=ended.encode(), cwd=ROOT, env=QUIET
     )
     if not result.ok:
         errors = result.stderr.decode("utf-8", "replace").strip()[-500:]

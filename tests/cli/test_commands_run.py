@@ -314,6 +314,9 @@ def test_a_command_that_is_stopped_says_how_to_go_on_and_a_second_call_does(tmp_
     deadline = time.monotonic() + 30
     while not (tmp_path / "there").exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
+    second = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT_VARIABLES)
+    assert second.returncode == 2
+    assert "Another command plays into run now." in second.stderr
     process.send_signal(sent)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == code_at_end, stderr

@@ -369,3 +369,12 @@ def test_xquad_paragraphs_are_recalled_as_well_as_others_report():
     assert (len(library.pages), len(queries)) == (240, 1190)
     assert recall(ours, gold, 1) > 0.935
     assert recall(ours, gold, 5) > 0.98
+
+
+def test_a_word_inside_a_sentence_without_spaces_is_found(tmp_path):
+    texts = ["東京は日本の首都です。", "我喜欢在北京吃烤鸭", "猫が好き", "An English page about Tokyo"]
+    index = indexed(tmp_path / "index", texts)
+    for query, page in (("首都", 0), ("日本", 0), ("北京", 1), ("烤鸭", 1), ("猫", 2), ("tokyo", 3)):
+        assert [number for number, _ in index.rank(query, 1)] == [page], query
+    assert index.rank("大阪", 5) == []
+    assert words("Python3入門 is fun") == ["python3", "入", "門", "入門", "fun"]

@@ -283,6 +283,37 @@ class TestInProcess:
             assert other.execute("PRAGMA hard_heap_limit").fetchone() == (0,)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "agentgym/sql-v1",
+        pytest.param(DUCKDB, marks=needs_duckdb),
+        pytest.param(POSTGRES, marks=needs_postgres),
+        IN_PROCESS,
+    ],
+)
+async def test_a_row_of_an_empty_text_is_told_from_no_rows(name):
+    environment = await opened(name)
+    try:
+        assert await text(environment, "SELECT ''") == "''"
+        assert await text(environment, "SELECT '', 1") == " | 1"
+        assert await text(environment, "SELECT 1 WHERE 1 = 2") == "[no rows]"
+    finally:
+        await environment.close()
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(DUCKDB, marks=needs_duckdb), pytest.param(POSTGRES, marks=needs_postgres)]
+)
+async def test_a_whole_number_of_any_size_keeps_its_digits(name):
+    environment = await opened(name)
+    try:
+        assert await text(environment, "SELECT sum(n) FROM (SELECT 9007199254740993 AS n) x") == "9007199254740993"
+        assert await text(environment, "SELECT CAST(1.5 AS NUMERIC(10, 2))") == "1.5"
+    finally:
+        await environment.close()
+
+
 async def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch):
     from agentgym.sandboxes.sql import duck, postgres
 

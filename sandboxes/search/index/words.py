@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
-ANALYSIS = "words-1"
+ANALYSIS = "words-2"
 """Goes into every index's address: change it whenever a text would give other terms."""
 
 _WORD = re.compile(r"[^\W_]+")
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer; kana; Han characters.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
 _STOP = (
     "a an and are as at be been but by did do does for from had has have he her his how if in into is it its no "
     "not of on or s she such t that the their them then there these they this to was were what when where which "
@@ -22,7 +27,25 @@ def words(text: str) -> list[str]:
     text = text.lower()
     if not text.isascii():
         text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return [_singular(word) for word in _WORD.findall(text) if word not in STOP_WORDS]
+    if text.isascii():
+        return [_singular(word) for word in _WORD.findall(text) if word not in STOP_WORDS]
+    return [term for word in _WORD.findall(text) for term in _terms_of(word)]
+
+
+def _terms_of(word: str) -> Iterator[str]:
+    """Yield the terms of a run of letters: where a script has no spaces, its characters and pairs of neighbours."""
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        yield from _spaced_terms(word[end : run.start()])
+        characters, end = run[0], run.end()
+        yield from characters
+        yield from (characters[at : at + 2] for at in range(len(characters) - 1))
+    yield from _spaced_terms(word[end:])
+
+
+def _spaced_terms(word: str) -> Iterator[str]:
+    if word and word not in STOP_WORDS:
+        yield _singular(word)
 
 
 def _singular(word: str) -> str:

@@ -1,0 +1,72 @@
+"""Each episode has a task of its own: what an environment or a reward takes from it, it takes from no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from scripted_episodes import counting, make_manager
+
+from agentgym.messages import Message
+from agentgym.policy import ScriptedPolicy
+from agentgym.reward import Components
+from agentgym.task import Task
+from agentgym.testing import ByteRenderer, Counter, TargetReached, check_environment
+from agentgym.trajectory import Trajectory
+
+
+class UsesUp(Counter):
+    """Takes from its task's parameters what it has dealt out."""
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        parameters: Any = task.parameters
+        parameters["nested"]["cards"].pop()
+        parameters.pop("target")
+        return await super().reset(task, seed=seed)
+
+
+class UsesUpTruth(TargetReached):
+    def outcome(self, episode: Trajectory) -> Components:
+        truth: Any = episode.task.truth
+        return {"success": float(truth.pop("answer") == 2)}
+
+
+def a_task(**fields: Any) -> Task:
+    parameters = {"target": 2, "nested": {"cards": [1]}}
+    return Task("t", "test/counter-v1", "Count to 2.", parameters=parameters, truth={"answer": 2}, **fields)
+
+
+async def test_an_environment_and_a_reward_that_use_up_their_task_change_no_other_episode_nor_the_callers_task():
+    manager = make_manager(
+        ScriptedPolicy(counting(2), ByteRenderer()), environment=UsesUp, reward=UsesUpTruth(), max_failures_in_a_row=1
+    )
+    task = a_task()
+    trajectories = await manager.collect([task], group_size=4)
+    assert [trajectory.success for trajectory in trajectories] == [1.0] * 4
+    assert task == a_task()
+    assert all(trajectory.task.parameters == task.parameters for trajectory in trajectories), "as it was handed out"
+
+
+async def test_a_replay_resets_with_the_task_as_it_was():
+    manager = make_manager(ScriptedPolicy(counting(2), ByteRenderer()), environment=UsesUp, reward=TargetReached())
+    (trajectory,) = await manager.collect([a_task()])
+    assert await manager.replay(trajectory) is None
+    assert await manager.replay(trajectory) is None
+
+
+async def test_an_environment_that_uses_up_its_task_passes_its_check():
+    await check_environment(UsesUp, [replace(a_task(), truth=7)], reward=TargetReached())
+
+
+def test_a_copy_has_containers_of_its_own_and_shares_what_cannot_change():
+    marker = object()
+    parameters = MappingProxyType({"list": [[1], (2, [3])], "set": {4}, "object": marker, "text": "x"})
+    copied: Any = Task("t", "e", parameters=parameters).public().parameters
+    assert copied == dict(parameters)
+    copied["list"][0].append(2)
+    copied["list"][1][1].append(4)
+    copied["set"].add(5)
+    assert parameters["list"] == [[1], (2, [3])]
+    assert parameters["set"] == {4}
+    assert copied["object"] is marker

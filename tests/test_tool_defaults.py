@@ -1,0 +1,99 @@
+"""Defaults in the schema that a model sees are JSON, whatever type they have in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from agentgym.errors import ToolDefinitionError
+from agentgym.tools import Tool
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+    when: datetime.date = datetime.date(2024, 2, 29)
+
+
+class Page(BaseModel):
+    title: str = "none"
+    size: decimal.Decimal = decimal.Decimal("1.50")
+
+
+class Titled(BaseModel):
+    title: str = "x"
+    settings: dict[str, str] = {"title": "y"}
+    kind: Annotated[Any, Field(examples=[{"title": "z"}])] = None
+
+
+CASES: list[tuple[Any, Any, Any]] = [
+    (Colour, Colour.RED, "red"),
+    (Level, Level.LOW, 1),
+    (datetime.date, datetime.date(2024, 2, 29), "2024-02-29"),
+    (datetime.timedelta, datetime.timedelta(hours=1), "PT1H"),
+    (decimal.Decimal, decimal.Decimal("1.50"), "1.50"),
+    (Path, Path("a/b"), "a/b"),
+    (bytes, b"abc", "abc"),
+    (uuid.UUID, uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    (Point, Point(), {"x": 1, "when": "2024-02-29"}),
+    (Page, Page(), {"title": "none", "size": "1.50"}),
+    (tuple[int, int], (1, 2), [1, 2]),
+    (set[int], {3}, [3]),
+    (dict[str, Any], {"title": "kept", "more": {"title": "kept"}}, {"title": "kept", "more": {"title": "kept"}}),
+    (list[Point], [Point()], [{"x": 1, "when": "2024-02-29"}]),
+    (str, None, None),
+    (float, 1.5, 1.5),
+]
+
+
+def tool_with(hint: Any, default: Any) -> Tool:
+    def look(self: object, value: Any = default) -> str:
+        """Look."""
+        return repr(value)
+
+    look.__annotations__["value"] = hint
+    return Tool.from_function(look)
+
+
+@pytest.mark.parametrize(("hint", "default", "expected"), CASES, ids=[f"{case[1]!r:.40}" for case in CASES])
+def test_a_default_is_shown_as_json_and_may_be_written_so(hint, default, expected):
+    tool = tool_with(hint, default)
+    shown = tool.schema()["function"]["parameters"]["properties"]["value"]["default"]
+    assert shown == expected
+    assert json.loads(json.dumps(tool.schema(), allow_nan=False)) == tool.schema()
+    if expected is not None:
+        assert tool.validate({"value": shown})["value"] == default
+    assert tool.validate({}) == {}, "the function's own default stays what it is"
+
+
+@pytest.mark.parametrize(
+    ("hint", "default"), [(Any, object()), (bytes, b"\xff"), (float, float("nan")), (Any, {"x": float("inf")})]
+)
+def test_a_default_that_json_cannot_write_is_refused_with_tool_and_parameter(hint, default):
+    with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot write: value = "):
+        tool_with(hint, default)
+
+
+def test_titles_of_data_stay_and_titles_of_fields_go():
+    schema = tool_with(Titled, Titled()).schema()["function"]["parameters"]
+    fields = schema["$defs"]["Titled"]["properties"]
+    assert "title" not in fields["title"]
+    assert fields["settings"]["default"] == {"title": "y"}
+    assert fields["kind"]["examples"] == [{"title": "z"}]
