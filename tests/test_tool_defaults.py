@@ -83,9 +83,7 @@ def test_a_default_is_shown_as_json_and_may_be_written_so(hint, default, expecte
     assert tool.validate({}) == {}, "the function's own default stays what it is"
 
 
-@pytest.mark.parametrize(
-    ("hint", "default"), [(Any, object()), (bytes, b"\xff"), (float, float("nan")), (Any, {"x": float("inf")})]
-)
+@pytest.mark.parametrize(("hint", "default"), [(Any, object()), (bytes, b"\xff"), (dict[str, Any], {"x": object()})])
 def test_a_default_that_json_cannot_write_is_refused_with_tool_and_parameter(hint, default):
     with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot write: value = "):
         tool_with(hint, default)

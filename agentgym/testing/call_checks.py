@@ -17,7 +17,7 @@ async def check_answers(subject: CheckSubject) -> None:
 
     None of them, nor the reset, changes a task.
     """
-    findings, before = subject.findings, [_frozen(task) for task in subject.tasks]
+    findings = subject.findings
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         await recorded.open()
@@ -35,7 +35,7 @@ async def check_answers(subject: CheckSubject) -> None:
                 )
     finally:
         await recorded.environment.close()
-    _check_untouched(subject, before)
+    _check_untouched(findings, subject.task.public(), recorded.task)
 
 
 async def _check_result(
@@ -80,14 +80,13 @@ def _unfit(content: Content, environment: Environment, name: str) -> str:
     return ""
 
 
-def _check_untouched(subject: CheckSubject, before: list[str]) -> None:
-    """Neither reset nor a tool changed a task, which all episodes of a group share."""
-    for task, was in zip(subject.tasks, before, strict=True):
-        if _frozen(task) != was:
-            subject.findings.add(
-                f"The task {task.id!r} was changed by playing it: {was} became {_frozen(task)}. Copy what you "
-                "change; every episode of the group and the reward read the same task."
-            )
+def _check_untouched(findings: Findings, given: Task, after: Task) -> None:
+    """Neither reset nor a tool changed the task that the environment was given."""
+    if _frozen(after) != (was := _frozen(given)):
+        findings.add(
+            f"The task {given.id!r} was changed by playing it: {was} became {_frozen(after)}. Copy what you change: "
+            "code that makes environments by hand gives the same task to several."
+        )
 
 
 def _frozen(task: Task) -> str:

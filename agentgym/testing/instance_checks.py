@@ -45,7 +45,7 @@ class RecordedEnvironment:
         self.transcript: list[tuple[str, str]] = []
 
     async def open(self) -> list[Message]:
-        opening = await self.environment.reset(self.task.public(), seed=self.seed)
+        opening = await self.environment.reset(self.task, seed=self.seed)
         self.transcript.append(("reset", "\n".join(f"{m.role}: {plain(m.content)}" for m in opening)))
         await self._note_state()
         return opening

@@ -196,6 +196,7 @@ def _field(
 def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     """Return a default as the agent would write it: a date as text, an Enum as its value, a dataclass as an object.
 
+    Numbers that are not finite stay, and `check_tool` names them.
     Raises: ToolDefinitionError for a default that JSON cannot write.
     """
     from pydantic import TypeAdapter
@@ -204,10 +205,8 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
     default = parameter.default
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
-        as_json = adapter.dump_python(default, mode="json", warnings=False)  # which writes null for an infinity
-        json.dumps(as_json, allow_nan=False)
-        if _not_finite(adapter.dump_python(default, warnings=False)) is not None:
-            raise ValueError("it holds a number that is not finite")
+        as_json = adapter.dump_python(default, mode="json", warnings=False)
+        json.dumps(as_json)
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise ToolDefinitionError(
             f"The tool {function.__qualname__!r} has a default that JSON cannot write: {parameter.name} = "

@@ -6,8 +6,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import pytest
 from scripted_episodes import counting, make_manager
 
+from agentgym.errors import ConformanceError
 from agentgym.messages import Message
 from agentgym.policy import ScriptedPolicy
 from agentgym.reward import Components
@@ -55,8 +57,9 @@ async def test_a_replay_resets_with_the_task_as_it_was():
     assert await manager.replay(trajectory) is None
 
 
-async def test_an_environment_that_uses_up_its_task_passes_its_check():
-    await check_environment(UsesUp, [replace(a_task(), truth=7)], reward=TargetReached())
+async def test_the_check_of_an_environment_that_uses_up_its_task_names_it_and_goes_on():
+    with pytest.raises(ConformanceError, match="in 1 place.*\n.*was changed by playing it"):
+        await check_environment(UsesUp, [replace(a_task(), truth=7)], reward=TargetReached())
 
 
 def test_a_copy_has_containers_of_its_own_and_shares_what_cannot_change():
