@@ -75,11 +75,11 @@ def tool_with(hint: Any, default: Any) -> Tool:
 @pytest.mark.parametrize(("hint", "default", "expected"), CASES, ids=[f"{case[1]!r:.40}" for case in CASES])
 def test_a_default_is_shown_as_json_and_may_be_written_so(hint, default, expected):
     tool = tool_with(hint, default)
-    shown = tool.schema()["function"]["parameters"]["properties"]["value"]["default"]
-    assert shown == expected
+    default_as_json = tool.schema()["function"]["parameters"]["properties"]["value"]["default"]
+    assert default_as_json == expected
     assert json.loads(json.dumps(tool.schema(), allow_nan=False)) == tool.schema()
     if expected is not None:
-        assert tool.validate({"value": shown})["value"] == default
+        assert tool.validate({"value": default_as_json})["value"] == default
     assert tool.validate({}) == {}, "the function's own default stays what it is"
 
 

@@ -58,7 +58,7 @@ async def test_a_replay_resets_with_the_task_as_it_was():
 
 
 async def test_the_check_of_an_environment_that_uses_up_its_task_names_it_and_goes_on():
-    with pytest.raises(ConformanceError, match="in 1 place.*\n.*was changed by playing it"):
+    with pytest.raises(ConformanceError, match=r"in 1 place.*\n.*was changed by playing it"):
         await check_environment(UsesUp, [replace(a_task(), truth=7)], reward=TargetReached())
 
 
