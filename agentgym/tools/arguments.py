@@ -200,14 +200,13 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
     Raises: ToolDefinitionError for a default that JSON cannot write.
     """
     from pydantic import TypeAdapter
-    from pydantic_core import PydanticSerializationError
 
     default = parameter.default
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
         as_json = adapter.dump_python(default, mode="json", warnings=False)
         json.dumps(as_json)
-    except (PydanticSerializationError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:  # of pydantic, too
         raise ToolDefinitionError(
             f"The tool {function.__qualname__!r} has a default that JSON cannot write: {parameter.name} = "
             f"{_short(default)}. The schema that the model sees shows it: use None, a number or a text, and turn it "
