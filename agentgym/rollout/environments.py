@@ -36,7 +36,7 @@ class ToolSchemas:
     def of(cls, tools: Mapping[str, Tool]) -> ToolSchemas:
         return cls(
             tools,
-            tuple(tool.schema() for tool in tools.values()),
+            tuple(tool.shown_schema() for tool in tools.values()),
             {name: tool.options.cost for name, tool in tools.items() if tool.options.cost},
         )
 
@@ -135,4 +135,4 @@ def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
     """
     if trajectory.tools is not None:
         return trajectory.tools
-    return [tool.schema() for tool in prototype(trajectory.task.environment).tools.values()]
+    return [tool.shown_schema() for tool in prototype(trajectory.task.environment).tools.values()]

@@ -24,6 +24,7 @@ from .arguments import (
     arguments_of_signature,
     holds_lone_surrogate,
 )
+from .shown import as_shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentgym_tool__"
@@ -151,6 +152,15 @@ class Tool:
             "type": "function",
             "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
         }
+
+    def shown_schema(self) -> dict[str, Any]:
+        """Return the schema as models know schemas from chat APIs: `type` first, and nothing about further properties.
+
+        Small models copy `additionalProperties` into their arguments. Arguments are validated by `schema` all the same.
+        """
+        schema = self.schema()
+        schema["function"]["parameters"] = as_shown(self.parameters)
+        return schema
 
     def signature(self, *, choices: bool = True) -> str:
         """One line such as `query(sql: string, mode: 'r' | 'w' = 'r')`, for error messages and short prompts.

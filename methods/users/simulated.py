@@ -151,7 +151,7 @@ class SimulatedUser:
         Raises: PolicyError, ContextFull, _Speechless.
         """
         own = self.environment.tools.values() if self.environment is not None else ()
-        schemas = [tool.schema() for tool in own]
+        schemas = [tool.shown_schema() for tool in own]
         renderer = self.policy.renderer
         for number in range(MAX_ROUNDS):
             tools = schemas if number + 1 < MAX_ROUNDS else []  # whoever goes on calling has to speak at last

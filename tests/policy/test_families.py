@@ -8,8 +8,11 @@ from template_tokenizers import tokenizer_of
 from agentgym.messages import Call, Message
 from agentgym.policy import TemplateRenderer
 from agentgym.policy.formats.choice import call_format_for
+from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.deepseek import ALL_CLOSE, ALL_OPEN, CLOSE, OPEN, SEPARATOR
+from agentgym.registry import load
 from agentgym.rollout.conversation import Conversation
+from agentgym.tools import Tool
 from agentgym.trajectory import Turn
 
 CALL = Call("query", {"sql": "SELECT 1"})
@@ -136,3 +139,65 @@ def test_the_way_of_deepseek_is_found_though_its_template_wants_no_content_and_a
     for name, token in marks:
         tokenizer.chat_template = tokenizer.chat_template.replace(f"<{name}>", token)
     assert call_format_for(tokenizer).name == "deepseek"
+
+
+BARE = '{"name": "query", "arguments": {"sql": "SELECT 1"}}'
+
+
+@pytest.mark.parametrize("name", ["hermes", "llama3", "qwen_xml", "glm", "mistral", "deepseek", "tags"])
+@pytest.mark.parametrize(
+    ("written", "calls", "content"),
+    [
+        (BARE, 1, ""),
+        (BARE.replace("arguments", "parameters"), 1, ""),
+        (f"```json\n{BARE}\n```", 1, ""),
+        (f"```\n{BARE}\n{BARE}\n```", 2, ""),
+        (f"[{BARE}, {BARE}]", 2, ""),
+        (f"<think>hm</think>\n\n```json\n{BARE}\n```", 1, "<think>hm</think>"),
+        (f"<think>{BARE}</think>", 0, f"<think>{BARE}</think>"),
+        ('{"name": "Ada", "age": 36}', 0, '{"name": "Ada", "age": 36}'),
+        ('```json\n{"name": "Ada"}\n```', 0, '```json\n{"name": "Ada"}\n```'),
+    ],
+)
+def test_a_message_of_json_calls_and_nothing_else_is_read_whatever_the_marks(name, written, calls, content):
+    form = load("call_formats", name)()
+    read_content, read_calls = form.parse(written)
+    assert [(call.name, call.arguments, call.id) for call in read_calls] == [
+        ("query", {"sql": "SELECT 1"}, f"call_{index}") for index in range(calls)
+    ]
+    assert read_content == content
+
+
+def test_more_bare_calls_than_one_message_may_hold_are_answered_by_one_error():
+    _, calls = load("call_formats", "hermes")().parse(BARE * 70)
+    assert len(calls) == 65
+    assert "6 more" in calls[-1].error
+
+
+@pytest.mark.parametrize("name", ["qwen_xml", "glm"])
+def test_null_survives_formats_without_types(name):
+    form = load("call_formats", name)()
+    text_or_null = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    function = {"name": "look", "parameters": {"properties": {"a": text_or_null, "b": {"type": "string"}}}}
+    written = form.render((Call("look", {"a": None, "b": "null"}),))
+    _, calls = parse_message(form, written, [{"type": "function", "function": function}])
+    assert calls[0].arguments == {"a": None, "b": "null"}
+
+
+def test_schemas_are_shown_in_the_order_that_models_know():
+    def look(where: str | None = None, additionalProperties: int = 1) -> str:
+        """Look around.
+
+        Args:
+            where: the place.
+            additionalProperties: a name like any other.
+        """
+        return ""
+
+    tool = Tool.from_function(look)
+    assert tool.parameters["additionalProperties"] is False
+    parameters = tool.shown_schema()["function"]["parameters"]
+    assert next(iter(parameters)) == "type"
+    assert "additionalProperties" not in parameters
+    assert list(parameters["properties"]) == ["where", "additionalProperties"]
+    assert next(iter(parameters["properties"]["additionalProperties"])) == "type"

@@ -119,8 +119,8 @@ def test_a_malformed_call_is_answered_with_what_is_wrong_and_the_right_shape(bod
 
 @pytest.mark.parametrize(
     "written",
-    [OPEN + '{"name": "tables"}', "x" + OPEN, '{"name": "tables"}' + CLOSE, '{"name": "query", "arguments": {}}'],
-    ids=["never closed", "nothing in it", "never opened", "no tags"],
+    [OPEN + '{"name": "tables"}', "x" + OPEN, '{"name": "tables"}' + CLOSE, '{"name": "query", "arguments": {},}'],
+    ids=["never closed", "nothing in it", "never opened", "no tags, no JSON"],
 )
 def test_missing_tags_are_malformed_calls_and_no_final_answer(written):
     error = only(written).error

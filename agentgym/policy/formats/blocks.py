@@ -34,6 +34,5 @@ def read_blocks(
             reader.refuse(str(malformed))
             following = text.find(opening, begin)
             reader.at = following if following >= 0 else len(text)
-    if not reader.calls and (stray := next((mark for mark in strays if mark in reader.speech), None)):
-        reader.refuse(f"{stray} stands without {opening} before it.")
-    return reader.message()
+    stray = next((mark for mark in strays if mark in reader.speech), None) if not reader.calls else None
+    return reader.message(stray and f"{stray} stands without {opening} before it.")

@@ -59,9 +59,7 @@ class Hermes:
                 end, closed = _end_after_strings(text, begin, end)
             reader.calls += _read(text[begin:end], closed, len(reader.calls))
             reader.at = end + len(CLOSE) if closed else end
-        if not reader.calls and (problem := _looks_like_call(reader.speech)):
-            reader.refuse(problem)
-        return reader.message()
+        return reader.message(_looks_like_call(reader.speech))
 
 
 def _body(call: Call) -> str:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import re
 
 from agentgym.messages import Call
-from agentgym.policy.formats.contract import MAX_CALLS, add_too_many_calls_error, malformed_call
-from agentgym.thoughts import OPENING, end_of_thought, split_thoughts
+from agentgym.policy.formats.contract import (
+    MAX_CALLS,
+    Malformed,
+    add_too_many_calls_error,
+    malformed_call,
+    strict_json_at,
+)
+from agentgym.policy.formats.json_calls import call_of
+from agentgym.thoughts import OPENING, end_of_thought, split_thoughts, thought_ranges
+
+_BETWEEN = re.compile(r"(?:[\s;,]|```(?:json|tool_call|tool_code)?(?=\s|\Z))*")
+_ARGUMENTS = ("arguments", "parameters")
 
 
 class CallWalk:
@@ -58,6 +68,50 @@ class CallWalk:
         """What stands outside of calls and thoughts."""
         return split_thoughts(self.content)[1]
 
-    def message(self) -> tuple[str, tuple[Call, ...]]:
-        """Return what CallFormat.parse returns."""
-        return self.content, tuple(self.calls)
+    def message(self, problem: str | None = None) -> tuple[str, tuple[Call, ...]]:
+        """Return what CallFormat.parse returns.
+
+        A message that is JSON calls and nothing else is read, whatever marks the format has.
+
+        Args:
+            problem: what is wrong with a text that was meant as a call and held none.
+        """
+        content = self.content
+        if not self.calls:
+            if calls := bare_calls(self.speech, self.example):
+                thoughts = (content[begin:end] for begin, end in thought_ranges(content))
+                return "".join(thoughts), tuple(calls)
+            if problem is not None:
+                self.refuse(problem)
+        return content, tuple(self.calls)
+
+
+def bare_calls(text: str, example: str) -> list[Call]:
+    """Return the calls of a text that is JSON objects with a name and arguments alone, bare, in a list, or in fences.
+
+    Empty if the text is or holds anything else. Some models write calls so whatever their template does.
+    """
+    calls, at, more = list[Call](), 0, 0
+    while (at := _end_of(_BETWEEN, text, at)) < len(text):
+        if text[at] not in "{[":
+            return []
+        try:
+            value, at = strict_json_at(text, at)
+        except Malformed:
+            return []
+        for each in value if isinstance(value, list) else [value]:
+            key = next((key for key in _ARGUMENTS if isinstance(each, dict) and key in each), "")
+            if not key or not isinstance(each.get("name"), str):
+                return []
+            if len(calls) < MAX_CALLS:
+                calls.append(call_of({"name": each["name"], key: each[key]}, len(calls), example, key))
+            else:
+                more += 1
+    if more:
+        add_too_many_calls_error(calls, more, example)
+    return calls
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return match.end() if match else at

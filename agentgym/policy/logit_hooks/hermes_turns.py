@@ -1,8 +1,8 @@
 """The grammar of a turn in the call format `hermes`: which tools it may call, how often, and whether it may call none.
 
 A call is written as the format itself writes it, `<tool_call>{"name": "query", "arguments": {...}}</tool_call>`: the
-name first and once, and no call in a call. Text around calls is free, but for the mark of a thought in its midst. A
-leading thought is free, and no call.
+name first and once, and no call in a call. Text around calls is free, but for the mark of a thought in its midst, and
+does not begin as JSON does. A leading thought is free, and no call.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ class HermesTurns:
             return State("thought", closing=THOUGHTS[typed])
         if any(opening.startswith(typed) for opening in THOUGHTS):
             return State("start", typed)
+        if typed[0] in "{[`":  # a message of JSON alone is read as calls
+            return None
         following: State | None = State("text")
         for earlier in typed:
             following = following and self.step(following, earlier)
@@ -92,7 +94,7 @@ class HermesTurns:
 
     def _in_thought(self, state: State, byte: str) -> State | None:
         typed = _progress(state.typed + byte, [state.closing])
-        return State("text") if typed == state.closing else state._replace(typed=typed)
+        return State("start") if typed == state.closing else state._replace(typed=typed)
 
     def _in_text(self, state: State, byte: str) -> State | None:
         typed = _progress(state.typed + byte, [OPEN, *THOUGHTS])
