@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from copy import deepcopy
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -185,6 +186,21 @@ async def test_the_end_state_is_what_the_servers_own_tools_say_of_it(parameters,
     (trajectory,) = await EpisodeManager(lambda task: ScriptedPolicy(messages)).collect([given])
     outcome = trajectory.outcome
     assert outcome == {"success": float(all(checks)), "checks_passed": sum(checks) / len(checks)}
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("size", [16_000, 20_000, 300_000])
+@pytest.mark.parametrize("parameters", [{}, {"final": ["echo"]}])
+async def test_an_end_state_is_never_cut(parameters, size):
+    texts = [letter * size for letter in ("x", "\u00fc", '"')]
+    state = [{"tool": "echo", "arguments": {"text": text}} for text in texts]
+    given = task(**parameters, state=state)
+    first = ECHO if parameters else Call("answer", {"text": "hi"})
+    count = 2 if parameters else 1
+    expected = {"state": [f"{text} {count + n}" for n, text in enumerate(texts)]}
+    policy = ScriptedPolicy([Message("assistant", "", (first,))])
+    (episode,) = await EpisodeManager(policy).collect([replace(given, truth=expected)])
+    assert episode.outcome == {"success": 1.0, "checks_passed": 1.0}, episode.error
 
 
 def test_a_truth_that_says_nothing_is_no_verdict():

@@ -8,9 +8,11 @@ import json
 import pytest
 
 import agentgym
-from agentgym import Call, Task
+from agentgym import Call, Message, StopReason, Task, load_reward
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus
+from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.testing import ScriptedPolicy
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -160,3 +162,41 @@ async def test_files_that_are_none_are_refused_by_name(name, files):
     with pytest.raises(TaskError, match=r"t: parameters\['files'\]"):
         await environment.reset(Task("t", name, "Go.", parameters={"files": files}), seed=0)
     await environment.close()
+
+
+PRINTS = "print('[] not json'); import os; os._exit(0)"
+ATTACKS = {
+    "zeros": "truncate -s 280000 x",
+    "umlauts": "python3 -c \"open('x', 'w').write('\\u00fc' * 260000)\"",
+    "folders": "python3 -c \"import os; [os.makedirs(f'd/{n}') for n in range(9000)]\"",
+    "planted modules": f'for m in base64 json os stat contextlib operator types; do echo "{PRINTS}" > $m.py; done',
+    "brackets": "echo \"print('[' * 100000); import os; os._exit(0)\" > base64.py",
+    "a name that is not UTF-8": "python3 -c \"open(b'\\xff\\xfe', 'w')\"",
+    "pipes and links": "mkfifo p; ln -s /etc/passwd l; ln -s . loop",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(("name", "tool", "final"), [("bash", "bash", "done"), ("files", "run", "submit")])
+async def test_a_solved_task_is_paid_whatever_lies_beside_it_and_an_unsolved_one_is_scored(name, tool, final, attack):
+    task = Task("t", f"agentgym/code-{name}-v1", "Do it.", truth={"files": {"out.txt": "hi\n"}})
+    for solution, success in (("true", 0.0), ("echo hi > out.txt", 1.0)):
+        calls = Call(tool, {"command": f"{ATTACKS[attack]}; {solution}"}), Call(final, {})
+        script = [Message("assistant", "", (call,)) for call in calls]
+        (episode,) = await EpisodeManager(
+            ScriptedPolicy(script), RolloutConfig(reward=load_reward("final_files"))
+        ).collect([task])
+        assert (episode.stop_reason, episode.success) == (StopReason.ANSWERED, success), episode.error
+
+
+LONG_NAMES = "python3 -c \"import os; [os.makedirs('x/' + 'a' * 250 + f'/{n}' + 'b' * 200) for n in range(5000)]\""
+
+
+@pytest.mark.parametrize("command", ["truncate -s 700000 x", LONG_NAMES])
+async def test_what_is_too_much_to_be_handed_in_is_refused_and_can_be_removed(environment, command):
+    await use(environment, "run", command=command)
+    refused = await use(environment, "submit")
+    assert refused.status is ResultStatus.TOOL_ERROR
+    assert "remove" in refused.content
+    await use(environment, "run", command="rm -r x")
+    assert (await use(environment, "submit")).final
