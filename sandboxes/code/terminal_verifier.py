@@ -6,6 +6,8 @@ import json
 import math
 import random
 import secrets
+import tarfile
+import zlib
 from collections.abc import Mapping
 
 from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolError, Trajectory, load, shared_backend
@@ -19,7 +21,18 @@ from .terminal_image import built
 REWARD_FILE = "/logs/verifier/reward"
 MAX_REWARD = 2**16
 OUTPUT = 2**16
-UNUSABLE = (SandboxError, OSError, ValueError, KeyError, TypeError, EOFError, RecursionError)
+UNUSABLE = (
+    SandboxError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RecursionError,
+    tarfile.TarError,
+    zlib.error,
+)
 """What putting a submission into a sandbox raises, if it is not what `done` writes or does not fit."""
 
 

@@ -161,6 +161,14 @@ async def test_an_episode_is_paid_for_what_was_handed_in(tasks):
     assert episode.outcome["success"] == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[" * 100_000, "3", '{"archive": "AAAA", "gone": []}', '{"archive": "?", "gone": [3]}', "\udc80", "{}"],
+)
+async def test_a_submission_that_cannot_be_put_into_a_sandbox_earns_nothing(tasks, text):
+    assert await load_reward("terminal_verifier").score(tasks["greeting"], text) == {"success": 0.0, "forged": 0.0}
+
+
 async def test_a_folder_that_was_changed_since_it_was_imported_is_not_played(tasks, tmp_path):
     folder = write_folders(tmp_path, "greeting") / "greeting"
     task = replace(tasks["greeting"], parameters={**tasks["greeting"].parameters, "folder": str(folder)})
