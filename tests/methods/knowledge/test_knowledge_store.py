@@ -177,7 +177,7 @@ async def test_an_evaluation_says_what_its_agent_was_shown_and_does_not_go_on_wi
     with_store = await evaluate(crafting_agent, tasks, "validation", **options)
     words = f"shown what training taught of {len(store)} goals ({store.fingerprint()})"
     assert Evaluation.from_json(with_store.to_json()).knowledge == with_store.to_summary()["knowledge"] == words
-    assert format_evaluation(with_store).endswith(f"(crafting), {words}")
+    assert f"(crafting), {words}" in format_evaluation(with_store)
     without = await evaluate(
         crafting_agent, tasks, "validation", label="without", config=CONFIG, policy_name="crafting"
     )
