@@ -72,6 +72,7 @@ def check(
     Example: [b]agentgym model check runs/quickstart[/b]
     """
     from agentgym.policy.checkpoint import load_tokenizer
+    from agentgym.policy.formats.choice import call_format_for
     from agentgym.policy.load_options import LoadOptions
     from agentgym.policy.template_check import check_template
     from agentgym.storage import checkpoint_in
@@ -82,12 +83,17 @@ def check(
     with silence_libraries():
         tokenizer = load_tokenizer(checkpoint_in(Path(path)) or path, options)
         findings = check_template(tokenizer, call_format, options.template_options)
-    ok = all(finding.ok for finding in findings)
+    reason = next((f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok), "")
+    ok = not reason
+    name = call_format_for(tokenizer, call_format, options.template_options).name if ok else None
     if as_json:
-        text = json.dumps({"ok": ok, "findings": [asdict(finding) for finding in findings]}, indent=1)
+        verdict = {"ok": ok, "call_format": name, "reason": reason}
+        text = json.dumps({**verdict, "findings": [asdict(finding) for finding in findings]}, indent=1)
         out().print(text, markup=False, soft_wrap=True)
     else:
         _show(findings)
+        text = f"usable, with call_format = {name}" if ok else f"not usable: {visible(reason)}"
+        out().print(text, markup=False, soft_wrap=True)
     if not ok:
         raise typer.Exit(1)
 

@@ -114,12 +114,12 @@ class TemplateRenderer:
     def after_turn(self, token_ids: Sequence[int], messages: Sequence[Message]) -> list[int]:
         """Ids from right after what the agent sampled through results to where it writes again.
 
-        The end of its message is put first where it has sampled none, and where the token that ends it in the template
-        is the first of what follows. An end that the agent chose instead stays as it is.
+        The end of its message is put first where it has sampled none of the template's, and where the token that ends
+        it in the template is the first of what follows. An end of the template's that it chose instead stays as it is.
         """
         end, begins_next, segments = self._between(messages)
         last = token_ids[-1] if token_ids else None
-        ended = last == end or (last in self.end_ids and not begins_next)
+        ended = last == end or (last in self._template_end_ids and not begins_next)
         return ([] if ended else [end]) + self._fill(segments, messages)
 
     def _between(self, messages: Sequence[Message]) -> tuple[int, bool, list[Segment]]:
@@ -260,8 +260,11 @@ class TemplateRenderer:
     @cached_property
     def end_ids(self) -> frozenset[int]:
         """The tokens that end a message."""
-        written = self.tokenizer.convert_tokens_to_ids([*self.template.ends])
-        return frozenset({*written, self.tokenizer.eos_token_id} - {None})
+        return frozenset({*self._template_end_ids, self.tokenizer.eos_token_id} - {None})
+
+    @cached_property
+    def _template_end_ids(self) -> frozenset[int]:
+        return frozenset(self.tokenizer.convert_tokens_to_ids([*self.template.ends]))
 
     @property
     def begun_thought(self) -> str:

@@ -81,6 +81,8 @@ class TransformersPolicy(Policy):
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
+        if not eos_token_ids:  # so that a message holds none of the model's own ends either
+            renderer.end_ids |= set(self.eos_token_ids)
         self.hook_maker: HookMaker | None = None
         if logit_hook is not None:
             self.hook_maker = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options, policy=self)

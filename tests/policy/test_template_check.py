@@ -124,8 +124,11 @@ def test_model_check_says_what_a_user_has_to_know(tokenizer, tmp_path):
 
     good, bad = run("--json"), run("--call-format", "llama3")
     assert good.exit_code == 0
-    assert json.loads(good.stdout)["ok"] is True
+    verdict = json.loads(good.stdout)
+    assert (verdict["ok"], verdict["call_format"], verdict["reason"]) == (True, "hermes", "")
+    assert run().stdout.splitlines()[-1] == "usable, with call_format = hermes"
     assert bad.exit_code == 1
+    assert bad.stdout.splitlines()[-1].startswith("not usable: calls are read: llama3 does not read")
     assert "llama3 does not read" in " ".join(bad.stdout.split())
     (tmp_path / "chat_template.jinja").unlink()
     without = run()
