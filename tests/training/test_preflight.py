@@ -203,5 +203,12 @@ def test_two_rewards_with_one_component_are_refused_before_the_run():
         check_before_start(chosen, chosen.tasks.load())
 
 
+@pytest.mark.parametrize("name", ["co_reward", "patch_similarity"])
+def test_a_reward_that_cannot_judge_the_oracle_is_refused_before_the_run(name):
+    chosen = with_sections(reward={"name": name})
+    with pytest.raises(RecipeError, match=r"cannot be judged\. JudgeError: .* truth\['(pair|patch)'\]"):
+        check_before_start(chosen, chosen.tasks.load())
+
+
 def with_sections(**sections) -> Recipe:
     return Recipe.parse({"name": "x", "tasks": {"set": lookup_environment.NAME}, "policy": {"tiny": {}}, **sections})

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentgym import registry
-from agentgym.errors import AgentGymError, RecipeError, RewardError
+from agentgym.errors import AgentGymError, JudgeError, RecipeError, RewardError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
 from agentgym.rollout import EpisodeManager, RolloutConfig
@@ -41,7 +41,8 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         title: what messages call the tasks.
         seed: the seed of the episode.
     Raises: RecipeError for a component in [reward] that no reward gives, for a name in a reward's `weights` that is
-        nearly one that it gives, for a reward that reads the truth of tasks that have none, and for a RewardError.
+        nearly one that it gives, for a reward that reads the truth of tasks that have none, and for one that cannot
+            judge the oracle's episode.
     """
     if task_set.oracle is None or not task_set["train"] or episode.environment is not None:
         return
@@ -51,7 +52,7 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         if reward is None:
             return
         trajectory = _oracle_episode(task_set, task, episode.config(seed=seed, reward=reward))
-        if (error := trajectory.error or "").startswith(RewardError.__name__):
+        if _cannot_judge(reward, error := trajectory.error or ""):
             raise RecipeError(f"{title}: the oracle's episode of {task.id!r} cannot be judged. {error}")
         if not trajectory.valid:
             return
@@ -60,6 +61,18 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         if all(other.truth is None for other in tasks) and not (trajectory.success or 0) > 0:
             asyncio.run(_check_truth(reward, trajectory, title))
     _check_section(section, known)
+
+
+def _cannot_judge(reward: Reward, error: str) -> bool:
+    """Return whether the reward failed on the oracle's episode, and so would fail on every other.
+
+    A reward that asks the player has only a script to ask here, and one that compares groups may wait for another.
+    """
+    if error.startswith(RewardError.__name__):
+        return True
+    parts = reward.rewards if isinstance(reward, Combined) else (reward,)
+    asks_player = any(type(part).bind_policy is not Reward.bind_policy for part in parts)
+    return error.startswith(JudgeError.__name__) and not asks_player and "gave no verdict in" not in error
 
 
 def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
