@@ -11,7 +11,7 @@ from agentgym.registry import load_reward, load_task_set, make, task_set_for
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
-from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks
+from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks, pace_checks
 from agentgym.testing.farming import check_farming
 from agentgym.testing.findings import Findings
 from agentgym.testing.reward_hacks import try_hacks
@@ -32,9 +32,10 @@ async def check_environment(
 ) -> list[str]:
     """Check an environment: dozens of short episodes, by hand and through the episode manager.
 
-    Always: tools explain themselves; the same seed and calls give the same results, also after and beside
-    other episodes; every call is answered, however wrong or hostile; parallel calls keep their order;
-    a checkpoint restores; the task stays as it is; close frees everything, also twice and after cancelling.
+    Always: tools explain themselves, return, and do not block the event loop; the same seed and calls give the same
+    results, also after and beside other episodes; every call is answered, however wrong or hostile; parallel calls keep
+    their order; a checkpoint restores; the task stays as it is; close frees everything, also twice and after
+    cancelling.
     With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
     not succeed, nor do those that try to hack the reward (check_reward_hacks); the oracle does, and earns more
     than agents that only repeat a call; what an agent thinks changes nothing; the reward is finite and has `success`.
@@ -64,6 +65,8 @@ async def check_environment(
     checked: list[str] = []
     if await instance_checks.check_opening(subject):
         checked.append(f"{len(subject.tools)} tools explain themselves")
+        if not await pace_checks.check_pace(subject):
+            findings.conclude()  # what follows calls each tool dozens of times
         await instance_checks.check_determinism_and_isolation(subject)
         await call_checks.check_answers(subject)
         await instance_checks.check_checkpoint(subject)

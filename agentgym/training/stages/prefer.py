@@ -207,7 +207,25 @@ def _pairs(
         label=f"{context.stage}-branch",
         record=True,
     )
-    return segment_pairs(forks, branches, options)
+    return require_better_branch(context.stage, forks, branches, segment_pairs(forks, branches, options), options)
+
+
+def require_better_branch(
+    stage: str,
+    forks: Sequence[tuple[Trajectory, int]],
+    branches: Sequence[Trajectory],
+    pairs: list[Pair],
+    options: PreferSection,
+) -> list[Pair]:
+    """Return the pairs. Raises: RecipeError saying what the branches came to, if they gave none."""
+    if forks and not pairs:
+        failed = sum(not branch.valid for branch in branches)
+        raise RecipeError(
+            f"The stage {stage!r} played {len(branches)} branches from the worst turns of {len(forks)} episodes that "
+            f"failed, and none was better than its episode by more than margin = {options.margin} ({failed} of them "
+            "could not be played). Raise its option branches, or lower margin."
+        )
+    return pairs
 
 
 def _labelled(

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from agentgym import Message, Task
+from agentgym.errors import RecipeError
 from agentgym.messages import StopReason
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.training.preferences.losses import KtoLoss, PairLoss, RankLoss, dmpo_weights
@@ -18,7 +19,7 @@ from agentgym.training.preferences.pairs import outcome_pairs, segment_pairs, tu
 from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores, scores_of
 from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.training.stages.episode_manifest import EpisodeSet
-from agentgym.training.stages.prefer import undesirable_weight
+from agentgym.training.stages.prefer import require_better_branch, undesirable_weight
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
 
@@ -253,3 +254,6 @@ def test_a_segment_is_as_long_on_both_sides_and_begins_at_the_worst_turn():
     assert (pair.chosen.id, pair.rejected.id) == ("branch#1", "lost")
     assert pair.chosen_turns == pair.rejected_turns == (1, 2), "the branch has one turn after the fork"
     assert segment_pairs(forks, branches[:1], options) == [], "no branch is better"
+    message = r"'prefer' played 1 branches from the worst turns of 1 episodes that failed, and none was better than its"
+    with pytest.raises(RecipeError, match=message):
+        require_better_branch("prefer", forks, branches[:1], [], options)
