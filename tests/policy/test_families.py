@@ -168,6 +168,12 @@ def test_a_message_of_json_calls_and_nothing_else_is_read_whatever_the_marks(nam
     assert read_content == content
 
 
+def test_marks_in_the_arguments_of_a_bare_call_are_no_thought():
+    call = Call("query", {"sql": "a</think>```</tool_call>", "b": "<think>"})
+    form = load("call_formats", "llama3")()
+    assert form.parse(form.render((call,))) == ("", (call,))
+
+
 def test_more_bare_calls_than_one_message_may_hold_are_answered_by_one_error():
     _, calls = load("call_formats", "hermes")().parse(BARE * 70)
     assert len(calls) == 65

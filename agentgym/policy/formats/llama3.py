@@ -17,7 +17,7 @@ from agentgym.policy.formats.json_calls import call_of
 from agentgym.policy.formats.lfm2 import NAME
 from agentgym.policy.formats.literals import LiteralReader
 from agentgym.policy.formats.reader import CallWalk
-from agentgym.thoughts import split_thoughts
+from agentgym.thoughts import OPENING, end_of_thought
 
 TAG = "<|python_tag|>"
 EXAMPLE = '{"name": "tool_name", "parameters": {"argument": "value"}}'
@@ -51,7 +51,10 @@ class Llama3:
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. A call may also begin on a line of its own after some text."""
         reader = CallWalk(text, _OPENING, EXAMPLE)
-        reader.done = split_thoughts(text)[1].startswith("```")  # all of the message, or no call
+        begin = 0
+        while thought := OPENING.match(text, _after_space(text, begin)):
+            begin = end_of_thought(text, thought)
+        reader.done = text.startswith("```", _after_space(text, begin))  # all of the message, or no call
         while opening := reader.next_call():
             meant = opening.group() == TAG
             end = _read_all(reader, opening.end() if meant else opening.start(), meant=meant)
