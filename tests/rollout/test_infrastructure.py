@@ -253,7 +253,7 @@ async def test_a_judge_that_cannot_judge_fails_the_episode_and_never_scores_0():
     assert trajectory.success is None
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", True, None])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None])
 async def test_a_reward_that_is_no_number_fails_the_episode_at_once(value):
     reward = Judge(value=value)
     trajectory = await play(counting(2), reward=reward)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from breaches import breach
 
 from agentgym import Call
+from agentgym.policy.formats.reader import CallWalk
 from agentgym.testing import check_call_format
 
 
@@ -23,10 +25,13 @@ class Plain:
         return "\n".join(f"!{call.name} {call.arguments['text']}" for call in calls)
 
     def parse(self, text):
-        lines = text.split("\n")
-        calls = [line[1:].partition(" ") for line in lines if line.startswith("!")]
-        parsed = tuple(Call(name, {"text": rest}, f"call_{n}") for n, (name, _, rest) in enumerate(calls))
-        return "\n".join(line for line in lines if not line.startswith("!")).strip(), parsed
+        walk = CallWalk(text, re.compile("^!", re.MULTILINE), "!name text")
+        while mark := walk.next_call():
+            line = text[mark.end() :].partition("\n")[0]
+            name, _, rest = line.partition(" ")
+            walk.calls.append(Call(name, {"text": rest}, f"call_{len(walk.calls)}"))
+            walk.at = mark.end() + len(line)
+        return walk.message()
 
 
 def test_a_sound_call_format_passes():
