@@ -123,7 +123,7 @@ def _options() -> list[tuple[list[str], str, str]]:
 def test_every_field_of_a_rollout_config_that_text_can_say_is_an_option_of_rollout():
     options = {option for words, option, _ in _options() if words == ["rollout"]}
     names = {each.name for cls in (RolloutConfig, Budgets) for each in fields(cls)}
-    assert names - options == {"budgets", "environment_options", "hooks", "stop_if"}
+    assert names - options == {"budgets", "environment_options", "hooks", "source_options", "stop_if"}
 
 
 def test_the_options_of_rollout_without_any_are_the_default_config():

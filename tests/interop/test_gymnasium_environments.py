@@ -19,7 +19,7 @@ TOY_TEXT = [name for name, spec in gymnasium.registry.items() if "toy_text" in s
 FIRM = {"FrozenLake-v1": {"is_slippery": False}, "FrozenLake8x8-v1": {"is_slippery": False}}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ours():
     """Every toy text environment, registered once: their id to our name."""
     return {theirs: register_gymnasium(theirs, options=FIRM.get(theirs)) for theirs in TOY_TEXT}

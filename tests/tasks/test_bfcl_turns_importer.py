@@ -117,7 +117,7 @@ async def test_an_item_is_read_played_and_judged_turn_by_turn(write):
         (trajectory,) = await play([task], lambda task, messages=messages: messages)
         assert trajectory.error is None, who
         assert (trajectory.outcome["success"], trajectory.outcome["progress"]) == (success, progress), who
-    with pytest.raises(JudgeError, match="is no list of turns"):
+    with pytest.raises(JudgeError, match="is not a list of turns"):
         load_reward("bfcl_turns").outcome(replace(trajectory, task=replace(task, truth={})))
 
 

@@ -215,7 +215,7 @@ def test_steps_raise_what_won_above_what_lost(started, tmp_path, kind, options, 
     ("kind", "options", "message"),
     [
         ("prefer", {}, "found no pair among 64 episodes"),
-        ("prefer", {"pairs": "segment", "branches": 1}, "found no pair among 64 episodes"),
+        ("prefer", {"pairs": "segment", "branches": 1}, "64 branches from the worst turns .* none was better"),
         ("prefer", {"loss": "kto"}, "finds all 64 episodes bad"),
         ("rank", {}, "nothing to rank: among 64 episodes"),
         ("imitate", {}, "selects none of 64 episodes by 'success'"),

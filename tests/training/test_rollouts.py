@@ -13,14 +13,14 @@ TASKS = [Task("t0", "test/none-v1", "?")]
 
 
 class Counted(Reward):
-    """Says how many episodes it has judged."""
+    """Counts the episodes that it has judged."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def outcome(self, episode):
         self.count += 1
-        return {"success": float(self.count)}
+        return {"success": 1.0}
 
 
 class Question(Environment):

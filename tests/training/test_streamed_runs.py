@@ -126,7 +126,6 @@ OWN_OFF_POLICY = r"earlier steps.* estimator = \"rloo \| off_policy\(mode='tis'\
                 "starts(label='x')",
                 "refill",
                 "guide",
-                "refined",
             )
         ),
         ({"staleness": 2, "gather": ["success_replay"], "estimator": "rloo"}, OWN_OFF_POLICY),

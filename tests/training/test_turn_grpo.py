@@ -114,9 +114,9 @@ def test_the_gap_between_sampling_and_training_is_logged_as_drift(tokenizer, tmp
 
 
 def test_a_failure_is_treated_as_the_recipe_says(tokenizer, tmp_path):
-    """The made-up turns hold no call and end in an answer; cut by `length` they are void, and lose their advantage."""
+    """The made-up turns end in an answer; those that `length` cut are `cut`, and lose their advantage."""
     trainer = trainer_of(tokenizer, tmp_path)
-    trainer._failures = {"void": "mask_episode"}
+    trainer._failures = {"cut": "mask_episode"}
     trainer.model.train()
     assert trainer._generate_and_score_completions(rows())["advantages"].any()
     play = trainer._rollouts.play

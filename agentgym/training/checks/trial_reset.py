@@ -64,8 +64,13 @@ class _Reset:
     title: str
     seed: int
 
-    async def __call__(self, task: Task, condition: str = "") -> None:
-        """Reset the environment of a task. Raises: RecipeError for an error of the environment."""
+    async def __call__(self, task: Task, condition: str = "", parameters: _ParametersRead | None = None) -> None:
+        """Reset the environment of a task. Raises: RecipeError for an error of the environment.
+
+        Args:
+            condition: follows the name of the task in messages.
+            parameters: stand in place of the task's own, and note what the environment reads.
+        """
         environment: Environment = registry.make(
             registry.environment_of(self.episode.environment, task.environment),
             backend=self.config.backend,
@@ -74,7 +79,10 @@ class _Reset:
         activity = f"resetting {task.environment} for the task {task.id}{condition}"
         try:
             async with asyncio.timeout(self.config.budgets.time_s):
-                opening = await environment.reset(task.public(), seed=self.seed)
+                public = task.public()
+                if parameters is not None:
+                    public = replace(public, parameters=parameters)
+                opening = await environment.reset(public, seed=self.seed)
             check_messages(opening, unwrapped(environment).reset, "return task.opening()")
         except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
             raise
@@ -124,7 +132,7 @@ async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, An
             await reset(task)
         for task in {task.environment: task for task in task_set["held_out"]}.values() if control else ():
             parameters = _ParametersRead({**task.parameters, **control})
-            await reset(replace(task, parameters=parameters), f" with evaluate.control = {control}")
+            await reset(task, f" with evaluate.control = {control}", parameters)
             parameters_read |= parameters.names | set(task.parameters)
     finally:
         await user.close()
