@@ -70,7 +70,7 @@ class Behaviour(Environment):
             target: the element, such as search box, filter or product.
             value: which of them, or the text that is typed.
         """
-        if self._step == len(self._steps):  # by an earlier call of the same message
+        if self._step == len(self._steps):  # an earlier call of the same message ended the session
             raise ToolError("The session is over.")
         _, done = self._steps[self._step]
         self._step += 1
@@ -98,7 +98,7 @@ class Behaviour(Environment):
 
 
 def _step_of(step: Any, where: str) -> tuple[str, str]:
-    """Return the page of a step, and its action in words. Raises: TaskError naming what is wrong."""
+    """Return the page of a step, and its action in words. Raises: TaskError naming the fault."""
     page, action = (step.get("page"), step.get("action")) if isinstance(step, Mapping) else (None, None)
     if not isinstance(page, str) or not isinstance(action, str):
         raise TaskError(f"{where} is a mapping of 'page' and 'action', both texts.")

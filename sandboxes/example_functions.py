@@ -1,4 +1,4 @@
-"""Functions of `agentgym/function-turns-v1` where a task names none: lamps that are switched on and off."""
+"""Default functions of `agentgym/function-turns-v1`: lamps to switch on and off."""
 
 from __future__ import annotations
 

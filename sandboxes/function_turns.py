@@ -95,7 +95,7 @@ class FunctionTurns(Environment):
     @override
     def least_turns(cls, task: Task) -> int:
         turns = task.parameters.get("turns", ())
-        return 2 * (len(turns) + 1) if isinstance(turns, list | tuple) else 1  # calls, and words that end the turn
+        return 2 * (len(turns) + 1) if isinstance(turns, list | tuple) else 1  # calls, and a message to end the turn
 
     async def respond(self, message: Message) -> list[Message]:
         """End the turn: the user asks for the next thing, or the episode ends."""
@@ -103,7 +103,7 @@ class FunctionTurns(Environment):
             return []
         try:
             state = (await self._ask({"state": True}, timeout_s=START_S))["state"]
-        except ToolError:  # the functions are gone, and with them the episode
+        except ToolError:  # the functions are gone, so the episode ends
             return []
         self._records.append({"state": state, "results": self._results})
         self._results = []
@@ -184,14 +184,14 @@ class FunctionTurns(Environment):
 
 
 class LocalFunctions:
-    """Plays the functions of one task after the other."""
+    """Plays the functions of tasks, one task at a time."""
 
     def __init__(self, program: Program, process: subprocess.Popen[str], folder: Path) -> None:
         self._program, self._process, self._folder = program, process, folder
         self._written: list[Contents] = []
 
     def play(self, parameters: Mapping[str, Any], turns: Sequence[Sequence[Sequence[Any]]]) -> list[dict[str, Any]]:
-        """Return what calls do. Raises: ValueError if the functions cannot be loaded.
+        """Return the effects of calls. Raises: ValueError if the functions cannot be loaded.
 
         Args:
             turns: the calls of each turn, as name, positional arguments, arguments by name.
@@ -224,7 +224,7 @@ class LocalFunctions:
 
 
 def _digest_of(result: str) -> str:
-    """Return a result in the record."""
+    """Return a result as the record holds it."""
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""StoreApp: an app with its tables and APIs. One declaration gives documentation, checks and calls."""
+"""StoreApp: an app with tables and APIs. One declaration yields documentation, checks and calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.tools import collect_tools
 from .record_store import Row, Store, TableSchema
 
 PAGE = 10
-"""Rows that a listing shows at once."""
+"""Rows per page of a listing."""
 
 
 class NotFound(ToolError):
@@ -20,11 +20,11 @@ class NotFound(ToolError):
 
 
 class StoreApp:
-    """Base of the apps. APIs are methods marked with `@tool`; what an agent does wrong there is a ToolError.
+    """Base of the apps. APIs are methods marked with `@tool`; an agent's mistake raises a ToolError.
 
     Attributes:
-        name: what agents write.
-        tables: what it stores. An API may use those of other apps.
+        name: the app's name in calls.
+        tables: the app's tables. An API may also use other apps' tables.
         apis: the marked methods by name.
     """
 
@@ -37,22 +37,22 @@ class StoreApp:
         cls.apis = collect_tools(cls)
 
     def __init__(self, store: Store, now: str) -> None:
-        """`now`: the time of the episode, which stands still, as `2026-01-05 09:00`."""
+        """Make an app. `now`: the episode's fixed time, as `2026-01-05 09:00`."""
         self.store, self.now = store, now
 
     @property
     def today(self) -> str:
-        """The date of the episode."""
+        """Return the date of the episode."""
         return self.now[:10]
 
     @classmethod
     def summary(cls) -> str:
-        """One line on what the app is for."""
+        """Return one line about the app's purpose."""
         return (inspect.getdoc(cls) or "").partition("\n")[0]
 
     @classmethod
     def documentation(cls, api: str = "") -> str:
-        """All APIs, a line each; or all about one. Raises: ToolError for an API that the app lacks."""
+        """Return all APIs, one per line, or details of one. Raises: ToolError for an unknown API."""
         if not api:
             return "\n".join(f"{cls.name}.{each.signature()}: {each.description}" for each in cls.apis.values())
         chosen = cls.api(api)
@@ -62,13 +62,13 @@ class StoreApp:
 
     @classmethod
     def api(cls, name: str) -> Tool:
-        """One of its APIs. Raises: ToolError naming those that there are."""
+        """Return an API by name. Raises: ToolError, which lists the APIs, for an unknown name."""
         if name not in cls.apis:
             raise ToolError(f"The app {cls.name} has no API {name[:60]!r}. It has: {', '.join(cls.apis)}.")
         return cls.apis[name]
 
     def row(self, table: str, row_id: int) -> Row:
-        """Return a record. Raises: NotFound."""
+        """Return the record with this id. Raises: NotFound."""
         row = self.store.get(table, row_id)
         if row is None:
             raise NotFound(f"{table} has no id {row_id}. Look it up first.")
@@ -86,11 +86,11 @@ def listing(rows: Iterable[Row], page: int, *columns: str) -> dict[str, Any]:
 
 
 def holds(row: Row, text: str, *columns: str) -> bool:
-    """Whether one of the columns holds the text, in any case; every row holds the empty text."""
+    """Return whether a column contains the text, ignoring case; every row contains the empty text."""
     folded = text.casefold()
     return not folded or any(folded in row[column].casefold() for column in columns)
 
 
 def schema_of(apps: Iterable[type[StoreApp]]) -> dict[str, TableSchema]:
-    """Return the tables of all the apps by name."""
+    """Return all apps' tables by name."""
     return {table.name: table for app in apps for table in app.tables}

@@ -19,21 +19,21 @@ RECORD = "Record: "
 """Stands before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads it:
 an object with the digests of all changes and the counters. After it nothing follows, and no agent can write it."""
 MAX_CHANGES = 500
-"""An episode with more changes has no record of them, and is no success."""
+"""An episode with more changes keeps no record of them, and fails."""
 MAX_ARGUMENT_CHARS, MAX_ARGUMENT_LEVELS = 20_000, 8
-"""Of one call, written as JSON. What an agent hands over stays in the memory of the host."""
+"""Limits on the length and nesting of one call's arguments as JSON: the host keeps them in memory."""
 
 
 @dataclass(slots=True)
 class Conduct:
-    """How an agent has used the APIs, for the counters of the reward `state_changes`.
+    """An agent's use of the APIs, for the counters of the reward `state_changes`.
 
     Attributes:
-        calls: how many APIs were called, refused calls too.
-        failures: calls that were refused.
-        undocumented: APIs whose documentation, and that of their app, had not been read when they were first used.
+        calls: number of API calls, including refused ones.
+        failures: refused calls.
+        undocumented: APIs first used before the agent had read their documentation or their app's.
         invented_ids: calls with an id that no record has.
-        recoveries: refused calls after which the same API was called with success, once for each run of failures.
+        recoveries: runs of refused calls after which the same API was called successfully.
         documented, used, failing: APIs as `app.api`; a whole app as `app.`.
     """
 
@@ -47,23 +47,23 @@ class Conduct:
     failing: list[str] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers alone."""
+        """Return the counters only."""
         return {each.name: value for each in fields(self) if isinstance(value := getattr(self, each.name), int)}
 
     def read_documentation(self, app: str, api: str) -> None:
-        """Note that it was read."""
+        """Record that documentation was read."""
         if (name := f"{app}.{api}") not in self.documented:
             self.documented.append(name)
 
     def begin_call(self, app: str, api: str) -> None:
-        """Note a call of an API that exists."""
+        """Record a call of an existing API."""
         self.calls += 1
         if (name := f"{app}.{api}") not in self.used:
             self.used.append(name)
             self.undocumented += name not in self.documented and f"{app}." not in self.documented
 
     def end_call(self, app: str, api: str, error: ToolError | None) -> None:
-        """Note how it came out."""
+        """Record the outcome of a call."""
         name = f"{app}.{api}"
         if error is not None:
             self.failures += 1
@@ -192,7 +192,7 @@ class StoreEnvironment(Environment, ABC):
 
 
 def _check_size(name: str, arguments: Any) -> None:
-    """Check the size of arguments. Raises: ToolError if they are too long, or nested too deeply."""
+    """Raise ToolError if arguments are too long or nested too deeply."""
     level, levels = [arguments], 0
     while level := [
         value
@@ -209,10 +209,10 @@ def _check_size(name: str, arguments: Any) -> None:
 
 @lru_cache(maxsize=64)
 def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tuple[str, Tables]:
-    """Return the time and the tables that an asset gives for a seed. They are read by many episodes, and changed by
-    none.
+    """Return an asset's time and tables for a seed. Many episodes share them, and none changes them.
 
-    Raises: TaskError if it gives no JSON, or rows that are none of the apps'; UnknownNameError for an unknown asset.
+    Raises: TaskError if the asset does not give JSON or its rows do not fit the apps; UnknownNameError for an unknown
+        asset.
     """
     try:
         content: Mapping[str, Any] = json.loads(load("assets", name)(seed))
@@ -226,7 +226,7 @@ def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tupl
 
 
 def check_rows(name: str, table: TableSchema, rows: Mapping[int, Mapping[str, Any]]) -> None:
-    """Check that rows have the columns of their table. Raises: TaskError for a row with others."""
+    """Raise TaskError for a row whose columns are not those of its table."""
     expected = {"id", *table.columns}
     if wrong := next((row for row in rows.values() if row.keys() != expected), None):
         raise TaskError(f"{name}: a row of {table.name} has {sorted(wrong)}; it needs {sorted(expected)}.")

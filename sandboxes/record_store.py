@@ -1,4 +1,4 @@
-"""Store: tables of records with a snapshot. Episodes share the records until they change one."""
+"""Store: tables of records with a snapshot. Episodes share a record until one of them changes it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Tables = Mapping[str, Mapping[int, Row]]
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table of an app. Every row has the whole number `id`.
+    """A table of an app. Every row has an integer `id`.
 
     Attributes:
-        columns: names of the others.
-        references: the table that a column's id is in, by column.
-        incidental: columns that reading may change, and that no task asks to change: they count as no change.
+        columns: names of the other columns.
+        references: by column that holds an id, the table of that id.
+        incidental: columns that reading may change and that no task asks to change; their changes do not count.
     """
 
     name: str
@@ -29,13 +29,13 @@ class TableSchema:
 
 
 class Store:
-    """The records of one episode: a snapshot that is never changed, and the changes on top of it.
+    """The records of one episode: an immutable snapshot, and the changes on top of it.
 
-    Making one, and going back to the snapshot, costs the same however many records there are. Rows are read only:
-    `update` and `insert` are the ways to change them.
+    Making a store and going back to the snapshot take constant time, however many records there are. Rows are read
+    only: change them with `update` and `insert`.
 
     Args:
-        snapshot: rows by id, by table.
+        snapshot: per table, the rows by id.
         schema: the tables.
     """
 
@@ -46,14 +46,14 @@ class Store:
         self._effects: list[dict[str, Any]] = []
 
     def get(self, table: str, row_id: int) -> Row | None:
-        """Return the row with this id; None without one."""
+        """Return the row with this id; None if there is none."""
         changed = self._changed.get(table)
         if changed is not None and row_id in changed:
             return changed[row_id]
         return self._snapshot[table].get(row_id)
 
     def rows(self, table: str, **equal: Any) -> Iterator[Row]:
-        """Rows in the order of their ids. `equal`: only those with these values."""
+        """Return the rows in the order of their ids. `equal`: only rows with these values."""
         snapshot, changed = self._snapshot[table], self._changed.get(table)
         if changed:
             merged = {**snapshot, **changed}
@@ -76,7 +76,7 @@ class Store:
         return row
 
     def update(self, table: str, row_id: int, **values: Any) -> Row:
-        """Give a row other values. Raises: KeyError for a row or a column that does not exist."""
+        """Change values of a row. Raises: KeyError for a row or a column that does not exist."""
         row = self.get(table, row_id)
         if row is None or not values.keys() <= row.keys():
             raise KeyError(f"{table} has no row {row_id} with the columns {sorted(values)}.")
@@ -91,17 +91,17 @@ class Store:
         self._changed.setdefault(table, {})[row_id] = None
 
     def record_effect(self, effect: str, **content: Any) -> None:
-        """Note something that no later change undoes: a mail has been sent, money has been charged.
+        """Record something that no later change undoes: a mail has been sent, money has been charged.
 
-        It counts as a change, whatever becomes of the rows.
+        This counts as a change, whatever happens to the rows.
         """
         self._effects.append({"effect": effect, **content})
 
     def changes(self) -> dict[str, dict[str, Any]]:
-        """How the records differ from the snapshot, and the effects on others: each difference by its digest.
+        """Return the differences from the snapshot, and the recorded effects, each by its digest.
 
-        Equal differences have equal digests, whatever ids new rows got and in whichever order they were made. A row
-        that is as it was, and a row that came and went, make no difference.
+        Equal differences have equal digests, whatever the ids of new rows and the order of the changes. A row that was
+        changed back, or added and removed, makes no difference.
         """
         rows = [
             difference
@@ -124,7 +124,7 @@ class Store:
         return {"changed": changed, "created": dict(self._created), "effects": list(self._effects)}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Take over what `data` gave, of a store with the same snapshot."""
+        """Load what `data` returned for a store with the same snapshot."""
         self._changed = {table: dict(rows) for table, rows in data["changed"].items()}
         self._created, self._effects = dict(data["created"]), list(data["effects"])
 
@@ -139,7 +139,7 @@ class Store:
         return {"table": table, "id": row_id, "changed": self._content(table, row, columns)} if columns else None
 
     def _content(self, table: str, row: Row, columns: set[str] | None = None) -> dict[str, Any]:
-        """Return a row without its id; a reference to a new row is that row's content, for its id says nothing."""
+        """Return a row without its id, with each reference to a new row replaced by that row's content."""
         schema = self._schema[table]
         references = dict(schema.references)
         content: dict[str, Any] = {}

@@ -14,9 +14,9 @@ from typing_extensions import override
 from agentgym import Call, Checkpoint, Environment, Message, Outlook, Result, ResultStatus, Task, TaskError, ToolError
 
 OVER = "No more requests. Verdicts: "
-"""Begins the last line of the result that answers the last request; a 1 or 0 for each request follows, which the reward
-`session` reads. The agent never reads it, because the episode ends with it. The last line of every other result is a
-request, a refusal in our own words, or the framework's, so no agent can write this one."""
+"""Begins the last line of the last request's result; a 1 or 0 per request follows, for the reward `session`. The agent
+never reads this line, because the episode ends with it, and cannot write it: every other result ends with a request or
+with a refusal in our own words or the framework's."""
 ANSWERED = frozenset({ResultStatus.OK, ResultStatus.TOOL_ERROR})
 """How a call comes out that has used up its request. After any other status the request stands."""
 
@@ -40,7 +40,7 @@ class SessionEnvironment(Environment, ABC):
     def __init__(self) -> None:
         self._requests: Sequence[str] = ()
         self._goals: Sequence[Any] = ()
-        self._verdicts = ""  # of the requests so far, a 1 or 0 each
+        self._verdicts = ""  # a 1 or 0 per request so far
         self._identity = b""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

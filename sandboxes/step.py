@@ -37,7 +37,7 @@ class StepEnvironment(Environment):
 
 
 def _recorded_tool(function: dict[str, Any]) -> Tool:
-    """Return a tool that the agent reads of, and whose calls are only recorded."""
+    """Return a tool that is declared to the agent, but whose calls are only recorded."""
     return Tool.from_schema(
         function["name"], function.get("description", ""), function["parameters"], lambda _: _RECORDED
     )

@@ -5,8 +5,8 @@ namespaces/  docker/     the backends                         pool/         sand
 host/                    the host's side: talks to a guest    guest/        what runs inside every sandbox
 rootfs/                  root file systems from images        network/      the only way out, if a spec asks for one
 allow_list.py            the names a sandbox may reach        link.py       the socket to a guest (read_pace.py)
-snapshot_cache.py        snapshots that are slow to prepare, prepared once per backend
-wrapper.py               SandboxWrapper, for a sandbox that another one stands behind
+snapshot_cache.py        prepares slow snapshots once per backend
+wrapper.py               SandboxWrapper, for a sandbox that forwards its calls to another one
 toolchain_check.py       whether a language's compiler and interpreter work in a sandbox
 
 The names below are public, the modules are not. Backends, the pool and the proxy are imported when they are first used.

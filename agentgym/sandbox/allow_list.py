@@ -1,7 +1,7 @@
 """The allow list of a sandbox's network: its rules, and whether a destination matches one.
 
-Names are compared in one form only: lower case, ASCII, no dot at the end. Whatever two programs could read differently
-(127.1, 0x7f000001, 0177.0.0.1, percent signs, Unicode look-alikes) is refused.
+Names are compared in one form only: lower case, ASCII, no trailing dot. A spelling that two programs could read
+differently (127.1, 0x7f000001, 0177.0.0.1, percent signs, Unicode look-alikes) is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The destination of a request. `host` is in the form that is compared; `address` is None for a name."""
+    """The destination of a request. `host` is in its compared form; `address` is None for a name."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the list. `below`: it allows every name below `host`, at any depth, but not `host` itself."""
+    """One entry of the list. With `below`, it allows every name below `host`, at any depth, but not `host` itself."""
 
     text: str
     host: str
@@ -76,7 +76,7 @@ class Rule:
         return cls(text, host, DEFAULT_PORTS if port is None else (port,), below, address)
 
     def allows(self, destination: Destination) -> bool:
-        """Whether the rule names this destination."""
+        """Return whether the rule names this destination."""
         if destination.port not in self.ports:
             return False
         if not self.below:
@@ -112,7 +112,7 @@ def canonical(address: Address) -> Address:
 
 
 def _parts(authority: str) -> tuple[str, Address | None, int | None]:
-    """Host, its address if it is one, and the port if there is one. Raises: ValueError."""
+    """Return the host, its address if it is one, and the port if there is one. Raises: ValueError."""
     match = _AUTHORITY.fullmatch(authority) if authority.isascii() else None
     if match is None:
         raise ValueError(f"{authority!a:.80} is no host and port in ASCII, such as example.org:443")
@@ -123,7 +123,7 @@ def _parts(authority: str) -> tuple[str, Address | None, int | None]:
 
 
 def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
-    """Return a host in the form that is compared, and its address if it is one. Raises: ValueError."""
+    """Return a host in its compared form, and its address if it is one. Raises: ValueError."""
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     if bracketed or _NUMBER.fullmatch(labels[-1]):  # what C libraries parse as a number, they use as an address

@@ -19,14 +19,14 @@ class Usage:
     """The resources used by one call, or by a sandbox since it was created or reset. 0 where the kernel does not count.
 
     Attributes:
-        cpu_s: processor time in seconds. Missing are children whose parent ignores SIGCHLD, and so never waits.
-        peak_memory_mib: the most memory held at once, in MiB; of a call, the peak of its largest process.
-        processes: processes alive now; only of a sandbox.
+        cpu_s: processor time in seconds. Omits children whose parent ignores SIGCHLD, and so never waits for them.
+        peak_memory_mib: the most memory held at once, in MiB; for a call, the peak of its largest process.
+        processes: processes alive now; only for a sandbox.
         disk_bytes: bytes held by files now.
         written_bytes: bytes passed to write calls, to files, pipes and sockets alike. A process counts once it has
             ended or, in a session, has answered.
-        started: processes and threads started; of a call, all that were started in the sandbox while it ran.
-        wall_s: seconds during which a call ran.
+        started: processes and threads started; for a call, all that were started in the sandbox while it ran.
+        wall_s: seconds during which at least one call ran.
     """
 
     cpu_s: float = 0.0
@@ -44,8 +44,8 @@ class ExecResult:
 
     Attributes:
         exit_code: 0 to 255; -N if signal N ended the process, as in subprocess.
-        stdout, stderr: at most `max_output_bytes` of the call, each.
-        truncated: more was written than that. The rest was dropped inside the sandbox.
+        stdout, stderr: each at most the call's `max_output_bytes`.
+        truncated: the output was longer. The rest was dropped inside the sandbox.
         timed_out: the call took longer than its `timeout_s`, and all its processes were killed.
         oom_killed: the call failed, and a process was killed for the memory limit while it ran.
         duration_s: wall time in seconds, measured inside the sandbox.
@@ -63,12 +63,12 @@ class ExecResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended in time and with exit code 0."""
+        """Return whether the call ended in time with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
     @property
     def text(self) -> str:
-        """Standard output as text; bytes that are not UTF-8 are replaced."""
+        """Return standard output as text; bytes that are not UTF-8 are replaced."""
         return self.stdout.decode("utf-8", "replace")
 
 
@@ -81,7 +81,7 @@ class Capabilities:
         level: `ns+cgroup`, `ns`, `container` or `process`.
         enforced: names of the limits that are enforced (see `LIMITS`).
         missing: limits that are not enforced, each with its remedy.
-        watched: those of `missing` that are watched instead: they can be exceeded for a moment before the
+        watched: limits in `missing` that are monitored instead: a sandbox can exceed one for a moment before the
             backend notices and acts.
         snapshots: whether `snapshot` and `create(snapshot=...)` work.
     """
@@ -115,8 +115,8 @@ class Snapshot:
 
     Attributes:
         id: SHA-256 over the sorted paths, kinds, modes, link targets and contents of all files. Times do not count.
-        backend: name of the backend that it was taken on.
-        layers: the lowest first. Unpacking each over those before it gives the files.
+        backend: name of the backend that took the snapshot.
+        layers: the lowest first. Unpacking each layer over the previous ones gives the files.
         entries: the digest of each file by its path, in bytes. The id of a later snapshot is computed from it.
     """
 
@@ -127,7 +127,7 @@ class Snapshot:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all layers together."""
+        """Return the total bytes of all layers."""
         return sum(len(layer.data) for layer in self.layers)
 
 
@@ -158,10 +158,10 @@ class Connection:
     """One request that a sandbox with a network made of its proxy.
 
     Attributes:
-        host, port: where it wanted to go; empty and 0 if the request could not be read.
-        allowed: the destination was on the allow list and led to a public address, or to one that the list names.
+        host, port: the requested destination; empty and 0 if the request could not be read.
+        allowed: the destination was on the allow list and led to a public address, or to an address on the list.
         bytes_sent, bytes_received: between the proxy and the server, TLS included.
-        reason: why it was refused or ended early; empty if neither.
+        reason: why the request was refused or ended early; empty if neither.
     """
 
     host: str
@@ -190,11 +190,11 @@ class Channel(Protocol):
 class Sandbox(Protocol):
     """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory.
 
-    Every call raises SandboxDied once the sandbox has ended: it was closed, its guest was killed, it did not answer in
-    time or its answer made no sense. If the agent's code made it end, this is SandboxExhausted: by using up its memory
-    (`exec` and `run_python` then return a result with `oom_killed`), or by leaving behind what takes the kernel seconds
-    of processor time to remove (a result with `timed_out`). A call that is cancelled has its processes killed, and the
-    sandbox stays usable. Calls may run at the same time.
+    Once the sandbox has ended, every call raises SandboxDied. A sandbox ends if it is closed, if its guest is killed,
+    or if its answer is late or invalid. If the agent's code ended it, the error is SandboxExhausted: the code used up
+    the memory (`exec` and `run_python` then return a result with `oom_killed`), or left behind what takes the kernel
+    seconds of processor time to remove (a result with `timed_out`). Cancelling a call kills its processes, and the
+    sandbox stays usable. Calls may run concurrently.
     """
 
     async def exec(
@@ -207,7 +207,7 @@ class Sandbox(Protocol):
         timeout_s: float = 30,
         max_output_bytes: int = 65_536,
     ) -> ExecResult:
-        """Run a command and wait for its end. No shell is involved; whatever it leaves running is killed.
+        """Run a command and wait for its end. No shell is involved; processes that it leaves running are killed.
 
         A failure of the command is a result, not an exception: exit code 127 if the program or `cwd` does not exist,
         126 if it cannot be run (not executable, a null character in `argv`, the process limit is reached).
@@ -216,10 +216,10 @@ class Sandbox(Protocol):
             argv: the program, then its arguments. A string is refused; for a shell pass ["sh", "-c", text].
             stdin: standard input, of any size; empty for none.
             cwd: working directory, by default /work.
-            env: variables for this call, on top of those of the spec.
+            env: variables for this call, added to the spec's.
             timeout_s: seconds, above 0. At the timeout the command and all its descendants are killed, and the
                 result has `timed_out` set and the output so far.
-            max_output_bytes: of each stream; what goes beyond is dropped, and `truncated` is set.
+            max_output_bytes: limit per stream; the rest is dropped, and `truncated` is set.
         Raises: SandboxDied; ValueError for an empty or string `argv`, a timeout that is not a positive number, or a
             negative `max_output_bytes`.
         """
@@ -231,8 +231,8 @@ class Sandbox(Protocol):
 
         Args:
             code: the program. An uncaught exception prints its traceback to stderr and gives exit code 1.
-            session: calls of one session run in one process and keep their variables; they wait for each other. A
-                session that times out or is cancelled is killed, and its next call starts without variables.
+            session: calls of one session run one at a time in one process, and keep their variables. A session that
+                times out or is cancelled is killed, and its next call starts without variables.
             timeout_s, max_output_bytes: as for `exec`.
         Raises: SandboxDied; ValueError as `exec`.
         """
@@ -251,7 +251,7 @@ class Sandbox(Protocol):
         """
 
     async def list(self, path: str = ".") -> list[str]:
-        """Return the names in a directory, sorted; those of directories end with a slash.
+        """Return the names in a directory, sorted; a directory's name ends with a slash.
 
         Raises: FileNotFoundError, NotADirectoryError, PermissionError; SandboxDied.
         """
@@ -259,24 +259,23 @@ class Sandbox(Protocol):
     async def open_channel(self, argv: Sequence[str]) -> Channel:
         """Start a process that speaks JSON lines on stdin and stdout, and lives until the channel is closed.
 
-        A program that cannot be run, or that ends, is reported by the first `Channel.request`, with its last words on
+        A program that cannot be run, or that ends, is reported by the first `Channel.request`, with the end of its
         standard error.
 
         Raises: OSError if no process can be started; SandboxDied.
         """
 
     async def snapshot(self) -> Snapshot:
-        """Return the files under /work and /tmp, to create other sandboxes from. Everything in the sandbox stops
-        meanwhile.
+        """Return the files under /work and /tmp, to create other sandboxes from.
 
-        Holes and hard links are kept.
+        Everything in the sandbox pauses meanwhile. Holes and hard links are kept.
 
-        Raises: FilesNotCaptured for files that cannot be captured: more than the spec allows, with more than twice its
-            bytes if holes count, or in folders deeper than a path may be long. SandboxError, SandboxDied.
+        Raises: FilesNotCaptured if the files are more than the spec allows, have more than twice its bytes when holes
+            count, or lie in folders nested deeper than the longest path. SandboxError, SandboxDied.
         """
 
     async def reset(self) -> None:
-        """Return to the state after `create`: processes killed, sessions and channels gone, files as they were.
+        """Restore the state after `create`: processes killed, sessions and channels gone, files as they were.
 
         Calls that are still running raise SandboxDied.
 
@@ -285,7 +284,7 @@ class Sandbox(Protocol):
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The requests to its network since it was created or reset, in order; kept after its end."""
+        """Return the network requests since the sandbox was created or reset, in order; kept after its end."""
 
     async def usage(self) -> Usage:
         """Return what all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""
@@ -299,7 +298,7 @@ class Backend(Protocol):
     """Creates sandboxes. One instance serves a whole process, any number of tasks and event loops.
 
     Attributes:
-        name: as it is registered, for example `namespaces`.
+        name: the registered name, for example `namespaces`.
     """
 
     name: str
@@ -308,19 +307,17 @@ class Backend(Protocol):
         """Return a new sandbox, with the files of a snapshot if one is given. Cancelling leaves nothing behind.
 
         Raises: LimitUnenforceable if this machine cannot enforce every limit of the spec, and the spec does not
-            accept that (`insecure_ok`); SandboxUnavailable if no sandbox can be created, with what to do.
+            accept that (`insecure_ok`); SandboxUnavailable, which says what to do, if no sandbox can be created.
         """
 
     async def probe(self) -> Capabilities:
-        """Return what this backend can do on this machine, found out by creating a sandbox. Raises nothing if it
-        cannot.
-        """
+        """Create a sandbox to find out what this backend can do on this machine. Raises nothing if that fails."""
 
     async def running(self) -> list[Running]:
-        """Every sandbox of this backend on this machine, those of other processes included."""
+        """Return every sandbox of this backend on this machine, including those of other processes."""
 
     async def clean(self) -> list[str]:
-        """Remove what processes that have ended left behind. Returns: one line of text for each thing removed."""
+        """Remove the leftovers of ended processes. Returns: one line of text for each thing removed."""
 
     async def close(self) -> None:
-        """Close every sandbox of this instance. It may be used again afterwards."""
+        """Close every sandbox of this instance. The instance may be used again afterwards."""

@@ -30,7 +30,7 @@ class _PendingCall:
 
 
 class Link:
-    """Multiplexes calls over one socket. It is used from one event loop at a time, which may change."""
+    """Multiplexes calls over one socket. A link is used from one event loop at a time; the loop may change."""
 
     def __init__(self, control: socket.socket) -> None:
         control.setblocking(False)
@@ -41,8 +41,8 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._frames, self._pace = FrameReader(MAX_HEADER_BYTES, 0), ReadPace()
         self.dead: str | None = None  # the reason, once it is closed
-        self.hung_up = False  # whether that is because the guest has ended
-        self.stalled = False  # whether the guest said that what agent code left behind does not end
+        self.hung_up = False  # whether it is closed because the guest has ended
+        self.stalled = False  # whether the guest reported that processes left by agent code do not end
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
         """Return the guest's first frame, which comes without a request."""
@@ -65,7 +65,7 @@ class Link:
         """Send a request and wait for its reply.
 
         A blob that is too large for a frame is passed as a sealed memory file. If the call is cancelled, the guest
-        kills what it started for it, before it handles any later request.
+        kills the call's processes before it handles any later request.
 
         Raises: SandboxDied if the guest is dead, sends an invalid reply, or misses the deadline.
         """
@@ -110,7 +110,7 @@ class Link:
             _fail(call, reason)
 
     def forget(self) -> None:
-        """In a forked process: close the socket, without notifying the guest or the event loop."""
+        """Close the socket in a forked process, without notifying the guest or the event loop."""
         self.dead = "This sandbox was created in another process; a forked process must create its own."
         self._socket.close()
 
@@ -144,7 +144,7 @@ class Link:
                 self._loop.add_writer(self._socket, self._send_rest)
 
     def _send_rest(self) -> None:
-        """Note that the socket takes more."""
+        """Send more, now that the socket accepts data again."""
         self._send()
         if not self._out and self._loop is not None:
             self._loop.remove_writer(self._socket)
@@ -170,7 +170,7 @@ class Link:
             self.close(f"The sandbox hung up ({error.strerror}).")
 
     def _receive(self) -> None:
-        # asking for this takes a microsecond; a reply that comes in one piece is not to pay for it
+        # reading the clock takes a microsecond: a reply that arrives in one piece avoids it
         began = time.thread_time() if self._frames.has_part else None
         try:
             data = self._socket.recv(READ_BYTES)
@@ -201,7 +201,7 @@ class Link:
         loop = self._loop
 
         def resume() -> None:
-            if loop is self._loop and loop is not None and self.dead is None:  # else another one reads already
+            if loop is self._loop and loop is not None and self.dead is None:  # else another loop reads already
                 loop.add_reader(self._socket, self._receive)
 
         if loop is not None:
@@ -231,7 +231,7 @@ class Link:
 
 
 def _check_flat(header: dict[str, Any]) -> None:
-    """Only flat headers are expected. One nested as deep as JSON may be could not even be shown in an error."""
+    """Raise FrameError for a nested header. One nested as deeply as JSON allows could not even be shown in an error."""
     for value in header.values():
         if type(value) is list:
             raise FrameError("a header with a list in it")
@@ -245,7 +245,7 @@ def _fail(call: _PendingCall, reason: str) -> None:
 
 
 def in_memory(data: bytes) -> int:
-    """Return a descriptor of a sealed memory file. Its pages are the host's, and nobody can change or grow it."""
+    """Return a descriptor of a sealed memory file. Its pages belong to the host; nobody can change or grow the file."""
     descriptor = os.memfd_create("agentgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:

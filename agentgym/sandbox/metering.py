@@ -1,4 +1,4 @@
-"""Adds up the resources that sandboxes use: for each call, and over several sandboxes, resets and ends."""
+"""Adds up the resources that sandboxes use: per call, and across several sandboxes, their resets and their ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Sandbox, Usage
 
 GROWING = ("cpu_s", "written_bytes", "started", "wall_s")
-"""Fields of `Usage` that only grow while a sandbox lives: their difference is what was used in between."""
+"""Fields of `Usage` that only grow while a sandbox lives: the usage between two readings is their difference."""
 
 _meters: ContextVar[tuple[CallMeter, ...]] = ContextVar("agentgym_meters", default=())
 
@@ -25,7 +25,7 @@ class CallMeter:
         self.used = Usage()
 
     def add(self, used: Usage) -> None:
-        """Add the usage of one call: the largest peak and the latest `disk_bytes` are kept, the rest is summed."""
+        """Add the usage of one call: keep the largest peak and the latest `disk_bytes`, and sum the rest."""
         total = self.used
         self.used = Usage(
             cpu_s=total.cpu_s + used.cpu_s,
@@ -49,20 +49,20 @@ def metered() -> Iterator[CallMeter]:
 
 
 def record_usage(used: Usage) -> None:
-    """Add the usage of a finished call to every meter that is active here. Sandboxes call it."""
+    """Add the usage of a finished call to every meter active here. Sandboxes call this function."""
     for meter in _meters.get():
         meter.add(used)
 
 
 class SandboxMeter:
-    """The resources used by several sandboxes together, by their own counters. An ended sandbox counts as last read."""
+    """The total resources of several sandboxes, from their own counters. An ended sandbox counts as last read."""
 
     def __init__(self) -> None:
         self._last: dict[int, Usage] = {}
         self._sum = Usage()
 
     async def read(self, sandboxes: Sequence[Sandbox]) -> Usage:
-        """Everything used so far. Peaks are summed: an upper bound of the memory held at once."""
+        """Return everything used so far. Peaks are summed: an upper bound of the memory held at once."""
         readings = await asyncio.gather(*map(_read_usage, sandboxes))
         for sandbox, used in zip(sandboxes, readings, strict=True):
             before = self._last.get(id(sandbox), Usage())
@@ -84,21 +84,19 @@ class SandboxMeter:
 
 
 def usage_since(now: Usage, before: Usage) -> Usage:
-    """Return the usage between two readings. A counter that went backwards means a reset, and then `now` is returned
-    whole.
-    """
+    """Return the usage between two readings. If a counter went backwards, which means a reset, return `now`."""
     if any(getattr(now, name) < getattr(before, name) for name in GROWING):
         return now
     return replace(now, **{name: getattr(now, name) - getattr(before, name) for name in GROWING})
 
 
 def usage_counts(used: Usage) -> dict[str, float]:
-    """Return the figures by name, for a record. Zeros are left out."""
+    """Return the figures by name, without zeros, for a record."""
     return {name: round(value, 6) for name, value in asdict(used).items() if value}
 
 
 def combine_usage(counts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Combine the figures of several turns or episodes: counters are summed, of gauges the maximum is taken."""
+    """Combine the figures of several turns or episodes: the sum of each counter, the maximum of each gauge."""
     gauges = {field.name for field in fields(Usage)} - set(GROWING)
     totals: dict[str, float] = {}
     for figures in counts:
@@ -131,5 +129,5 @@ class BusyTime:
 async def _read_usage(sandbox: Sandbox) -> Usage | None:
     try:
         return await sandbox.usage()
-    except SandboxError:  # closed or dead: the next call in it raises
+    except SandboxError:  # closed or dead: its next call raises
         return None

@@ -11,18 +11,18 @@ from agentgym.sandbox.contract import Backend, Snapshot
 
 
 class SnapshotCache:
-    """Snapshots by backend, kind and key. Those of a backend are dropped together with the backend."""
+    """Snapshots by backend, kind and key. A backend's snapshots are dropped together with the backend."""
 
     def __init__(self) -> None:
         # by backend, then kind, then key, the least recently used first
         self._snapshots: WeakKeyDictionary[Backend, dict[str, OrderedDict[str, Snapshot]]] = WeakKeyDictionary()
-        # one lock for each event loop, backend, kind and key; it lives while somebody holds it or waits for it
+        # one lock per event loop, backend, kind and key; it exists while a caller holds it or waits for it
         self._locks: WeakValueDictionary[tuple[int, int, str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(
         self, backend: Backend, kind: str, key: str, prepare: Callable[[], Awaitable[Snapshot]], *, kept: int = 64
     ) -> Snapshot:
-        """See `shared_snapshot`."""
+        """Return the snapshot of a key, as `shared_snapshot` does."""
         lock_key = (id(asyncio.get_running_loop()), id(backend), kind, key)
         lock = self._locks.setdefault(lock_key, asyncio.Lock())
         async with lock:
@@ -41,14 +41,14 @@ _default = SnapshotCache()
 async def shared_snapshot(
     backend: Backend, kind: str, key: str, prepare: Callable[[], Awaitable[Snapshot]], *, kept: int = 64
 ) -> Snapshot:
-    """Return the snapshot of a key, prepared if this backend has none yet. Concurrent callers wait for one preparation.
+    """Return the snapshot of a key, prepared if this backend has none yet. Concurrent callers share one preparation.
 
     Args:
         backend: the snapshot is kept for as long as this backend exists.
-        kind: what is prepared ("repository", "database"). The limit `kept` counts each kind by itself.
+        kind: what is prepared ("repository", "database"). The limit `kept` applies to each kind separately.
         key: names everything that the files depend on.
         prepare: makes the snapshot. It is awaited by the first caller.
-        kept: how many snapshots of this kind are kept, the most recently used ones. An older one is prepared again.
-    Raises: whatever `prepare` raises; nothing is kept then.
+        kept: how many snapshots of this kind are kept: the most recently used. Others are prepared again when needed.
+    Raises: whatever `prepare` raises; then nothing is kept.
     """
     return await _default.get(backend, kind, key, prepare, kept=kept)

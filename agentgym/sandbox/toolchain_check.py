@@ -1,7 +1,7 @@
-"""Whether a language's compiler and interpreter work in a sandbox, tried on a program that nothing is wrong with.
+"""Checks that a language's compiler and interpreter work in a sandbox, by trying a correct program.
 
-A toolchain that is installed may still fail on every program: its configuration or its memory may be missing. Then a
-program that fails proves nothing against whoever wrote it.
+An installed toolchain may still fail on every program, for lack of configuration or memory. Then a failing program
+proves nothing against its author.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from agentgym.sandbox.contract import Sandbox
 
 TRY_S = 60.0
-_SHELLS = ("sh", "bash", "python3", "python")  # whose `-c` is followed by code; of a compiler it means another thing
+_SHELLS = ("sh", "bash", "python3", "python")  # code follows their `-c`; to a compiler, `-c` means something else
 HARMLESS = {
     ".awk": "BEGIN { }\n",
     ".c": "int main(void) { return 0; }\n",
@@ -34,20 +34,19 @@ HARMLESS = {
     ".sh": ":\n",
     ".ts": ";\n",
 }
-"""A program that does nothing, by the suffix of its file; NAME is the file's name without it."""
+"""A program that does nothing, by file suffix; NAME stands for the file's name without the suffix."""
 
 
 async def toolchain_fault(
     sandbox: Sandbox, file: str, build: Sequence[str], run: Sequence[str] = (), *, harmless: str | None = None
 ) -> str | None:
-    """Return what is wrong with the commands that build and run a language's programs; None if they work on a harmless
-    one.
+    """Return why the commands that build and run a language's programs fail on a harmless one; None if they work.
 
     Args:
         sandbox: a fresh one, in which nothing has run; the harmless program is written to `file` in it.
-        build, run: the commands, each tried if it is given. One with code of its own (`sh -c`, `python3 -c`) may need
-            more of a program than that it runs, and is not tried unless `harmless` is given.
-        harmless: the program to try; otherwise the one for the file's suffix. Nothing is tried where there is neither.
+        build, run: the commands, each tried if given. A command that contains code (`sh -c`, `python3 -c`) may demand
+            more than a program that runs, so it is tried only if `harmless` is given.
+        harmless: the program to try; by default the one for the file's suffix. Without either, nothing is tried.
     Raises: SandboxError if the sandbox breaks.
     """
     path = PurePosixPath(file)

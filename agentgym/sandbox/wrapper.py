@@ -1,4 +1,4 @@
-"""SandboxWrapper: a sandbox whose calls all take one way to the sandbox that runs them."""
+"""SandboxWrapper: a sandbox that forwards all calls through one method to the sandbox that runs them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agentgym.sandbox.contract import Channel, ExecResult, Snapshot, Usage
 
 
 class SandboxWrapper:
-    """Base of a sandbox that another one stands behind. The contract's docstrings are in agentgym/sandbox/contract.py.
+    """Base of a sandbox that forwards its calls to another one. For docstrings see agentgym/sandbox/contract.py.
 
-    A subclass says in `call` how a method of that sandbox is called, and has `connections` and `close`. It overrides
-    `run` to look at the result of each command and Python call.
+    A subclass implements `call`, which calls a method of the other sandbox, and has `connections` and `close`. It may
+    override `run` to look at the result of each command and Python call.
     """
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the sandbox by its name. Raises: what the method raises."""
+        """Call a method of the sandbox by its name. Raises: whatever the method raises."""
         raise NotImplementedError
 
     async def run(self, method: str, program: Any, **options: Any) -> ExecResult:

@@ -3,18 +3,18 @@
     from agentgym.testing import check_environment
     await check_environment("acme/sql-v1", "acme/questions-v1")   # None, or a ConformanceError with every finding
 
-Each check runs what it checks. A finding says what was done, what came back and what was expected.
+Each check runs the code that it checks. A finding says what was done, what came back and what was expected.
 
-environments.py      check_environment, which runs the checks of
+environments.py      check_environment, which runs the checks in
     instance_checks.py  the same seed gives the same episode; checkpoints restore
     call_checks.py      every call is answered with a result
     close_checks.py     `close` frees everything (leaks.py counts what is left in the process)
-    episode_checks.py   who may succeed in whole episodes, and who must not
+    episode_checks.py   which agents may succeed in whole episodes, and which must not
 arguments.py         right, wrong and hostile arguments for any tool
 tools.py, task_sets.py, rewards.py, estimators.py, objectives.py, policies.py, call_formats.py, backends/
                      the other checks
 hack_probes.py, reward_hacks.py   does an agent that solved nothing get a reward?
-exact/               the bias of an estimator, by sums over every group of a small problem
+exact/               the exact bias of an estimator, summed over every group of a small problem
 hidden_truth.py      is a task's truth shown to the agent?
 findings.py          collects findings
 clock.py FakeClock   counter.py small environments   byte_renderer.py a renderer without a tokenizer

@@ -1,4 +1,4 @@
-"""Arguments for any tool, made from its JSON Schema: plausible ones, wrong ones, hostile ones."""
+"""Makes arguments for any tool from its JSON Schema: plausible, wrong and hostile ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOSTILE_NUMBERS = (1, 0, -1, 2**63, -(2**63), 10**40)
 
 
 def plausible(tool: Tool, rng: random.Random) -> dict[str, Any]:
-    """Arguments that fit the schema; optional ones are given half of the time."""
+    """Return arguments that fit the schema; each optional one is given with probability 0.5."""
     required = set(tool.parameters.get("required", ()))
     return {
         name: _value(schema, tool.parameters, rng)
@@ -52,7 +52,7 @@ def plausible_values(tool: Tool) -> dict[str, Any]:
 
 
 def hostile(tool: Tool) -> Iterator[dict[str, Any]]:
-    """Arguments that fit the schema, or nearly, and that an agent might try in order to break or trick the tool."""
+    """Yield arguments that fit the schema, or nearly, with which an agent might try to break or trick the tool."""
     properties: Mapping[str, Schema] = tool.parameters.get("properties", {})
     if not properties:
         yield {}
@@ -67,7 +67,7 @@ def hostile(tool: Tool) -> Iterator[dict[str, Any]]:
 
 
 def wrong(tool: Tool) -> Iterator[tuple[str, Any]]:
-    """Arguments that cannot fit, each with what is wrong about them."""
+    """Yield invalid arguments, each with a description of the fault."""
     properties: Mapping[str, Schema] = tool.parameters.get("properties", {})
     fitting = {name: _value(schema, tool.parameters, random.Random(0)) for name, schema in properties.items()}
     yield "an argument that does not exist", {**fitting, "no_such_argument": 1}
@@ -90,7 +90,7 @@ def wrong(tool: Tool) -> Iterator[tuple[str, Any]]:
 
 
 def _value(schema: Schema, root: Schema, rng: random.Random) -> Any:
-    """Return a value that fits a schema, as far as the common keywords say."""
+    """Return a value that fits a schema; only common keywords are respected."""
     schema = _resolve(schema, root)
     if "const" in schema:
         return schema["const"]
@@ -104,7 +104,7 @@ def _value(schema: Schema, root: Schema, rng: random.Random) -> Any:
 
 
 def _resolve(schema: Schema, root: Schema) -> Schema:
-    for _ in range(20):  # a reference to a reference; never endless
+    for _ in range(20):  # follows chains of references, but not endlessly
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return schema

@@ -1,4 +1,4 @@
-"""A renderer without a tokenizer: one token a byte, so that token-exact episodes can be tested in microseconds."""
+"""A renderer without a tokenizer: one token per byte, so that token-exact episodes can be tested in microseconds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from agentgym.messages import Call, Message
 
 PROMPT, AGENT, END, CALL = 256, 257, 258, 259
-"""Control tokens: a message from outside begins, the agent begins, a message ends, a call begins."""
+"""Control tokens: start of a message from outside, start of the agent's turn, end of a message, start of a call."""
 
 
 class ByteRenderer:
-    """Implements Renderer. Text is its UTF-8 bytes, 0..255; control tokens lie above, so no text can forge them."""
+    """Implements Renderer. Text becomes its UTF-8 bytes, 0..255; control tokens are above: no text can forge them."""
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
         """Return the messages, then AGENT. The tools are not rendered: scripts know them."""
@@ -23,7 +23,7 @@ class ByteRenderer:
         return [*self._outside(messages), AGENT]
 
     def parse(self, token_ids: Sequence[int]) -> Message:
-        """Text up to the first CALL; each CALL is followed by a JSON array of name and arguments."""
+        """Read the text up to the first CALL; each CALL is followed by a JSON array of name and arguments."""
         ids = list(token_ids)
         if ids[-1:] == [END]:
             ids.pop()

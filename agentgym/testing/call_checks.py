@@ -1,4 +1,4 @@
-"""Every call of the agent gets an answer and changes only the agent's own environment."""
+"""Checks that every call of the agent gets an answer and changes only the agent's own environment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agentgym.testing.instance_checks import CheckSubject, RecordedEnvironment, 
 
 
 async def check_answers(subject: CheckSubject) -> None:
-    """Whatever the agent calls is answered with a result: unknown tools, wrong arguments, hostile ones.
+    """Check that every call is answered with a result: unknown tools, wrong arguments, hostile arguments.
 
-    None of them, nor the reset, changes a task.
+    Neither these calls nor the reset may change a task.
     """
     findings = subject.findings
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
@@ -64,7 +64,7 @@ async def _check_result(
 
 
 def _unfit(content: Content, environment: Environment, name: str) -> str:
-    """Return what is wrong with the content of a result, or an empty string."""
+    """Describe the fault in a result's content, or return an empty string."""
     if not isinstance(content, str):
         if isinstance(content, tuple) and all(isinstance(part, (TextPart, ImagePart)) for part in content):
             return ""
@@ -81,7 +81,7 @@ def _unfit(content: Content, environment: Environment, name: str) -> str:
 
 
 def _check_untouched(findings: Findings, given: Task, after: Task) -> None:
-    """Neither reset nor a tool changed the task that the environment was given."""
+    """Check that neither reset nor a tool changed the task given to the environment."""
     if _frozen(after) != (was := _frozen(given)):
         findings.add(
             f"The task {given.id!r} was changed by playing it: {was} became {_frozen(after)}. Copy what you change: "

@@ -1,4 +1,4 @@
-"""check_call_format: what is rendered is parsed back, and nothing an agent writes can raise or be lost."""
+"""check_call_format: rendered calls are parsed back, and no text of an agent makes the parser raise or gets lost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TEXTS = (
 
 
 def check_call_format(call_format: str | CallFormat, *, tool: str = "look", argument: str = "text") -> None:
-    """Check a call format: round trips, several calls, plain speech, garbage, and every prefix of a good message.
+    """Check a call format with round trips, several calls, plain speech, garbage and every prefix of a valid message.
 
     Args:
         tool, argument: a call that the format can write, for formats that know their tools.
@@ -85,7 +85,7 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
         try:
             rendered = form.render((Call(tool, {argument: text}),))
         except ValueError:
-            continue  # what a format cannot write it refuses, which is better than writing something else
+            continue  # a format may refuse what it cannot write
         _, parsed = form.parse(rendered)
         if [(c.name, c.arguments, c.error) for c in parsed] != [(tool, {argument: text}, None)]:
             findings.add(f"{tool}({argument}={text!r}) was written {short(rendered)!r} and read as {short(parsed)}.")
@@ -98,7 +98,7 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
 
 
 def _check_thoughts(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
-    """No call in a thought, wherever it stands and whether it was closed; a mark in an argument is part of it."""
+    """Check that no call in a thought is read, wherever the thought is, closed or not, and that a call after it is."""
     rendered = form.render((Call(tool, {argument: "hello"}),))
     for opening, closing in THOUGHTS.items():
         thought = f"{opening}perhaps\n{rendered}\n{closing}"
@@ -114,7 +114,7 @@ def _check_thoughts(form: CallFormat, tool: str, argument: str, findings: Findin
 
 
 def _check_damaged(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
-    """Every prefix of a good message, and good messages with a few wrong letters."""
+    """Parse every prefix of a valid message, and valid messages with a few wrong letters."""
     rendered = form.render((Call(tool, {argument: "hello"}),))
     for cut in range(len(rendered)):
         _parse(form, rendered[:cut], findings)
@@ -127,7 +127,7 @@ def _check_damaged(form: CallFormat, tool: str, argument: str, findings: Finding
 
 
 def _parse(form: CallFormat, text: str, findings: Findings) -> tuple[str, tuple[Call, ...]]:
-    """Parse what an agent might write; whatever raises is a finding."""
+    """Parse a text that an agent might write; report an exception as a finding."""
     try:
         speech, calls = form.parse(text)
     except Exception as error:  # noqa: BLE001  a parser never raises

@@ -1,4 +1,4 @@
-"""A clock that jumps: code that waits runs at once, and how long it would have waited can be checked exactly."""
+"""A clock that jumps: waiting code runs at once, and a test can check exactly how long it would have waited."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class FakeClock:
-    """Runs coroutines on an event loop whose time is made up.
+    """Runs coroutines on an event loop with simulated time.
 
-    Whenever nothing is left to do but wait, time jumps to the next timer: `asyncio.sleep(3600)`, timeouts and
-    budgets take no real time, and `now` says how much would have passed. Work in threads, subprocesses and
-    sockets takes no made-up time at all: while it runs, timers may fire early.
+    When the loop can only wait, time jumps to the next timer: `asyncio.sleep(3600)`, timeouts and budgets take
+    no real time, and `now` says how much time would have passed. Work in threads, subprocesses and sockets takes
+    no simulated time: while such work runs, timers may fire early.
 
     Attributes:
         now: seconds since the clock was made.
@@ -25,7 +25,7 @@ class FakeClock:
         self.now = 0.0
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end, like `asyncio.run`; the time goes on where the last run left it."""
+        """Run to the end, like `asyncio.run`; time continues from the end of the previous run."""
         with asyncio.Runner(loop_factory=lambda: _JumpingLoop(self)) as runner:
             return runner.run(coroutine)
 
@@ -40,7 +40,7 @@ class _JumpingLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits for a timer: adds the time it should have waited to the clock instead."""
+    """Never waits for a timer: adds the waiting time to the clock instead."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            return super().select(None)  # no timer is set: only the world outside can go on
+            return super().select(None)  # no timer is set: only an outside event can continue the run
         ready = super().select(0)
         if not ready and timeout > 0:
             self._clock.now += timeout

@@ -1,4 +1,4 @@
-"""`close` frees everything: sandboxes, files, threads, tasks, processes; twice, early, and after cancelling."""
+"""Checks that `close` frees sandboxes, files, threads, tasks and processes, also twice, early and after cancelling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLOSE_S = 30.0
 
 
 class DummySandbox:
-    """Stands among the sandboxes of an environment, and knows whether it was closed."""
+    """Takes the place of one of an environment's sandboxes, and records whether it was closed."""
 
     closed = False
 
@@ -22,21 +22,21 @@ class DummySandbox:
 
 
 async def check_close(subject: CheckSubject) -> None:
-    """`close` ends every sandbox, frees every resource, may be awaited twice and after a cancelled call."""
+    """Check that `close` ends every sandbox, frees every resource, and works twice and after a cancelled call."""
     findings = subject.findings
     with findings.no_exception("close before reset"):
         await subject.make().close()
     with findings.no_exception("close after a cancelled call"):
         await _check_cancel(subject)
     calls = calls_for(subject.tools, 0, rounds=1)
-    for _ in range(2):  # what is made once for all is made now
+    for _ in range(2):  # warm-up: creates whatever is made only once
         with findings.no_exception("An episode played by hand"):
             await RecordedEnvironment(subject, subject.task, subject.seed).play(calls)
     leftovers, kept_episodes, episodes = LeakDetector(), [], 3
     with leftovers.watching():
         for _ in range(episodes):
             recorded = RecordedEnvironment(subject, subject.task, subject.seed)
-            kept_episodes.append(recorded)  # until counted: a file that only garbage collection closes is not closed
+            kept_episodes.append(recorded)  # so that garbage collection closes no file before the count
             lodger = DummySandbox()
             with findings.no_exception("An episode played by hand"):
                 await recorded.open()

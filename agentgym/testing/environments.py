@@ -1,4 +1,4 @@
-"""check_environment: everything the environment contract promises, tried on a living instance."""
+"""check_environment: tests every promise of the environment contract on a live instance."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ async def check_environment(
     public: Sequence[str] = (),
     seed: int = 0,
 ) -> list[str]:
-    """Check an environment: dozens of short episodes, by hand and through the episode manager.
+    """Check an environment with dozens of short episodes, played by hand and through the episode manager.
 
-    Always: tools explain themselves, return, and do not block the event loop; the same seed and calls give the same
+    Always: tools are described, return, and do not block the event loop; the same seed and calls give the same
     results, also after and beside other episodes; every call is answered, however wrong or hostile; parallel calls keep
-    their order; a checkpoint restores; the task stays as it is; close frees everything, also twice and after
-    cancelling.
-    With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
-    not succeed, nor do those that try to hack the reward (check_reward_hacks); the oracle does, and earns more
-    than agents that only repeat a call; what an agent thinks changes nothing; the reward is finite and has `success`.
+    their order; a checkpoint restores; the task stays unchanged; `close` frees everything, even if called twice or
+    after a cancelled call.
+    With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do not
+    succeed, nor do agents that try to hack the reward (check_reward_hacks); the oracle succeeds and earns more than
+    agents that only repeat a call; an agent's thoughts change nothing; the reward is finite and has `success`.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
-        task_set: a registered name, a task set or tasks. Without it, a registered environment is played with
-            a registered set that names it, if there is one; else with one plain task.
-        oracle: from a task to the script that solves it; by default the task set's own.
-        reward: judges; by default what the environment declares.
+        task_set: a registered name, a task set or tasks. By default, a registered environment is played with a
+            registered set that names it, if there is one; otherwise with one plain task.
+        oracle: maps a task to the script that solves it; by default the task set's oracle.
+        reward: judges the episodes; by default the reward that the environment declares.
         backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
-        sample: tasks to play.
-        chance: success rate that an agent acting at random may have.
-        public: keys of the truth that the agent may see, beside those that the environment declares as `public_truth`.
-    Returns: what was checked, a line each.
-    Raises: ConformanceError with every finding; UnknownNameError for a name that nothing has.
+        sample: number of tasks to play.
+        chance: success rate allowed for an agent that acts at random.
+        public: keys of the truth that the agent may see, in addition to the environment's `public_truth`.
+    Returns: what was checked, one line per check.
+    Raises: ConformanceError with every finding; UnknownNameError for an unregistered name.
     """
     name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
     findings = Findings(f"environment {name!r}")
@@ -66,7 +66,7 @@ async def check_environment(
     if await instance_checks.check_opening(subject):
         checked.append(f"{len(subject.tools)} tools explain themselves")
         if not await pace_checks.check_pace(subject):
-            findings.conclude()  # what follows calls each tool dozens of times
+            findings.conclude()  # the checks below call each tool dozens of times
         await instance_checks.check_determinism_and_isolation(subject)
         await call_checks.check_answers(subject)
         await instance_checks.check_checkpoint(subject)
@@ -82,7 +82,7 @@ async def check_environment(
 
 
 def _check_definition(subject: instance_checks.CheckSubject) -> bool:
-    """Return the instance is an Environment that can be made twice, and its class explains itself."""
+    """Check that the factory makes a fresh Environment each time, and that its class has a docstring."""
     findings = subject.findings
     with findings.no_exception("Making an instance"):
         first, second = subject.make(), subject.make()
@@ -113,7 +113,7 @@ async def _check_episodes(
             judge = load_reward(declared) if isinstance(declared, str) else declared
     await episode_checks.check_cancelled(episode_checks.EpisodeChecker(subject, None))
     await episode_checks.check_private_texts(episode_checks.EpisodeChecker(subject, None))
-    if not has_tasks:  # one plain task: nothing that a reward could judge
+    if not has_tasks:  # only a plain task, which no reward can judge
         await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, episode_checks.Unjudged()))
         checked.append("without tasks, no reward was checked: name a task set")
         return
@@ -141,7 +141,7 @@ async def _check_episodes(
 def _tasks(
     name: str, given: str | TaskSet | Sequence[Task] | None, sample: int
 ) -> tuple[Sequence[Task], Callable[[Task], Any] | None]:
-    """Return the tasks to play, and the oracle of the set they are from."""
+    """Return the tasks to play, and the oracle of their task set."""
     if given is None:
         return [Task("conformance", name, prompt="This is a conformance check. Do as the tools allow.")], None
     task_set = load_task_set(given) if isinstance(given, str) else given

@@ -1,4 +1,4 @@
-"""check_estimator: advantages of the right shape, that treat trajectories alike and never see a failed one."""
+"""check_estimator: advantages have the right shape, treat trajectories alike and ignore failed ones."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ RANK_DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_accelera
 def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) -> None:
     """Check an estimator on random groups that carry every signal, with unequal lengths and failures.
 
-    Shape, finiteness, determinism, no change of its input; equivariance to the order of trajectories; a failed
-    trajectory gets 0 and changes no other; a group of one gets 0, never its raw reward; a group without any
-    difference gets 0; the outcome makes a difference. For a declared Estimator also what it declares: one that says it
-    is `unbiased` is held to it by exact sums over every group there can be in four small decision problems, where these
-    give the signals it requires. Not so where a wrapper replaced the rewards (`same_objective`).
+    Advantages have the right shape and are finite, deterministic and equivariant to the order of trajectories; the
+    input is not changed; a failed trajectory gets 0 and changes no other; a group of one gets 0, never its raw
+    reward; a group of equals gets 0; the outcome makes a difference. The declarations of an Estimator are checked too:
+    `unbiased` by exact sums over every possible group of four small decision problems, if these have the required
+    signals, and unless a wrapper replaced the rewards (`same_objective`).
 
     Args:
-        chosen: a registered name, or anything that maps a Group to one array per trajectory.
-        seed: the seed of the groups. options: for a registered name.
+        chosen: a registered name, or a callable that maps a Group to one array per trajectory.
+        seed: the seed of the groups. options: the estimator's options, for a registered name.
     Raises: ConformanceError with every finding; UnknownNameError; CreditError for a wrong option.
     """
     estimate = estimator(chosen, **options) if isinstance(chosen, str) else chosen
@@ -43,7 +43,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
     if isinstance(estimate, Estimator):
         compares = estimate.minimum_group > 1 or estimate.scope == "batch"
         zero_if_equal = compares and estimate.zero_if_equal
-        judges = "action_values" not in estimate.requires  # else the critic has learned from the outcome
+        judges = "action_values" not in estimate.requires  # these come from a critic that learned from the outcome
         if not (estimate.function.__doc__ or "").strip():
             findings.add("Its function has no docstring: say the formula, and what degenerate groups give.")
     rng = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
 
 
 def _check_bias(estimate: Estimator, findings: Findings) -> None:
-    """Compute the bias of an estimator that declares to have none, with the two smallest groups it compares."""
+    """Compute the bias of an estimator declared unbiased, for the two smallest group sizes that it compares."""
     fewest = max(estimate.minimum_group, 2)
     if estimate.bias != "unbiased" or not estimate.same_objective or fewest > MAX_IN_EXACT_GROUPS:
         return
@@ -80,7 +80,7 @@ def _check_bias(estimate: Estimator, findings: Findings) -> None:
         try:
             measured = bias_of(estimate, (fewest, fewest + 1))
         except MissingSignalError:
-            return  # of what a run alone can give
+            return  # it needs a signal that only a real run has
         wrong = [f"{row.error:.2g} on {row.problem} with groups of {row.size}" for row in measured if row.error]
         if wrong:
             findings.add(
@@ -91,7 +91,7 @@ def _check_bias(estimate: Estimator, findings: Findings) -> None:
 
 
 def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, findings: Findings) -> bool:
-    """Look at one group. Returns: whether another outcome changed an advantage."""
+    """Check one group. Returns: whether a different outcome changed an advantage."""
     group, size = Group.from_arrays(**arrays), len(arrays["outcomes"])
     frozen = _bytes(group)
     advantages = estimate(group)
@@ -106,7 +106,7 @@ def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, f
     if not _same(shuffled, [advantages[i] for i in order], CLOSE):
         findings.add("The order of the trajectories changes their advantages.")
     position = int(rng.integers(size + 1))
-    last = [*range(position), size, *range(position, size)]  # the failed one in its place
+    last = [*range(position), size, *range(position, size)]  # inserts the failed trajectory at `position`
     broken = _rows(_joined(arrays, random_signals(rng, size=1)), lambda rows: [rows[i] for i in last])
     broken["valid"] = [i != position for i in range(size + 1)]
     broken["outcomes"][position] = None
@@ -135,10 +135,10 @@ def _has_shape(advantages: Any, group: Group, findings: Findings) -> bool:
 
 
 def random_signals(rng: np.random.Generator, size: int) -> Arrays:
-    """Every signal of a random group, for Group.from_arrays.
+    """Return every signal of a random group, for Group.from_arrays.
 
-    Graded outcomes, sparse turn rewards, one to five turns each, states that meet, a tree of turns, and what
-    critics, replays and policies would say.
+    The group has graded outcomes, sparse turn rewards, one to five turns per trajectory, shared states, a tree of
+    turns, and random outputs of critics, replays and policies.
     """
     turns = rng.integers(1, 6, size)
 
@@ -184,7 +184,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "log_ratios": lists(),
     }
 
-    token_rng = np.random.default_rng(sum(map(sum, signals["lengths"])))  # apart: the other signals stay what they were
+    token_rng = np.random.default_rng(sum(map(sum, signals["lengths"])))  # separate, to keep the other signals the same
 
     def of_tokens(low: float, high: float) -> list[list[list[float]]]:
         return [[token_rng.uniform(low, high, count).tolist() for count in row] for row in signals["lengths"]]
@@ -200,19 +200,19 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
 
 
 def _rows(arrays: Arrays, change: Callable[[Any], Any]) -> Arrays:
-    """Every signal with its rows changed, named parts too."""
+    """Apply `change` to the rows of every signal, including named parts."""
     return {f: _rows(rows, change) if isinstance(rows, dict) else change(rows) for f, rows in arrays.items()}
 
 
 def _raised(outcomes: Any) -> Any:
-    """One more for the first trajectory, in every named part."""
+    """Add 1 to the first trajectory's outcome, in every named part."""
     if isinstance(outcomes, dict):
         return {name: _raised(part) for name, part in outcomes.items()}
     return [outcomes[0] + 1.0, *outcomes[1:]]
 
 
 def _joined(arrays: Arrays, more: Arrays) -> Arrays:
-    """Return the rows of both groups."""
+    """Concatenate the rows of both groups."""
     return {f: _joined(rows, more[f]) if isinstance(rows, dict) else rows + more[f] for f, rows in arrays.items()}
 
 

@@ -1,4 +1,4 @@
-"""check_farming: an agent that repeats one call must not earn what solving the task earns."""
+"""check_farming: an agent that repeats one call must earn less than one that solves the task."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from agentgym.tools import Tool
 from agentgym.trajectory import Trajectory
 
 NOWHERE = "no such thing"
-"""Text that fits a schema, and that most tools answer with an error."""
+"""A text that fits a schema, but that most tools answer with an error."""
 
 
 async def check_farming(stage: EpisodeChecker, solution: Trajectory) -> int:
-    """Repeat each call until the turns are over: the return stays below that of the oracle, or it is a finding.
+    """Repeat each call until the turns are used up: a return not below the oracle's is a finding.
 
-    Every tool that does not end the episode is called with harmless arguments, with some that fail, and as the oracle
-    first called it. Rewards that pay for success alone cannot be farmed, and are not played.
+    Every tool that does not end the episode is called with harmless arguments, with failing ones, and as the oracle
+    first called it. Rewards that pay only for success cannot be farmed, so they are skipped.
 
     Args:
-        solution: the oracle's trajectory of the task that is to be farmed, a success.
+        solution: the oracle's successful trajectory of the task to farm.
     Returns: how many agents tried.
     """
     if not _pays_on_the_way(solution):
@@ -49,7 +49,7 @@ async def check_farming(stage: EpisodeChecker, solution: Trajectory) -> int:
 
 
 def _pays_on_the_way(solution: Trajectory) -> bool:
-    """Whether there is a reward beside `success`."""
+    """Return whether any component besides `success` has a nonzero weight."""
     paid = {name for turn in solution.turns for name in turn.rewards} | set(solution.outcome)
     return any(solution.weights.get(name, 1.0) for name in paid - {"success"})
 

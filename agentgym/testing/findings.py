@@ -1,4 +1,4 @@
-"""Findings: every breach a check meets is kept, so that one run shows all of them."""
+"""Findings: collects every breach that a check finds, so that one run shows all of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Findings:
         self.messages: list[str] = []
 
     def add(self, finding: str) -> None:
-        """Keep a breach; the same one met again is not repeated."""
+        """Add a breach, unless it is already listed."""
         if finding not in self.messages:
             self.messages.append(finding)
 
     @contextmanager
     def no_exception(self, doing: str) -> Iterator[None]:
-        """Turn an error that is raised inside into a finding: "`doing` raised ...". Cancellation passes."""
+        """Turn an error raised inside the block into a finding: "`doing` raised ...". Cancellation passes through."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  a check must survive whatever it checks
@@ -35,7 +35,7 @@ class Findings:
 
 
 def short(value: object, limit: int = 160) -> str:
-    """Text of a value for a finding, on one line."""
+    """Return a value's text on one line, at most `limit` characters, for a finding."""
     text = " ".join((value if isinstance(value, str) else str(value)).split())
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,4 +1,4 @@
-"""Is the truth of a task shown where the agent can read it?"""
+"""Checks whether a text that the agent can read shows a task's truth."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 SHORTEST = 4
-"""Shorter texts, such as "yes" or "12", stand in prompts by chance."""
+"""Minimum length of a text that counts: shorter ones, such as "yes" or "12", occur in prompts by chance."""
 
 
 def shown_truth(truth: Any, text: str, *, public: Sequence[str] = ()) -> str | None:
-    """Return the part of a truth that stands in a text, None if no part does.
+    """Return the first part of a truth found in a text; None if there is none.
 
-    A part is a value of the truth; a list counts as one part and is shown if every item is. Case and white
-    space are ignored, and a part only counts between word boundaries.
+    A part is a value of the truth; a list counts as one part, found only if every item is. Case and white space are
+    ignored, and a part only counts between word boundaries.
 
     Args:
         public: keys of the truth that the agent may know.

@@ -1,4 +1,4 @@
-"""What one environment instance must do, checked call by call, without a policy and without a reward."""
+"""Checks one environment instance call by call, without a policy or a reward."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SPOKEN = Message("assistant", "I am not sure. What do you advise?")
 
 @dataclass(slots=True)
 class CheckSubject:
-    """What is checked: how to make an instance, the tasks to play, and where findings go.
+    """The subject of the checks: how to make an instance, the tasks to play, and where findings go.
 
-    `tools` are those that the agent has at the first task, known once `check_opening` has reset an instance.
+    `tools` are the agent's tools at the first task, known once `check_opening` has reset an instance.
     """
 
     make: Callable[[], Environment]
@@ -38,7 +38,7 @@ class CheckSubject:
 
 
 class RecordedEnvironment:
-    """One instance and everything it said, as text that can be compared."""
+    """One instance and a transcript of everything it said, as comparable text."""
 
     def __init__(self, subject: CheckSubject, task: Task, seed: int) -> None:
         self.environment, self.task, self.seed = subject.make(), task.public(), seed
@@ -65,7 +65,7 @@ class RecordedEnvironment:
         self.transcript.append(("state_key", str(await self.environment.state_key())))
 
     async def play(self, calls: Sequence[Call]) -> list[tuple[str, str]]:
-        """Reset, the calls in order, one spoken message, close. Returns: everything that was said."""
+        """Reset, make the calls in order, send one message, close. Returns: the transcript."""
         try:
             await self.open()
             for call in calls:
@@ -77,14 +77,14 @@ class RecordedEnvironment:
 
 
 def plain(content: Content) -> str:
-    """Content as text; an image as its length and the beginning of its data."""
+    """Return content as text, with an image as its length and the beginning of its data."""
     if isinstance(content, str):
         return content
     return "".join(p.text if isinstance(p, TextPart) else f"[image {len(p.data)} {p.data[:40]}]" for p in content)
 
 
 def calls_for(all_tools: Sequence[Tool], seed: int, rounds: int = 2) -> list[Call]:
-    """Plausible calls of every tool that does not end the episode, in a shuffled order, twice over."""
+    """Return plausible calls in `rounds` rounds, each of up to six tools that do not end the episode, shuffled."""
     rng = random.Random(seed)
     calls: list[Call] = []
     for _ in range(rounds):
@@ -95,11 +95,11 @@ def calls_for(all_tools: Sequence[Tool], seed: int, rounds: int = 2) -> list[Cal
 
 
 async def check_opening(subject: CheckSubject) -> bool:
-    """Return the reset works and opens a conversation. Returns: whether it makes sense to go on."""
+    """Check that reset works and opens a conversation. Returns: whether further checks make sense."""
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         opening = await recorded.open()
-    except Exception as error:  # noqa: BLE001  the finding says what it was
+    except Exception as error:  # noqa: BLE001  reported as a finding
         subject.findings.add(
             f"reset raised {type(error).__name__} on task {subject.task.id!r}: {short(error, 400)}. If the environment "
             "needs parameters, give check_environment a task set."
@@ -164,7 +164,7 @@ async def _check_side_by_side(
     other_task: Task,
     other_seed: int,
 ) -> None:
-    """Two instances played turn about say what each said alone."""
+    """Check that two instances played in alternation say what each said alone."""
     a, b = (
         RecordedEnvironment(subject, subject.task, subject.seed),
         RecordedEnvironment(subject, other_task, other_seed),
@@ -189,7 +189,7 @@ async def _check_side_by_side(
 
 
 async def check_checkpoint(subject: CheckSubject) -> None:
-    """Check that a fresh instance restored from a checkpoint goes on exactly as the original does."""
+    """Check that a fresh instance restored from a checkpoint continues exactly like the original."""
     findings = subject.findings
     original, copy = (
         RecordedEnvironment(subject, subject.task, subject.seed),
@@ -231,7 +231,7 @@ def _first_difference(first: list[tuple[str, str]], second: list[tuple[str, str]
 
 
 def _class_state(subject: CheckSubject) -> dict[str, str]:
-    """Text of every data attribute of the environment's classes, to see which one changes."""
+    """Return the text of every data attribute of the environment's classes, to see which one changes."""
     results = {}
     for cls in type(subject.make()).__mro__:
         if cls in (Environment, object):

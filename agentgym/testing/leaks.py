@@ -1,4 +1,4 @@
-"""What is left in this process after environments were closed: files, temporary folders, threads, tasks, processes."""
+"""Counts what closed environments leave in this process: files, temporary folders, threads, tasks, processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _watching: list[list[str]] = []
 
 
 class LeakDetector:
-    """Counts what grows. `begin` once everything is warm, play `episodes` episodes, then `grown`."""
+    """Counts what grows. Make one once everything is warm, play episodes inside `watching`, then call `grown`."""
 
     def __init__(self) -> None:
         self._before = self._count()
@@ -24,7 +24,7 @@ class LeakDetector:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Take note of temporary files and folders that are made inside."""
+        """Record the temporary files and folders made inside the block."""
         if not _hooked:
             sys.addaudithook(_note_temporary)
             _hooked.append(True)
@@ -35,7 +35,7 @@ class LeakDetector:
             _watching.remove(self._temporary)
 
     def grown(self, episodes: int) -> list[str]:
-        """Return what there is more of, by at least one an episode, as phrases such as "3 open files (...)"."""
+        """Return what grew by at least one per episode, as phrases such as "3 open files (...)"."""
         now = self._count()
         phrases = []
         for kind, items in now.items():
@@ -62,7 +62,7 @@ _hooked: list[bool] = []
 
 
 def _note_temporary(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note temporary files while a watch is on. As an audit hook it stays for the life of the process."""
+    """Record temporary files while a detector watches. An audit hook cannot be removed from the process."""
     if _watching and event in ("tempfile.mkdtemp", "tempfile.mkstemp"):
         _watching[-1].append(str(arguments[0]))
 

@@ -1,4 +1,4 @@
-"""check_objective: one finite loss for each episode, of its own tokens alone, whatever else is in the batch."""
+"""check_objective: one finite loss per episode, from the agent's tokens only, whatever else is in the batch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _EPISODES, _TOKENS, _WORDS = 5, 12, 7
 def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0, **options: Any) -> None:
     """Check an objective or a loss term on random episodes, one of which failed.
 
-    Shape and finiteness of losses and gradients; the gradient is 0 on tokens that are not the agent's; the loss of an
-    episode does not depend on the others in its batch, which may be computed in parts, unless it needs whole groups.
+    Losses and gradients have the right shape and are finite; the gradient is 0 on tokens that are not the agent's. An
+    episode's loss does not depend on others in its batch, which may be computed in parts, unless it needs whole groups.
 
     Args:
-        chosen: a registered name, or a function of a TokenBatch. One that TRL computes is not checked.
-        seed: the seed of the episodes. options: of the objective.
+        chosen: a registered name, or a function of a TokenBatch. An objective that TRL computes is not checked.
+        seed: the seed of the episodes. options: the objective's options.
     Raises: ConformanceError with every finding; UnknownNameError.
     """
     function: Any = chosen
@@ -72,7 +72,7 @@ def _check_losses(
 
 
 def _random_batch(logits: torch.Tensor, draws: torch.Generator) -> TokenBatch:
-    """Episodes of one to three turns with results between them; the last one failed and has no token of its own."""
+    """Return episodes of one to three turns with results between them; the last one failed and has no agent tokens."""
     logps = logits.log_softmax(-1)
     turns = torch.tensor([[k // 4 if k // 4 <= row % 3 and k % 4 else -1 for k in range(_TOKENS)] for row in range(5)])
     turns[-1] = -1

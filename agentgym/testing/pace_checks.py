@@ -1,4 +1,4 @@
-"""Tools return, and leave the event loop to other episodes while they work."""
+"""Checks that tools return, and do not block the event loop for other episodes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agentgym.testing.instance_checks import CheckSubject, RecordedEnvironment
 
 T = TypeVar("T")
 LONGEST_S = 1.0
-"""The seconds for which a tool may keep the event loop to itself."""
+"""The seconds for which a tool may block the event loop."""
 CERTAIN_S = 5.0
-"""A pause of so many seconds is no matter of a busy machine. A shorter one has to come a second time."""
+"""A pause this long, in seconds, cannot come from a busy machine. A shorter one counts only if it occurs twice."""
 
 
 async def check_pace(subject: CheckSubject) -> bool:
-    """Call each tool once. Returns: whether all came back, and none blocked the event loop."""
+    """Call each tool that is not final. Returns: whether all returned and none blocked the event loop."""
     count = len(subject.findings.messages)
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
@@ -34,7 +34,7 @@ async def check_pace(subject: CheckSubject) -> bool:
                 if LONGEST_S < pause_s < CERTAIN_S:
                     result, again_s = await _with_longest_pause(recorded.environment.call(call))
                     pause_s = min(pause_s, again_s)
-            except Exception:  # noqa: BLE001  what a call raises is a finding of the checks that follow
+            except Exception:  # noqa: BLE001  later checks report what a call raises
                 continue
             written = f"{tool.name}({short(call.arguments, 60)})"
             if pause_s > LONGEST_S:
@@ -54,7 +54,7 @@ async def check_pace(subject: CheckSubject) -> bool:
 
 
 async def _with_longest_pause(work: Awaitable[T]) -> tuple[T, float]:
-    """Return what came of some work, and the longest time for which the event loop did nothing else meanwhile."""
+    """Return the result of `work`, and the longest time for which it blocked the event loop, in seconds."""
     now, longest_s = asyncio.get_running_loop().time, 0.0
 
     async def beat() -> None:

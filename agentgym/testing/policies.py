@@ -1,4 +1,4 @@
-"""check_policy: replies have the right shape, belong to their request, and repeat under a seed."""
+"""check_policy: replies have the right shape, fit their request, and are reproducible under a seed."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ CONVERSATIONS: tuple[tuple[Message, ...], ...] = (
 
 
 async def check_policy(policy: Policy, *, max_tokens: int = 24, scripted: bool = False, greedy: bool = True) -> None:
-    """Ask a policy several things, alone and at once.
+    """Send a policy several requests, one by one and concurrently.
 
-    Replies are assistant messages; token ids and log-probabilities have one length, that of what was sampled,
-    and the message is what the ids say; the request is not changed; the same seed gives the same reply, alone
-    or in company, and so does temperature 0; given tokens are scored one number each.
+    Replies are assistant messages; there is one log-probability per sampled token id, and the message is what the
+    ids decode to; the request is not changed; the same seed gives the same reply, alone or beside other requests;
+    so does temperature 0; `score` returns one number per given token.
 
     Args:
-        max_tokens: budget of a turn in the requests.
-        scripted: the policy says what a script says: no budget holds for it, and no seed matters.
+        max_tokens: token budget per turn in the requests.
+        scripted: the policy follows a script: no budget holds for it, and no seed matters.
         greedy: also ask with temperature 0.
     Raises: ConformanceError with every finding.
     """
@@ -140,7 +140,7 @@ async def _check_score(policy: Policy, request: Request, findings: Findings) -> 
 
 
 def _check_renderer(policy: Policy, findings: Findings) -> None:
-    """Check that what the agent writes is read as it was meant, and that nothing from outside can forge its turn."""
+    """Check that an encoded call is parsed back, and that no tool result can forge the agent's turn."""
     renderer = policy.renderer
     if renderer is None:
         return

@@ -1,4 +1,4 @@
-"""check_reward_hacks: who solves nothing must not succeed. Else the reward pays for something else than the task."""
+"""check_reward_hacks: an agent that solves nothing must not succeed, or the reward pays for something else."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ async def check_reward_hacks(
     backend: str | Backend | None = None,
     seed: int = 0,
 ) -> None:
-    """Let eight agents try to be paid without solving anything; `check_environment` does so too.
+    """Let eight agents try to earn reward without solving anything; `check_environment` does so too.
 
-    They plant modules, overwrite tests, print markers, patch comparisons, exit early, flood the output, give orders to
-    the judge, and look for the truth on the disk: through every tool that takes a text, a command, code, SQL or a file.
-    A probe that succeeds on all of up to three tasks with different truths is a finding.
+    They plant modules, overwrite tests, print markers, patch comparisons, exit early, flood the output, instruct the
+    judge, and search the disk for the truth, through every tool that takes a text, a command, code, SQL or a file.
+    A probe that succeeds on each of up to three tasks with different truths is a finding.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
         task_set: a registered name, a task set or tasks; by default a registered set that names the environment.
-        reward: judges; by default what the environment declares.
+        reward: judges the episodes; by default the reward that the environment declares.
         backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
-    Raises: ConformanceError with every finding; UnknownNameError for a name that nothing has.
+    Raises: ConformanceError with every finding; UnknownNameError for an unregistered name.
     """
     name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
     findings = Findings(f"environment {name!r}")
@@ -51,7 +51,7 @@ async def check_reward_hacks(
 
 
 async def try_hacks(stage: EpisodeChecker) -> None:
-    """Play every probe; each that succeeds becomes a finding of the stage's subject."""
+    """Play every probe; report each successful one as a finding."""
     tasks = with_different_truth(stage.subject.tasks)
     for probe_index, probe in enumerate(probes(tasks[0])):
         who = f"an agent that {probe.what}"
@@ -74,7 +74,7 @@ async def try_hacks(stage: EpisodeChecker) -> None:
 
 
 def _script(probe: Probe, stage: EpisodeChecker, most: int = 20) -> Script:
-    """Return the probe's calls one a turn, then each final tool in turn, or words where there is none."""
+    """Return a script that makes one of the probe's calls per turn, then calls each final tool, then only talks."""
     tools = stage.tools
     calls = calls_of(probe, tools)[:most]
     finals = [tool for tool in tools if tool.options.final]

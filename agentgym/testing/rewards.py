@@ -1,4 +1,4 @@
-"""check_reward: a judge gives finite named components, the same twice, and changes nothing."""
+"""check_reward: a judge returns finite named components, the same each time, and changes nothing."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from agentgym.testing.findings import Findings, short
 from agentgym.testing.thoughts import with_thoughts
 from agentgym.trajectory import Trajectory, Turn
 
-ALONE = ("turn", "outcome")  # moments that are answered by one dict
+ALONE = ("turn", "outcome")  # moments for which a reward returns a single dict
 STRANGE_TASK = Task("strange", "test/strange-v1", prompt="Is this a task?")
 
 
 async def check_reward(reward: str | Reward, trajectories: Sequence[Trajectory] = ()) -> None:
-    """Let a reward judge episodes: those given, each cut short in every way, and strange ones.
+    """Let a reward judge the given episodes, truncated variants of each, and malformed episodes.
 
-    An episode may have no turn, no call that could be understood, no result, or a task without truth: the
-    reward scores it or raises JudgeError, and nothing else.
+    An episode may have no turn, no valid call, no result, or a task without truth. The reward must score it or raise
+    JudgeError; any other exception is a finding.
 
     Args:
         reward: a registered name, or the reward itself.
-        trajectories: finished episodes of tasks that it can judge.
+        trajectories: finished episodes of tasks that the reward can judge.
     Raises: ConformanceError with every finding.
     """
     judge = load_reward(reward) if isinstance(reward, str) else reward
@@ -70,7 +70,7 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
 
 
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
-    """Components of every turn, of the outcome, in hindsight and of a group of one, and spans, or what was raised."""
+    """Return the components of each turn, outcome, hindsight and group of one, and spans, or the name of the error."""
     given: list[Any] = []
     moments: list[tuple[str, tuple[Any, ...], int]] = [("turn", (turn, trajectory), 0) for turn in trajectory.turns]
     moments += [("outcome", (trajectory,), 0), ("hindsight", (trajectory,), len(trajectory.turns))]
@@ -112,7 +112,7 @@ async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findi
 
 
 def _shortened(trajectory: Trajectory) -> list[tuple[str, Trajectory]]:
-    """Return the episode as a budget, a broken call or a broken machine could have left it."""
+    """Return variants of the episode, as a budget, a broken call or a broken machine could leave it."""
     variants = [
         ("without its last turn", replace(trajectory, turns=trajectory.turns[:-1], stop_reason=StopReason.MAX_TURNS)),
         ("without any turn", replace(trajectory, turns=[], stop_reason=StopReason.CONTEXT_FULL)),

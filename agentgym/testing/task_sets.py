@@ -1,4 +1,4 @@
-"""check_task_set: tasks are plain, judged, apart from each other, and the same in every process."""
+"""check_task_set: tasks are plain data, can be judged, do not overlap, and are the same in every process."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from agentgym.testing.hidden_truth import shown_truth
 def check_task_set(
     task_set: str | TaskSet, *, public: Sequence[str] = (), sample: int = 200, other_process: bool = True
 ) -> None:
-    """Check a task set; reads every task, and looks closely at a sample of each split.
+    """Check a task set: read every task, and look closely at a sample of each split.
 
-    Splits, unique ids and disjoint content (by normalised words) are checked when a set is built; here: fields
-    are what they say, survive JSON, name a registered environment, do not show their truth; the held-out split is
-    guarded; the fingerprint is the same when the set is built again, also in another process with another hash seed.
+    Building a set already checks splits, unique ids and disjoint content (by normalised words). This check adds:
+    fields are valid, survive JSON, name a registered environment and do not show the truth; the held-out split is
+    guarded; building the set again gives the same fingerprint, also in another process with another hash seed.
 
     Args:
         task_set: a registered name, or the set itself.
-        public: keys of the truth that may stand in the prompt, beside the environment's `public_truth`.
-        sample: tasks of each split to look at closely.
-        other_process: build the set in another process too; only for a name that an installed package offers.
-    Raises: ConformanceError with every finding; UnknownNameError, TaskError or SplitLeakError if it cannot be built.
+        public: keys of the truth that the prompt may show, in addition to the environment's `public_truth`.
+        sample: number of tasks per split to look at closely.
+        other_process: build the set in another process too; only for a name registered by an installed package.
+    Raises: ConformanceError with every finding; UnknownNameError, TaskError or SplitLeakError if building fails.
     """
     loaded = load_task_set(task_set) if isinstance(task_set, str) else task_set
     findings = Findings(f"task set {loaded.name!r}")
@@ -79,7 +79,7 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
             findings.add(f"{task.id!r} keeps its truth in public().")
         if task.public().hints:
             findings.add(f"{task.id!r} keeps its hints in public().")
-    if len(leaks) > len(tasks) / 5:  # less may be chance: the answer is a word of the question
+    if len(leaks) > len(tasks) / 5:  # fewer may be chance: the answer is a word of the question
         findings.add(f"{len(leaks)} of {len(tasks)} prompts of {split!r} show their truth, for example {leaks[0]}.")
 
 
@@ -87,7 +87,7 @@ def _public_truth(environment: str) -> Sequence[str]:
     try:
         return getattr(load("environments", environment), "public_truth", ())
     except UnknownNameError:
-        return ()  # which is a finding of its own
+        return ()  # check_task_set reports the unknown environment
 
 
 def _check_guard(task_set: TaskSet, findings: Findings) -> None:
@@ -100,7 +100,7 @@ def _check_guard(task_set: TaskSet, findings: Findings) -> None:
 
 
 def _check_fingerprint(given: str | TaskSet, loaded: TaskSet, findings: Findings, other_process: bool) -> None:
-    """Equal in this process built again, and in another one whose sets and dicts hash differently."""
+    """Check that the set rebuilt here, and in a process with another hash seed, has the same fingerprint."""
     expected = loaded.fingerprint()
     if loaded.fingerprint() != expected:
         findings.add("Two fingerprints of the same set differ: its tasks change when they are read.")
@@ -126,7 +126,7 @@ def _check_fingerprint(given: str | TaskSet, loaded: TaskSet, findings: Findings
 
 
 def _listed(value: Any) -> Any:
-    """Tuples as lists, as JSON has them; everything else as it is."""
+    """Convert tuples to lists, as in JSON."""
     if isinstance(value, Mapping):
         return {key: _listed(item) for key, item in value.items()}
     return [_listed(item) for item in value] if isinstance(value, (list, tuple)) else value

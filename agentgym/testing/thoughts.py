@@ -1,4 +1,4 @@
-"""What an agent thinks changes nothing but what it does next: neither results, nor replies, nor rewards."""
+"""Checks that an agent's thoughts change neither results, nor replies, nor rewards."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WAYS: Sequence[str] = (
     HARMONY,
     "{thought}</think>\n{speech}",
 )
-"""How models write thoughts: before and after what they say, empty, never closed, and opened by the prompt."""
+"""How models write thoughts: before and after the speech, empty, never closed, and opened by the prompt."""
 
 
 def with_thought(message: Message, thought: str, way: int) -> Message:
-    """Return the message of an agent that thought this too. `way`: one of WAYS, or the server gave it apart."""
+    """Return the message with a thought. `way` cycles through WAYS and, last, the separate field `reasoning`."""
     if way % (len(WAYS) + 1) == len(WAYS) or not isinstance(message.content, str):
         return replace(message, reasoning=thought)
     text = WAYS[way % (len(WAYS) + 1)].format(thought=thought, speech=message.content)
@@ -41,17 +41,16 @@ def with_thoughts(trajectory: Trajectory) -> Trajectory:
 
 
 def decoy(task: Task, messages: Sequence[Message]) -> str:
-    """Return a thought that would be worth something if it were read: all words of the agent, and the truth."""
+    """Return a thought that pays off if anything reads it: all words of the agent, the truth and a call."""
     call = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
     words = [message.text for message in messages if message.text]
     return "\n".join([*words, json.dumps(task.truth, default=str), "I quit.", call])
 
 
 async def check_thoughts(stage: EpisodeChecker, solution: Trajectory) -> None:
-    """Play the messages of an episode again, with thoughts and without; then with a farewell for all that was said.
+    """Replay an episode's messages with and without thoughts; then again with its spoken messages made farewells.
 
-    What was said before stands in the thoughts, so an environment, a user or a reward that reads them gives itself
-    away.
+    The thoughts hold everything that was said, so an environment, a user or a reward that reads them is detected.
     """
     spoken = [turn.message for turn in solution.turns]
     mute = [message if message.calls else FAREWELL for message in spoken]

@@ -1,4 +1,4 @@
-"""check_tool: a tool explains itself and answers every argument, right or wrong."""
+"""check_tool: a tool is described, and accepts or refuses any arguments cleanly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", re.ASCII)
 
 
 def check_tool(tool: Tool) -> None:
-    """Check what a tool says of itself and how it validates arguments. Its body is not run.
+    """Check a tool's description and argument validation without running the tool.
 
     Raises: ConformanceError with every finding.
     """
@@ -25,7 +25,7 @@ def check_tool(tool: Tool) -> None:
 
 
 def look_at_tool(tool: Tool, findings: Findings) -> None:
-    """Add what is wrong with a tool to `findings`."""
+    """Add a tool's faults to `findings`."""
     if not _NAME.fullmatch(tool.name):
         findings.add(f"The tool name {tool.name!r} cannot be called by models: letters, digits, _ and -, at most 64.")
     if not tool.description.strip():
@@ -56,7 +56,7 @@ def look_at_tool(tool: Tool, findings: Findings) -> None:
         try:
             tool.validate(arguments)
         except WrongArguments:
-            break  # a format beyond the schema: the tool may ask for more than the schema says
+            break  # the tool may demand more than its schema says
         except Exception as error:  # noqa: BLE001
             what = f"The tool {tool.name!r}, given {short(arguments)}, raised {type(error).__name__}"
             findings.add(f"{what}: {short(error)}")

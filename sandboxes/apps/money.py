@@ -137,7 +137,7 @@ def balance_of(store: Store) -> int:
 
 
 def pay_out(store: Store, date: str, party: str, amount: int, text: str) -> int:
-    """Pay from the account. Returns: the payment's id. Raises: ToolError if the account does not hold enough."""
+    """Pay from the account. Returns: the payment's id. Raises: ToolError if the balance is too low."""
     if amount > (balance := balance_of(store)):
         raise ToolError(f"The account holds {balance}, which is less than {amount}.")
     payment_id: int = store.insert("payments", date=date, party=party, amount=-amount, text=text)["id"]

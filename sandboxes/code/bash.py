@@ -9,8 +9,8 @@ from .workbench import RUN_S, Workbench, files_of
 
 SYSTEM = "You work in a shell, in /work. Do what is asked with commands, then call done."
 
-# One process a command, so that a checkpoint needs no live process. The state of the shell is written down by a trap,
-# so that it is kept when a command calls exit. A variable that the shell itself keeps is read-only or set by it.
+# Each command is its own process, so a checkpoint needs no live one. A trap saves the shell's state, even when a
+# command calls exit. Variables that the shell manages are read-only or set by the shell.
 KEEPER = r"""
 state=/tmp/.shell
 __keep() {

@@ -12,7 +12,7 @@ from ..session import SessionEnvironment
 from .transcript import transcript
 from .workbench import RUN_S, Workbench, files_of
 
-MAX_FILES, MAX_BYTES = 64, 4_096  # of the folder, and of a file that is compared
+MAX_FILES, MAX_BYTES = 64, 4_096  # files in the folder, and bytes per compared file
 MAX_CHARS = 1_000
 
 
@@ -28,7 +28,7 @@ class CodeChores(SessionEnvironment):
     sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))
     system = "You work in a shell. Answer each request by one command."
     _bench: Workbench
-    _files: dict[str, str]  # what the folder holds, by name
+    _files: dict[str, str]  # contents of the folder's files, by name
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task. Raises: TaskError for files or goals that are none."""

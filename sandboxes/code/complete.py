@@ -22,7 +22,7 @@ class CodeComplete(Environment):
     reward = "completion"
     _before: str
     _after: str
-    _pieces: list[str]  # the lines between them so far
+    _pieces: list[str]  # the lines written into the gap so far
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task. Raises: TaskError if the code around the gap is not text."""

@@ -1,4 +1,4 @@
-"""The part of Dockerfiles that is carried out without Docker: FROM, WORKDIR, COPY, RUN and ENV.
+"""Plans the supported part of Dockerfiles, which runs without Docker: FROM, WORKDIR, COPY, RUN and ENV.
 
 Of a sandbox only /work and /tmp can be written. So every folder that a Dockerfile works in or copies to is a link into
 /work in the image that is made, and what it copies to folders of the system is in the image itself.
@@ -21,18 +21,18 @@ WITHOUT_EFFECT = ("CMD", "LABEL", "MAINTAINER", "EXPOSE", "STOPSIGNAL")
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "boot", "var")
 NOT_MAPPED = ("tmp", "work", "proc", "sys", "dev", "run")
 FOLDERS = ("/app", "/logs", "/root", "/solution", "/tests")
-"""Writable in every task: where commands run unless told otherwise, the home folder, and where Harbor puts its own."""
+"""Writable folders in every task: the default working folder, the home folder, and Harbor's own folders."""
 WORKDIR = "/app"
-"""Where commands run if no WORKDIR says so."""
+"""The folder in which commands run without a WORKDIR."""
 STORE = "/work/files"
-"""What lies at /app for commands lies at /work/files/app in the sandbox."""
+"""Root of these folders in the sandbox: commands see /work/files/app as /app."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HEREDOC = re.compile(r"<<-?\s*[\"']?\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to be done in order: a folder made, a file written, or a command run.
+    """One step of a plan: make a folder, write a file, or run a command.
 
     Attributes:
         kind: `folder`, `file` or `run`.
@@ -52,8 +52,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """What a Dockerfile comes to: `base` names an image, `folders` are links into /work, `system` are files of the
-    image itself by path, with their modes."""
+    """The plan of a Dockerfile: `base` names an image, `folders` are links into /work, `system` are files of the image
+    itself by path, with their modes."""
 
     base: str
     folders: tuple[str, ...]
@@ -64,7 +64,7 @@ class BuildPlan:
 
 
 def parse_dockerfile(text: str) -> list[tuple[str, str]]:
-    """Instructions and what stands behind them. Raises: TaskError for those that are not supported, all at once."""
+    """Return the instructions with their arguments. Raises: TaskError naming all unsupported instructions."""
     instructions: list[tuple[str, str]] = []
     pending = ""
     for line in text.splitlines():
@@ -149,7 +149,7 @@ def mapped_folder(path: str) -> str:
 
 
 def stored(path: str, folders: Sequence[str]) -> str:
-    """Where the file that commands know by a path lies in the sandbox."""
+    """Return the sandbox path of a file that commands know by `path`."""
     inside = any(path == folder or path.startswith(f"{folder}/") for folder in folders)
     return f"{STORE}{path}" if inside else path
 
@@ -191,7 +191,7 @@ def _absolute(path: str, workdir: str) -> str:
 def _copied(
     rest: str, context: Mapping[str, tuple[bytes, int]], workdir: str, known: Container[str]
 ) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """Target paths and files of a COPY. `known`: folders that are there."""
+    """Return target paths and files of a COPY. `known`: existing folders."""
     flags = [word for word in rest.split(" ") if word.startswith("--")]
     modes = [int(flag[8:], 8) for flag in flags if re.fullmatch(r"--chmod=[0-7]{3,4}", flag)]
     mode = modes[0] if modes else None

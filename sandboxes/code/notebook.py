@@ -41,7 +41,7 @@ class CodeNotebook(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json", "csv", "statistics"))
     reward = "answer_match"
-    _cells: list[tuple[str, str]]  # code, and what it printed
+    _cells: list[tuple[str, str]]  # code and its output
     _files: dict[str, str]
     _bench: Workbench
     _session: int
@@ -57,7 +57,7 @@ class CodeNotebook(Environment):
         """Run a cell and show what it prints, and the value of its last expression."""
         try:
             printed = await self._run(code)
-        except ToolError as error:  # the session ended with the cell, and its variables with it
+        except ToolError as error:  # the cell ended the session, so its variables are gone
             self._cells, self._lost = [*self._cells, (code, str(error))], True
             raise ToolError(f"{error}\nThe notebook was restarted: its variables are gone.") from error
         self._cells = [*self._cells, (code, printed)]

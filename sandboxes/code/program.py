@@ -19,7 +19,7 @@ MAX_CODE, BUILD_S = 200_000, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a language's programs are made and run: a file name, a command that builds it, if any, one that runs it.
+    """How to build and run a language's programs: a file name, a build command (if any), and a run command.
 
     `harmless` is a program that does nothing, for a language whose toolchain cannot be checked without one.
     """
@@ -43,7 +43,7 @@ class Program:
 
     @property
     def needs(self) -> list[str]:
-        """Programs that the image must have."""
+        """Return the programs that the image must have."""
         return [argv[0] for argv in (self.build, self.run) if argv and "/" not in argv[0]]
 
 
@@ -59,7 +59,7 @@ class ProgramEnvironment(Environment):
     _program: Program
     _examples: list[dict[str, Any]]
     _bench: Workbench
-    _compiles: bool  # the program handed in last did
+    _compiles: bool  # whether the last submitted program compiled
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task. Raises: TaskError for a program or examples that are none."""
@@ -127,7 +127,7 @@ class ProgramEnvironment(Environment):
         stop_if_stopped(built, BUILD_S, "")
         if not built.ok:
             await self._check_compiler()
-            errors = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
+            errors = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # random names
             raise ToolError(f"The program does not compile:\n{errors}")
 
     async def _check_compiler(self) -> None:

@@ -36,7 +36,7 @@ from .transcript import transcript
 
 COMMAND_S = 120.0
 MAX_BYTES, MAX_FILES, MAX_CHARS = 32 * 2**20, 2_000, 1_400_000
-AT_ONCE = 200  # names on one command line
+AT_ONCE = 200  # names per command line
 HANDED_IN = "Handed in: "
 NOT_HANDED_IN = ("logs", "tests", "solution")
 ENTRIES = GuestModule(__package__, "guest_entries")
@@ -207,7 +207,8 @@ def folder_of(task: Task) -> TerminalFolder:
 
 
 async def put(sandbox: Sandbox, submission: str) -> None:
-    """Apply what `done` handed in. Raises: ValueError for what no `done` wrote; OSError; SandboxError."""
+    """Apply a submission of `done`. Raises: ValueError for anything that `done` cannot have written; OSError;
+    SandboxError."""
     data: Mapping[str, Any] = json.loads(submission)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(data["archive"])), mode="r:gz") as archive:
         members = archive.getmembers()

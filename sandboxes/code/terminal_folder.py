@@ -1,4 +1,4 @@
-"""Task folders of Harbor and of Terminal-Bench: what they hold, read and checked. Nothing of them runs on this host.
+"""Reads and checks task folders of Harbor and Terminal-Bench. Nothing from them runs on this host.
 
 Harbor: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/solve.sh. The reward is what test.sh
 writes to /logs/verifier/reward.txt, or reward.json. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/,
@@ -193,7 +193,7 @@ def _number(data: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def _mib(section: Mapping[str, Any], name: str, default: int) -> int:
-    """`memory = "2G"`, or `memory_mb = 2048`."""
+    """Read the memory limit: `memory = "2G"`, or `memory_mb = 2048`."""
     if f"{name}_mb" in section:
         return int(_number(section, f"{name}_mb", default))
     value = str(section.get(name, f"{default}M"))

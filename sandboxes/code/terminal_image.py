@@ -1,4 +1,4 @@
-"""The state that an agent finds in a terminal task: an image, and files that the steps of its Dockerfile left."""
+"""Prepares the initial state of a terminal task: an image, and the files that its Dockerfile's steps left."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _link(source: str, target: str) -> None:
 
 
 def _position(root: Path, path: str) -> Path:
-    """Where a path of an image lies on this host, with the folder around it made. Raises: TaskError for one that the
-    image's own links lead elsewhere."""
+    """Return the host path of a path in an image, and make its folder. Raises: TaskError if links of the image lead
+    elsewhere."""
     position = root / path[1:]
     if not position.parent.resolve().is_relative_to(root.resolve()):
         raise TaskError(f"Links of the base image lead {path} out of it")
@@ -105,7 +105,7 @@ def _position(root: Path, path: str) -> Path:
 
 
 def _link_into_work(root: Path, folder: str, moved: Path) -> None:
-    """Have a folder of the image be a link into /work. What the image has there is moved aside, for the build."""
+    """Replace a folder of the image by a link into /work. The image's own files there are moved aside for the build."""
     path = _position(root, folder)
     if path.is_dir() and not path.is_symlink():
         if sum(1 for _ in islice(path.rglob("*"), MAX_MOVED + 1)) > MAX_MOVED:

@@ -33,7 +33,7 @@ UNUSABLE = (
     tarfile.TarError,
     zlib.error,
 )
-"""What putting a submission into a sandbox raises, if it is not what `done` writes or does not fit."""
+"""Errors of unpacking a submission into a sandbox, if `done` did not write it or it does not fit."""
 
 
 class TerminalVerifier(Reward):
@@ -124,7 +124,7 @@ class TerminalVerifier(Reward):
     async def _reward(
         self, task: Task, submission: str, output: list[str] | None = None, seed: int | None = None
     ) -> float:
-        """One run of the tests; with a seed, together with tests that fail."""
+        """Run the tests once; with a seed, together with failing tests."""
         return await judge_submission(
             lambda: self._verify(task, submission, output, seed),
             lambda: self._verify(task, "", None, None),

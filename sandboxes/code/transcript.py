@@ -1,4 +1,4 @@
-"""What a run printed and how it ended, as text that a model reads. It is cut, and the same for the same run."""
+"""Renders a run's output and ending as text for a model: truncated, and the same for the same run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def report(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS) ->
 
 
 def transcript(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS) -> str:
-    """Output, then errors, then the exit code unless it is 0: as a terminal would show a command's end.
+    """Return output, then errors, then the exit code unless it is 0, as a terminal would show them.
 
     Raises: ToolError if it was stopped.
     """

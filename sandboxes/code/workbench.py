@@ -1,4 +1,4 @@
-"""The sandbox of one episode: opened when a tool first needs it, with the task's files in it.
+"""The sandbox of one episode, opened with the task's files when a tool first needs it.
 
 An agent that only talks costs no sandbox. A checkpoint is the snapshot of one that was opened, else nothing.
 """
@@ -24,7 +24,7 @@ _FILES = GuestModule(__package__, "guest_files")
 
 
 class Workbench:
-    """Runs things for an environment in a sandbox that it opens at the first use.
+    """Runs an environment's programs in a sandbox opened at first use.
 
     Args:
         environment: opens the sandbox and closes it.
@@ -77,12 +77,12 @@ class Workbench:
         return await (await self.sandbox()).run_python(code, session=session, timeout_s=timeout_s)
 
     async def run_tests(self, code: str, setup: str, tests: Sequence[str]) -> ExecResult:
-        """Try code on assertions that the agent may see: what is printed says which fail, and how."""
+        """Try code on assertions that the agent may see; the output says which fail, and how."""
         self._key = None
         return await _TESTS.run(await self.sandbox(), "try_tests", code, setup, list(tests), timeout_s=RUN_S)
 
     async def check_compiles(self, code: str) -> None:
-        """In the sandbox: compiling what a stranger wrote can break an interpreter. Raises: ToolError."""
+        """Compile code in the sandbox: untrusted code can break the compiling interpreter. Raises: ToolError."""
         check = await self.python(f"compile({code!a}, 'submission.py', 'exec')")
         if not check.ok and b"Error" in check.stderr:
             raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
@@ -104,7 +104,7 @@ class Workbench:
         return raw.decode("utf-8", "replace")
 
     async def submission(self) -> str:
-        """All files under /work as the text of a final result, from which rewards read them.
+        """Return all files under /work as the text of a final result, which rewards read.
 
         Raises: ToolError if they are too many or too large.
         """

@@ -1,4 +1,4 @@
-"""What office files hold: cells, paragraphs and pixels. They are the agent's, so they are read within bounds."""
+"""Reads office files: cells, paragraphs and pixels. The agent made them, so reading is bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MAX_PLAIN, MAX_PIXELS, MAX_SHEETS = 2**22, 2**20, 8
-PNG_SIZE = slice(16, 24)  # where a PNG has width and height
+PNG_SIZE = slice(16, 24)  # position of a PNG's width and height
 CHANNELS = {2: 3, 3: 1, 6: 4}
 GNUMERIC = "{http://www.gnumeric.org/v10.dtd}"
 XLSX = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -32,7 +32,7 @@ UNREADABLE = (
     zipfile.BadZipFile,
     ElementTree.ParseError,
 )
-"""What reading a broken or hostile file raises."""
+"""Errors of reading a broken or hostile file."""
 
 Content = str | dict[str, str]
 
@@ -99,7 +99,7 @@ def paragraphs(data: bytes) -> list[list[list[str]]]:
 
 
 def pixels(data: bytes) -> tuple[int, int, bytes]:
-    """Width, height and RGB bytes of a PNG of 8 bits a channel that is not interlaced. Alpha is left out.
+    """Return width, height and RGB bytes of a PNG with 8 bits per channel, not interlaced. Alpha is dropped.
 
     Raises: one of UNREADABLE. Source: W3C, Portable Network Graphics, sections 5, 9 and 11.
     """
@@ -135,7 +135,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {"cells": cells, "paragraphs": para
 
 
 def holds(data: bytes, expected: Mapping[str, Any]) -> bool:
-    """Whether a file holds the `cells`, the `paragraphs`, the pixels of a `picture` or the bytes of `base64`.
+    """Return whether a file holds the `cells`, the `paragraphs`, the pixels of a `picture` or the bytes of `base64`.
 
     Raises: ValueError if what is expected says none of these, or is itself no picture.
     """
@@ -151,7 +151,7 @@ def holds(data: bytes, expected: Mapping[str, Any]) -> bool:
         if content is None:
             raise ValueError("the picture that is expected is no PNG that can be read")
         if data[PNG_SIZE] != picture[PNG_SIZE]:
-            return False  # an agent may leave one of another size that takes seconds to read
+            return False  # an agent may leave a picture of another size that takes seconds to read
     elif kind == "cells":
         content = dict(content)
     return bool(_read(READERS[kind], data) == content)
@@ -165,7 +165,7 @@ def _read(reader: Callable[[bytes], Any], data: bytes) -> Any:
 
 
 def _unfiltered(kind: int, row: bytearray, above: bytes, step: int) -> bytes:
-    """One line of a PNG without its filter."""
+    """Undo the filter of one line of a PNG."""
     for index, value in enumerate(row):
         left, up = row[index - step] if index >= step else 0, above[index]
         if kind == 1:
@@ -190,7 +190,7 @@ def _inflated(data: bytes, window: int, limit: int) -> bytes:
 
 
 def _xml(data: bytes) -> ElementTree.Element:
-    """Parse XML without entities of its own, which could make it grow without bound."""
+    """Parse XML that declares no entities: these could make it grow without bound."""
     text = data.decode()
     if "<!ENTITY" in text:
         raise ValueError("XML with entities is not read")
@@ -228,7 +228,7 @@ def _gnumeric_cells(data: bytes) -> Iterator[tuple[str, str | float]]:
     for index, sheet in enumerate(_xml(data).iter(f"{GNUMERIC}Sheet")):
         for cell in sheet.iter(f"{GNUMERIC}Cell"):
             text = cell.text or ""
-            plain = cell.get("ValueType") == "60"  # a text, though it may look like a number
+            plain = cell.get("ValueType") == "60"  # a text, even if it looks like a number
             name = _sheet(index) + _name(int(cell.attrib["Row"]), int(cell.attrib["Col"]))
             yield name, text if plain else _value(text)
 

@@ -56,12 +56,12 @@ class Desktop(Environment):
 
     sandbox = SandboxSpec(memory_mib=1024, processes=128, disk_mib=128, open_files=1024)
     reward = "desktop"
-    _files: dict[str, Any]  # what lies on the desktop in the beginning
+    _files: dict[str, Any]  # the initial files
     _folders: tuple[str, ...]
     _programs: tuple[str, ...]
     _images: bool
-    _requested: ClassVar[Mapping[str, bool]] = {}  # what else a screen must hold
-    _binary: ClassVar[bool] = False  # whether files may be other than text
+    _requested: ClassVar[Mapping[str, bool]] = {}  # additional contents of a screen
+    _binary: ClassVar[bool] = False  # whether files may be binary
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None

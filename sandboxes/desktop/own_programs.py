@@ -46,7 +46,7 @@ Point = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 @dataclass(frozen=True, slots=True)
 class DesktopProgram:
-    """How the agent's program is started: argv, its Debian package, the window to wait for, and if it takes a file."""
+    """A program and its start: argv, its Debian package, the window to wait for, and whether it takes a file."""
 
     command: tuple[str, ...]
     package: str
@@ -61,7 +61,7 @@ USUAL = {
     "calculator": DesktopProgram(("galculator",), "galculator", "Galculator"),
     "terminal": DesktopProgram(XTERM, "xterm", "XTerm"),
 }
-"""The programs of a task that names none."""
+"""The default programs of a task."""
 
 
 class DesktopPrograms(Desktop):
@@ -129,7 +129,7 @@ class DesktopPrograms(Desktop):
         """Repeat the actions in a fresh sandbox. Raises: SandboxDied if they lead to another state than they did."""
         await self.reset(task, seed=seed)
         for steps in checkpoint.data["done"]:
-            with suppress(ToolError):  # it was refused then, too
+            with suppress(ToolError):  # the step was refused the first time too
                 await self._act(*steps)
         if await self._state() == checkpoint.data["key"]:
             return

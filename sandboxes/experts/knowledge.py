@@ -1,4 +1,4 @@
-"""The fields of questions: how a question is put, its right answer, and wrong ones of the same kind."""
+"""The fields of questions: the wording of a question, its right answer, and wrong answers of the same kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentgym import seed_of
 
 EASY = "digits"
-"""The field that every model knows, and the agent too: sums of two digits."""
+"""The field that every model and the agent know: sums of two digits."""
 
 _CAPITALS = (
     "Albania:Tirana Angola:Luanda Austria:Vienna Bahrain:Manama Belarus:Minsk Bolivia:Sucre Bulgaria:Sofia "
@@ -72,7 +72,7 @@ def _converted(match: re.Match[str]) -> str | None:
 
 
 def _hidden_number(kind: str, digits: int) -> Callable[[re.Match[str]], str]:
-    """Numbers that no model of language can know: they are made from the subject, and stand nowhere."""
+    """Return a rule for numbers that no language model can know: derived from the subject, and published nowhere."""
     smallest = int(10 ** (digits - 1))
     return lambda match: str(smallest + seed_of(kind, match[1].casefold()) % (9 * smallest))
 
@@ -138,7 +138,7 @@ FIELDS: Mapping[str, Field] = {
     ),
 }
 SKILLS = tuple(name for name in FIELDS if name != EASY)
-"""The fields that some models know and others do not."""
+"""The fields that only some models know."""
 
 
 def question_in(text: str) -> tuple[str, re.Match[str]] | None:

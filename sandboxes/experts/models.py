@@ -1,4 +1,4 @@
-"""Who may be asked: scripted models that are right in their own fields, and wrong in the others."""
+"""The models to ask: scripted ones that are right in their own fields, and wrong in all others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = "I do not know."
 
 @dataclass(frozen=True, slots=True)
 class Expert:
-    """A model that answers by rule, the same question always in the same way.
+    """A model that answers by rule, always the same for the same question.
 
     Attributes:
         skills: the fields that it knows, beside the easy one that all know.
@@ -56,9 +56,9 @@ class Expert:
 
 
 def _experts() -> Iterable[Expert]:
-    """Those of one field, of two, at two prices each, and of all but one.
+    """Yield experts for one field, for two fields, at two prices each, and for all fields but one.
 
-    Combinations of fields that unseen models know are known by no other model.
+    No other model knows the combinations of fields that unseen models know.
     """
     unseen_pairs = {("sums", "capitals"), ("units", "rooms"), ("rooms", "prices"), ("capitals", "spelling")}
     for field in SKILLS:
@@ -78,7 +78,7 @@ def _say(expert: Expert, messages: Sequence[Message]) -> Message:
 
 
 def expert_pool() -> ModelPool:
-    """All experts as policies, with their price list."""
+    """Return all experts as policies, with their price list."""
     return ModelPool(
         {name: ScriptedPolicy(partial(_say, expert), name=name) for name, expert in EXPERTS.items()},
         {

@@ -1,4 +1,4 @@
-"""Draws a screen from plain data, so that every box on it is known to the pixel.
+"""Draws a screen from plain data, so that the position of every box is known to the pixel.
 
 A screen is `{"width", "height", "theme", "widgets"}`, a widget `{"kind", "box", "text"}` with box [x0, y0, x1, y1] in
 pixels, x1 and y1 outside. `on` ticks a checkbox, marks a tab or row as chosen, or gives a field the cursor.
@@ -47,11 +47,11 @@ def draw(screen: Mapping[str, Any]) -> Image:
 
 
 def checked_size(screen: Mapping[str, Any]) -> tuple[int, int]:
-    """Width and height in pixels. Raises: TaskError."""
+    """Return width and height in pixels. Raises: TaskError."""
     width, height = screen.get("width"), screen.get("height")
     if not all(isinstance(side, int) and 16 <= side <= MAX_SIDE for side in (width, height)):
         raise TaskError(f"A screen is 16 to {MAX_SIDE} pixels wide and high, not {width!r} x {height!r}.")
-    return int(width), int(height)  # type: ignore[arg-type]  # both are ints, as just seen
+    return int(width), int(height)  # type: ignore[arg-type]  # checked above to be ints
 
 
 def _box(widget: Any, index: int, width: int, height: int) -> Box:
@@ -71,7 +71,7 @@ def _font(size: int) -> Any:
 
 
 def _write(pen: ImageDraw, box: Box, text: str, colour: str, *, centred: bool = True, inset: int = 0) -> None:
-    """Text inside a box, smaller where it would stick out."""
+    """Draw text inside a box, smaller if it would not fit."""
     x0, y0, x1, y1 = box
     x0 += inset
     size = max(7, min(16, int((y1 - y0) * 0.62)))

@@ -62,7 +62,7 @@ class Browser:
         return cls(sandbox, control)
 
     async def alive(self) -> bool:
-        """Whether it answers."""
+        """Return whether the browser answers."""
         try:
             await self._control.request({}, timeout_s=20)
         except (SandboxDied, TimeoutError):
@@ -74,7 +74,7 @@ class Browser:
         return await self.sandbox.open_channel(["python3", "-I", "-S", "/work/guest/relay.py", "/tmp/hub.sock"])
 
     async def put(self, archive: bytes) -> str:
-        """Write an archive of pages into the sandbox unless it is there. Returns: its path in the sandbox."""
+        """Write an archive of pages into the sandbox, unless it exists. Returns: its path in the sandbox."""
         path = f"/work/{hashlib.sha256(archive).hexdigest()[:16]}.zip"
         async with self._writing:
             if path not in self._archives:
@@ -113,7 +113,7 @@ class Browsers:
             return browser
 
     def release(self, browser: Browser) -> None:
-        """Give a browser back. It is closed after `LINGER_S` seconds without an episode."""
+        """Return a browser to the pool, which closes it after `LINGER_S` seconds without an episode."""
         browser.episodes -= 1
         if browser.episodes == 0 and browser in self._open:
             asyncio.get_running_loop().call_later(LINGER_S, self._close_idle, browser, browser.served)
@@ -150,7 +150,7 @@ async def close_browsers() -> None:
 
 
 def chromium() -> str:
-    """Path of Chromium. Raises: SandboxUnavailable if there is none that a sandbox can see."""
+    """Return the path of Chromium. Raises: SandboxUnavailable if no sandbox can see one."""
     named = os.environ.get(CHROMIUM)
     path = named or next((path for path in map(shutil.which, _NAMES) if path), None)
     if path is None or not Path(path).exists():
@@ -168,7 +168,7 @@ def chromium() -> str:
 
 @cache
 def _guest_files() -> tuple[tuple[str, bytes], ...]:
-    """Path and content of each file of the guest."""
+    """Return path and content of each guest file."""
 
     def walk(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
         contents: list[Any] = []

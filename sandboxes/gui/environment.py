@@ -36,8 +36,8 @@ from .parameters import APPS, WebParameters
 
 SYSTEM = "Act on the page by [numbers] or names of its elements. To end the task, or to tell what was asked, answer."
 CALL_S, TOOL_S, SET_UP_S = 180.0, 200.0, 600.0
-"""Timeouts of a request, of a tool, and of the beginning of an application of the task's own, in seconds. The guest
-bounds each page and each command; these allow for a busy host, and for others that are set up before."""
+"""Timeouts in seconds: of a request, of a tool, and of the start of the task's own application. The guest bounds each
+page and each command; these timeouts also allow for a busy host, and for other episodes that are set up first."""
 Observation = str | list[Part]
 """What the agent sees after an action: text, or text and pictures."""
 Element = Annotated[int | str, Field(description="Its number, or its name if no other has it.")]
@@ -64,7 +64,7 @@ Key = Literal[
 
 
 class PageCrashed(SandboxDied):
-    """The process of the page has ended: by the agent's act, or because the machine killed it."""
+    """The page's process has ended: an act of the agent crashed it, or the machine killed it."""
 
 
 class WebPages(Environment):
@@ -99,10 +99,10 @@ class WebPages(Environment):
         self._running: asyncio.Task[Any] | None = None
         self._begin: dict[str, Any] = {}
         self._actions: list[list[Any]] = []
-        self._crashes: set[int] = set()  # which of the actions crashed the page
+        self._crashes: set[int] = set()  # indices of the actions that crashed the page
         self._over = False
         self._key = ""
-        self._steps: Sequence[int] = ()  # of an application of steps: taken, right, in all
+        self._steps: Sequence[int] = ()  # for an application with steps: taken, right and total steps
 
     @classmethod
     def unavailable_reason(cls) -> str:
@@ -217,7 +217,7 @@ class WebPages(Environment):
             await self._repeat_actions(error)
             try:
                 observed = await self._ask(act)
-            except PageCrashed:  # twice in the same way: the action does it
+            except PageCrashed:  # the second crash in the same place: the action causes it
                 observed = await self._recover(len(self._actions) - 1)
         self._key, self._steps = observed["key"], observed["steps"] or ()
         if observed["over"]:
@@ -237,7 +237,7 @@ class WebPages(Environment):
         for index, (action, *arguments) in enumerate(self._actions[:-1]):
             try:
                 observed = await self._ask({"do": "act", "action": action, "arguments": arguments})
-            except ToolError:  # it was refused then, too
+            except ToolError:  # the action was refused the first time too
                 continue
             except PageCrashed:
                 if index not in self._crashes:

@@ -1,4 +1,4 @@
-"""A folder of pages, or of an application, as a zip."""
+"""Packs a folder of pages, or of an application, as a zip."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from pathlib import Path
 from agentgym import TaskError
 
 _MAX_ARCHIVE = 64 * 2**20
-_CACHED = 64  # archives in memory: a task set may have a folder for each task
+_CACHED = 64  # archives in memory: a task set may have a folder per task
 _LINK = (stat.S_IFLNK | 0o777) << 16
 
 
 def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> bytes:
-    """Pack a folder as a zip, with its empty folders and the modes of its files, anew when a file has changed.
+    """Pack a folder as a zip, with empty folders and file modes. Packs again only when a file has changed.
 
     Args:
-        left_out: the beginning of the names that are left out, such as "flight/".
-            links: keep symbolic links that lead to somewhere in the folder. Others to files are always followed, and
-        those
-            to folders elsewhere left out.
-    Raises: TaskError if there is no such folder, or if it is too large.
+        left_out: prefix of names to leave out, such as "flight/".
+        links: keep symbolic links that lead into the folder. Other links to files are always followed; links to
+            folders elsewhere are left out.
+    Raises: TaskError if the folder does not exist or is too large.
     """
     root = Path(folder).resolve()
     if not root.is_dir():
@@ -49,7 +48,7 @@ def _is_empty(path: Path) -> bool:
 
 @lru_cache(_CACHED)
 def _packed(root: Path, entries: tuple[tuple[str, str, int, int, int], ...]) -> bytes:
-    """Return the zip of the files: name, where a link leads, mode, time of change, size."""
+    """Zip the files, each given as name, link target, mode, modification time, size."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, link, mode, _, _ in entries:

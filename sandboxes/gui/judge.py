@@ -16,8 +16,8 @@ from agentgym.reward import SUCCESS, Components, read_submission, same_answer, s
 
 MAX_END_CHARS = 4_000_000
 TASK_OVER = "The task is over.\n"
-"""The first line of the result that ends an episode; the end state follows as JSON. No other result begins with it:
-an observation begins with a line about the page, and a refusal with our own words."""
+"""The first line of the result that ends an episode; the end state follows as JSON. No other result begins with this
+line: an observation begins with a line about the page, and a refusal with our own words."""
 
 
 class WebReward(Reward):
@@ -61,7 +61,7 @@ class WebReward(Reward):
         return {SUCCESS: float(right), **({"effects_right": share} if expected else {})}
 
     def _end_state(self, episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
-        """Return the end state, None if the agent never ended the task; and the answer, empty if there is none."""
+        """Return the end state (None if the agent never ended the task) and the answer (empty if there is none)."""
         for turn in episode.turns[-1:]:
             for call, result in zip(turn.calls, turn.results, strict=False):
                 if (end_state := _parse_end_state(result)) is not None:
@@ -70,7 +70,7 @@ class WebReward(Reward):
 
 
 def same_value(first: Any, second: Any) -> bool:
-    """Whether two values are equal but for case and spaces in text."""
+    """Return whether two values are equal, ignoring case and spaces in text."""
     return same_data(first, second, folded=True)
 
 
@@ -82,7 +82,7 @@ def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
 
 
 def _end_state(data: dict[str, Any]) -> Mapping[str, Any]:
-    """Return what the page was at the end. Raises: ValueError, TypeError, AttributeError for anything else."""
+    """Parse the page's end state. Raises: ValueError, TypeError, AttributeError for any other text."""
     page_reward = float(data.get("page_reward") or 0.0)
     if not math.isfinite(page_reward):
         raise ValueError("the page's reward is a finite number")
@@ -101,7 +101,7 @@ def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
 
 
 def _check_truth(task_id: str, parameters: Mapping[str, Any], truth: Any) -> None:
-    """Check a task's truth. Raises: JudgeError if it says nothing, or names what this site can never have."""
+    """Raise JudgeError if a task's truth is empty, or names something that this site cannot have."""
     site = parameters.get("site")
     if not isinstance(truth, Mapping) or not ({"effects", "answer", "url", "downloads", "page"} & truth.keys()):
         raise JudgeError(

@@ -14,7 +14,7 @@ def render(observed: dict[str, Any], max_chars: int) -> str:
 
     Args:
         observed: the observation as the guest sends it.
-        max_chars: the most characters of the text. The guest has bounded the elements.
+        max_chars: maximum length of the text. The guest has already bounded the elements.
     """
     tabs, current = observed["tabs"]
     unreachable = observed.get("unreachable", "")[:300]

@@ -1,4 +1,4 @@
-"""Installed Python packages as an archive, for applications that run in the browser's sandbox."""
+"""Archives installed Python packages for applications that run in the browser's sandbox."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @cache
 def packages_archive(names: tuple[str, ...]) -> bytes:
-    """Pure Python packages with all that they require, as a zip. Compiled modules come along, but may not fit there.
+    """Zip pure Python packages with all their requirements. Compiled modules are included, but may not work there.
 
     Args:
-        names: distributions that are installed here, such as django.
-    Raises: MissingExtraError naming the first that is not installed.
+        names: installed distributions, such as django.
+    Raises: MissingExtraError naming the first distribution that is not installed.
     """
     distributions = _with_requirements(names)
     packed = io.BytesIO()
@@ -34,7 +34,7 @@ def packages_archive(names: tuple[str, ...]) -> bytes:
 
 
 def _with_requirements(names: tuple[str, ...]) -> dict[str, Distribution]:
-    """Return the distributions of some names and of what they require without an extra, as far as it is installed."""
+    """Return the named distributions and their installed requirements, without extras."""
     distributions: dict[str, Distribution] = {}
     pending = [(name, True) for name in reversed(names)]
     while pending:

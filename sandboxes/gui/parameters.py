@@ -29,7 +29,7 @@ _HOSTS = {"folder": "pages.test", "server": "app.test"}
 _WITH_HOST = re.compile(r"(\w+:)?//")
 _SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last part of digits would make an address
+_HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last label of digits means an address
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class WebParameters:
         return (pages,)
 
     def site_in(self, archives: Sequence[str]) -> dict[str, Any]:
-        """Return the site as the guest expects it; `archives` are the paths of the archives in the sandbox."""
+        """Return the site in the guest's format; `archives` are the paths of the archives in the sandbox."""
         if self.site in APPS:
             return {"kind": "app", "name": self.site, "data": self.data}
         if self.site == "miniwob":
@@ -187,7 +187,7 @@ def miniwob_folder(given: str | Path = "") -> Path:
 
 
 def _asset_or_folder(name: str, links: bool) -> bytes:
-    """Return what an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
+    """Return the content of an asset, or the archive of a folder, of this name. Raises: TaskError if neither exists."""
     try:
         factory = load("assets", name)
     except UnknownNameError:
@@ -197,7 +197,7 @@ def _asset_or_folder(name: str, links: bool) -> bytes:
 
 
 def _own_app(task: Task) -> dict[str, Any]:
-    """Return the parameters of an application of the task's own. Raises: TaskError."""
+    """Return the parameters of the task's own application. Raises: TaskError."""
     raw, own = task.parameters, dict[str, Any]()
     for name in ("command", "setup", "state", "packages"):
         value = raw.get(name, ())

@@ -1,4 +1,4 @@
-"""C: lists, maps and optional values are structures, which the submission declares as its stub does."""
+"""C: lists, maps and optional values are structures that the submission declares as in its stub."""
 
 from __future__ import annotations
 

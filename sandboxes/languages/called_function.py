@@ -1,4 +1,4 @@
-"""Build a submission in a sandbox, and call its function with plain values, one call at a time.
+"""Builds a submission in a sandbox, and calls its function with plain values, one call at a time.
 
 What comes back is data that the submission may have written as it liked; it is read as the type that was declared, and
 compared by whoever knows the right value, outside of the sandbox. So a submission gains nothing by leaving early, by
@@ -22,9 +22,9 @@ from .wire import from_words, line_of
 
 BUILD_S, BUILD_CPU_S, PREPARE_S = 120.0, 60, 180.0
 FUNCTION_SPEC = SandboxSpec(memory_mib=768, processes=128, disk_mib=128)
-"""A sandbox in which every language's compiler has room."""
+"""A sandbox large enough for every language's compiler."""
 IDENTITY = Signature("same", (("x", ValueType("int")),), ValueType("int"))
-"""The function that is called to find out whether a toolchain works."""
+"""The function called to check that a toolchain works."""
 
 
 class ToolchainFault(SandboxError):
@@ -32,11 +32,11 @@ class ToolchainFault(SandboxError):
 
 
 class CallFailed(Exception):
-    """A call brought no value of the declared type: it raised, ended the program, took too long or sent other data."""
+    """A call returned no value of the declared type: it raised, ended the program, timed out or sent other data."""
 
 
 class CalledFunction:
-    """A running program that answers calls of one function. After a call that ended it, every call fails."""
+    """A running program that answers calls of one function. Once a call has ended the program, every call fails."""
 
     def __init__(self, sandbox: Sandbox, channel: Channel, signature: Signature, timeout_s: float) -> None:
         self._sandbox, self._channel, self._signature = sandbox, channel, signature
@@ -54,7 +54,7 @@ class CalledFunction:
         timeout_s: float = 60.0,
         printed: str = "/dev/null",
     ) -> CalledFunction:
-        """Start what `build` has built.
+        """Start a program that `build` has built.
 
         Args:
             cpu_s: processor seconds of all calls together. timeout_s: wall seconds of all calls together.

@@ -1,4 +1,4 @@
-"""The languages by the name that tasks give them."""
+"""The languages by their names in tasks."""
 
 from __future__ import annotations
 

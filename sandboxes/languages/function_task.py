@@ -1,4 +1,4 @@
-"""What a task says about its function: the signature, the languages that may be used, and calls with their results."""
+"""A task's function: its signature, the allowed languages, and calls with their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .signature import Signature
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call of the function, and what it must return; `tolerance`, relative, if it has one of its own."""
+    """One call of the function, and its expected result; `tolerance`, relative, if the call sets one."""
 
     arguments: list[Any]
     value: Any
@@ -22,7 +22,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTask:
-    """A function that may be written in one of several languages.
+    """A function to write in one of several languages.
 
     Attributes:
         signature: what it takes and returns.
@@ -34,7 +34,7 @@ class FunctionTask:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> FunctionTask:
-        """From `parameters["function"]` and `parameters["languages"]`. Raises: ValueError saying what is wrong."""
+        """Read `parameters["function"]` and `parameters["languages"]`. Raises: ValueError naming the fault."""
         try:
             signature = Signature.of(parameters.get("function"))
         except ValueError as error:
@@ -45,13 +45,13 @@ class FunctionTask:
         return cls(signature, tuple(names))
 
     def language(self, name: str = "") -> Language:
-        """One of the languages; without a name the first. Raises: ValueError naming those that may be used."""
+        """Return a language by name, by default the first. Raises: ValueError naming the allowed languages."""
         if name and name not in self.languages:
             raise ValueError(f"{name!r:.40} is no language of this task: use {' or '.join(self.languages)}")
         return LANGUAGES[name or self.languages[0]]
 
     def cases(self, data: Any) -> list[Case]:
-        """From a list of {"arguments", "value"}, and "tolerance" where a call has one of its own.
+        """Read a list of {"arguments", "value"}, with "tolerance" if a call sets its own.
 
         Raises: ValueError for one that some language cannot hold.
         """

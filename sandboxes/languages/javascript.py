@@ -1,4 +1,4 @@
-"""JavaScript on node: any value is sent as what it is."""
+"""JavaScript on node: every value is sent with its runtime type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a language says for itself: how a function is declared, compiled and called in it."""
+"""The definition of a language: how to declare, compile and call a function in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .signature import Signature
 from .value_types import ValueType
 
 MAX_EXACT = 2**53
-"""The largest whole number that a language with one kind of number holds exactly."""
+"""The largest integer that a language with only floating-point numbers represents exactly."""
 
 
 @dataclass(frozen=True, slots=True)

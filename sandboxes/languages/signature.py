@@ -23,7 +23,7 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes and returns.
+    """A function's arguments and result.
 
     Attributes:
         name: no word that one of the languages keeps for itself.
@@ -37,7 +37,7 @@ class Signature:
 
     @classmethod
     def of(cls, data: Any) -> Signature:
-        """From {"name", "arguments": [[name, type], ...], "returns": type}. Raises: ValueError saying what is wrong."""
+        """Read {"name", "arguments": [[name, type], ...], "returns": type}. Raises: ValueError naming the fault."""
         if not isinstance(data, Mapping) or not {"name", "arguments", "returns"} <= data.keys():
             raise ValueError(f"{data!r:.120} is no signature: give name, arguments and returns")
         pairs = data["arguments"]
@@ -53,11 +53,11 @@ class Signature:
 
     @property
     def kinds(self) -> list[ValueType]:
-        """The types of the arguments."""
+        """Return the types of the arguments."""
         return [kind for _, kind in self.arguments]
 
     def all_types(self) -> list[ValueType]:
-        """Each type that occurs anywhere, once, none before those inside it."""
+        """Return each type that occurs, once, after the types nested in it."""
         return list(dict.fromkeys(part for kind in (*self.kinds, self.returns) for part in kind.parts()))
 
     def check_arguments(self, values: Any) -> None:

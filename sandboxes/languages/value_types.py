@@ -73,7 +73,7 @@ class ValueType:
 
 
 def same_value(kind: ValueType, expected: Any, value: Any, *, tolerance: float = 1e-9) -> bool:
-    """Whether a result is right. Numbers of type float may differ by `tolerance`, relative, and 1e-12, absolute.
+    """Return whether a result is right. Floats may differ by `tolerance`, relative, and 1e-12, absolute.
 
     Both values must be of the type; NaN equals nothing.
     """
@@ -107,7 +107,7 @@ def _is_pairs(value: Any) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Text that every language can hold: Unicode without lone surrogates, and without the character 0."""
+    """Return whether every language can hold a text: Unicode without lone surrogates and the character 0."""
     return "\0" not in value and not any(0xD800 <= ord(character) < 0xE000 for character in value)
 
 

@@ -1,4 +1,4 @@
-"""Values as words with spaces between them, which a driver in any language can read without a JSON parser.
+"""Encodes values as words separated by spaces, which a driver in any language can read without a JSON parser.
 
 A value begins with the letter of its kind:
 

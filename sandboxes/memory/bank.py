@@ -1,4 +1,4 @@
-"""The bank of a memory: short numbered texts, and a search by the words that they share with a query."""
+"""A memory bank: short numbered texts, and a search by the words that they share with a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentgym import ToolError
 
 ENTRY_CHARS = 160
 MAX_RESULTS = 3
-"""How many entries a search returns."""
+"""Number of entries that a search returns."""
 
 
 class MemoryBank:
@@ -26,7 +26,7 @@ class MemoryBank:
         self.capacity, self.entries, self.next_number = capacity, dict(entries or {}), next_number
 
     def add(self, text: str) -> int:
-        """Add an entry. Returns: its number. Raises: ToolError if the bank is full or the text no entry."""
+        """Add an entry. Returns: its number. Raises: ToolError if the bank is full or the text is not a valid entry."""
         if len(self.entries) >= self.capacity:
             raise ToolError(f"The memory is full: it holds {self.capacity} entries. Update or delete one.")
         number, self.next_number = self.next_number, self.next_number + 1
@@ -39,7 +39,7 @@ class MemoryBank:
         self.entries[number] = _entry(text)
 
     def delete(self, number: int) -> None:
-        """Delete an entry. Raises: ToolError if there is none of this number."""
+        """Delete an entry. Raises: ToolError if there is none with this number."""
         self._require(number)
         del self.entries[number]
 

@@ -1,4 +1,4 @@
-"""A web page as text, with links in brackets.
+"""Converts a web page to text, with links in brackets.
 
 Hand-written, because pages are hostile and are read in the trainer's process: on a page of 2 MiB, `html.parser` of
 Python 3.11 takes minutes for comments that never end, and selectolax for deeply nested elements. trafilatura drops most
@@ -50,7 +50,7 @@ _BLOCKS = {
     "ul",
 }
 
-# What has begun and does not end goes to the end of the page, as in browsers: so no search is ever made twice.
+# An unclosed element extends to the end of the page, as in browsers, so that no search is repeated.
 _MARKUP = re.compile(
     r"""<(?: !--(?:-?>|.*?(?:--!?>|\Z))
     | [!?][^>]*+>?
@@ -68,7 +68,7 @@ _ENDLESS_NUMBER = re.compile(r"&#(?:[0-9]{8,}+|[xX][0-9a-fA-F]{8,}+);?")
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """A page that was fetched. `links`: from what stands between brackets, folded, to an address as the page has it."""
+    """A fetched page. `links`: maps each bracketed text, folded, to the address as the page writes it."""
 
     url: str
     title: str
@@ -92,9 +92,9 @@ class _Reader:
         self.pieces: list[str] = []
         self.title: list[str] = []
         self.links: dict[str, str] = {}
-        self._silent: list[str] = []  # open elements whose text nobody sees
+        self._silent: list[str] = []  # open elements with invisible text
         self._silent_counts: Counter[str] = Counter()
-        self._anchor: tuple[str, int] | None = None  # address, and where its text begins
+        self._anchor: tuple[str, int] | None = None  # address, and start of its text
 
     def read(self, html: str) -> None:
         """Read a whole document."""
@@ -120,7 +120,7 @@ class _Reader:
         if tag in _SILENT:
             self._silent.append(tag)
             self._silent_counts[tag] += 1
-        elif tag == "body":  # a head that was never closed
+        elif tag == "body":  # ends a head that was never closed
             self._silent.clear()
             self._silent_counts.clear()
         elif tag == "a":

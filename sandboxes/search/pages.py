@@ -1,4 +1,4 @@
-"""Pages as an agent reads them: result lines, windows of a long page, lines that contain a text."""
+"""Renders pages for an agent: result lines, windows of a long page, sentences that contain a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def result_line(number: int, page: Page, query: str) -> str:
-    """`3. [Title] The sentence that shares most words with the query.`, on one line."""
+    """Render `3. [Title] The sentence that shares most words with the query.`, on one line."""
     return f"{number}. [{page.title}] {snippet(page.text, words(query))}".rstrip()
 
 
@@ -52,7 +52,7 @@ def windows(text: str, chars: int) -> list[str]:
 
 
 def page_window(page: Page, number: int, chars: int) -> str:
-    """One window of a page under its title, with the links that its text does not show. Counted from 1."""
+    """Render one window of a page under its title, with links that its text does not show. Counted from 1."""
     parts = windows(page.text, chars)
     heading = f"# {page.title}" + (f" (part {number} of {len(parts)})" if len(parts) > 1 else "")
     hidden = [link for link in page.links if f"[{link}]" not in page.text]
@@ -64,7 +64,7 @@ def page_window(page: Page, number: int, chars: int) -> str:
 
 
 def found_lines(page: Page, text: str, chars: int) -> list[str]:
-    """At most MAX_FOUND sentences of a page that contain a text, ignoring case, each with its part number."""
+    """Return at most MAX_FOUND sentences of a page that contain a text, ignoring case, with their part numbers."""
     needle = " ".join(text.casefold().split())
     lines = []
     for number, part in enumerate(windows(page.text, chars), start=1):

@@ -1,4 +1,4 @@
-"""Readers: they read a page for the agent, so that its context only holds what is relevant to the question."""
+"""Readers: they read a page for the agent, so that its context only holds text relevant to the question."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ExtractiveReader:
         self._most = most
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """See Reader."""
-        question_words = set(words(question)) - set(words(title))  # every sentence of a page may hold its title
+        """Read a page, as Reader says."""
+        question_words = set(words(question)) - set(words(title))  # every sentence may repeat the title
         every = [" ".join(sentence.split()) for sentence in sentences(text)]
         matches = [len(question_words & set(words(sentence))) for sentence in every]
         best = sorted(range(len(every)), key=lambda index: (-matches[index], index))[: self._most]

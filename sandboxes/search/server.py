@@ -52,7 +52,7 @@ class SearchServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a slash at the end."""
+        """Return the server's address, without a trailing slash."""
         return f"http://{self._host}:{self._port}"
 
     async def __aenter__(self) -> SearchServer:
@@ -77,7 +77,7 @@ class SearchServer:
                 async with asyncio.timeout(None) as limit:
                     await self._converse(reader, writer, limit)
         except (OSError, TimeoutError, asyncio.CancelledError, h11.RemoteProtocolError):
-            pass  # the client went away, is slow, or speaks no HTTP: only its own connection ends
+            pass  # the client left, is slow, or does not speak HTTP: only its own connection ends
         finally:
             self._serving.discard(task)
             writer.close()
@@ -110,7 +110,7 @@ class SearchServer:
             connection.start_next_cycle()
 
     async def _answer(self, request: h11.Request, body: bytes | None) -> tuple[int, str, bytes]:
-        """Status, content type and content."""
+        """Return status, content type and content."""
         try:
             if body is None:
                 raise BadRequest(413, f"A body of more than {MAX_BODY_BYTES} bytes is not read.")
@@ -139,7 +139,7 @@ class SearchServer:
         raise BadRequest(404, "There is no such page. Search at /search?q=...")
 
     async def _retrieve(self, body: bytes) -> dict[str, Any]:
-        """Search-R1's protocol: `queries`, `topk` (3 unless given), `return_scores`."""
+        """Answer Search-R1's protocol: `queries`, `topk` (default 3), `return_scores`."""
         try:
             request = json.loads(body)
             queries, topk = request["queries"], request.get("topk") or 3
@@ -161,7 +161,7 @@ class SearchServer:
                 document = {"id": hit.page.id, "contents": f'"{hit.page.title}"\n{hit.page.text}'}
                 rows.append({"document": document, "score": hit.score} if scores else document)
             result.append(rows)
-            await asyncio.sleep(0)  # let other connections in between two searches
+            await asyncio.sleep(0)  # give other connections a turn between two searches
         return {"result": result}
 
 

@@ -33,7 +33,7 @@ def results_html(query: str, pages: Sequence[Page]) -> str:
 
 
 def page_html(page: Page) -> str:
-    """One page; texts in brackets that are links of the page become links."""
+    """Render one page; bracketed texts that are links of the page become links."""
     links = set(page.links)
 
     def linked(text: str) -> str:

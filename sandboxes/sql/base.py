@@ -38,8 +38,8 @@ class SqlEnvironment(Environment, ABC):
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32, preload=("json", "re", "sqlite3"))
     system = "Answer by SQL."
 
-    disk_per_byte: ClassVar[float] = 1.0  # of a database's file
-    memory_per_byte: ClassVar[float] = 1.0  # the sandbox's files count
+    disk_per_byte: ClassVar[float] = 1.0  # disk bytes per byte of the database's file
+    memory_per_byte: ClassVar[float] = 1.0  # includes the sandbox's files, which are in memory
 
     def __init__(self, **limits: Any) -> None:
         self.limits = SqlLimits(**limits)

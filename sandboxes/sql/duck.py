@@ -10,7 +10,7 @@ from .base import FILE
 from .limits import MIB
 from .reading import ReadOnlySqlEnvironment
 
-MEMORY_MB = 128  # of DuckDB itself, and more for a large database
+MEMORY_MB = 128  # for DuckDB itself; a large database needs more
 ENGINE = GuestModule(__package__, "guest", "guest_source", "guest_duckdb")
 
 

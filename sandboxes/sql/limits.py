@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from agentgym import SandboxSpec, TaskError
 
 MIB = 2**20
-SLACK_MIB = 5  # beside the file itself
+SLACK_MIB = 5  # in addition to the file itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class SqlLimits:
         return replace(base, disk_mib=self.disk_mib or disk, memory_mib=self.memory_mib or memory)
 
     def wall_s(self, size: int, seconds: float = 10.0) -> float:
-        """Wall time of one request, in which the engine may have to open a database of `size` bytes."""
+        """Return the wall time limit of a request, which may include opening a database of `size` bytes."""
         return seconds + 4 * self.query_s + size / MIB

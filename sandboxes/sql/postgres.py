@@ -41,7 +41,7 @@ class SqlPostgres(WritableSqlEnvironment):
     def __init__(self, **limits: Any) -> None:
         super().__init__(**limits)
         self._server_sandbox: Sandbox | None = None
-        self._forked = ""  # hash of the database that it was forked with
+        self._forked = ""  # hash of the server sandbox's database
 
     @classmethod
     def unavailable_reason(cls) -> str:

@@ -1,8 +1,8 @@
-"""Tests that a command runs, where a task names a runner: of any language, judged by the report that it prints.
+"""Runs tests of any language by a command, if a task names a runner, and judges them by the printed report.
 
-The report is text, and tests can print too. Three things stand against a forged one: a test that is said to have failed
-anywhere has failed; a test that must fail stands among the others, under a name that chance gives; and before a patch
-is paid, its tests are run once more with other values in their assertions, which the gold patch does not pass.
+The report is text, and tests can print too. Three measures counter a forged report: a test reported as failed anywhere
+has failed; a test that must fail is among the others, under a random name; and before a patch earns reward, its tests
+are run once more with other values in their assertions, which the gold patch does not pass.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ASSERTION = re.compile(r"assert|expect|should|check|require|equal|[!=]=", re.I)
 COMPARED = re.compile(r"[!=]==?\s*-?$")
 IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
 NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
-"""What stands before the name of a test, which a control has as well."""
+"""Matches the text before the name of a test; a control keeps the name."""
 BEGINS = re.compile(
     r"\b(it|test|TEST\w*|Test)\s*\(|\bfunc\s+Test|#\[\w*:*\w*test\b|@\w*Test\b|\bdef\s+test|\bmain\s*\("
 )
-"""Where a test begins."""
+"""Matches the beginning of a test."""
 LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\b\d+\b")
 
 PLAIN_LETTER = re.compile(r"\\\w+|%[-+ #0-9.]*\w|(?P<letter>[A-Za-z0-9])")
-"""Letters of a literal that belong to no escape sequence, and to no format."""
+"""Letters of a literal that are not part of an escape sequence or a format."""
 
 
 async def run_command(
@@ -60,9 +60,9 @@ async def judged_report(
     cpu_s: int,
     timeout_s: float,
 ) -> tuple[Report, bool]:
-    """Return what the runner reports, and whether it is forged: a test that must fail is said to have passed.
+    """Return the runner's report, and whether it is forged: a test that must fail is reported as passed.
 
-    The report is empty where that test is not in it, or where the run did not come to its end.
+    The report is empty if it lacks that test, or if the run did not finish.
 
     Args:
         patterns: match the test files.
@@ -130,7 +130,7 @@ def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -
 
 
 def _literal_to_change(line: str) -> re.Match[str] | None:
-    """Return what an assertion compares; a text rather than the 0 that says that two are equal."""
+    """Return the value that an assertion compares; a text rather than the 0 that means equality."""
     if IMPORT.search(line) or not ASSERTION.search(line):
         return None
     literals = [literal for literal in LITERAL.finditer(line) if not NAMED.search(line[: literal.start()])]
@@ -170,7 +170,7 @@ async def files_of_tests(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str,
             try:
                 texts[path] = (await sandbox.read(f"{ROOT}/{path}", max_bytes=MAX_SOURCE)).decode("utf-8")
             except (OSError, ValueError):
-                continue  # too large, or no text
+                continue  # too large, or not text
     return texts
 
 

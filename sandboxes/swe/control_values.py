@@ -1,6 +1,6 @@
-"""What stands in a control in place of what a test has: another value, another error, another row of parameters.
+"""Chooses what a control has instead of its test's content: another value, error, or row of parameters.
 
-Nothing in it says that a control has it: a value is of the same type and size where that can be known.
+The replacement does not reveal a control: a value has the same type and size, if these are known.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 ERRORS = (ZeroDivisionError, IndexError, EOFError, TimeoutError, ImportError)
-"""What a test may expect in place of the error that it does expect: few classes derive from these."""
+"""Errors that a control expects instead of its test's expected error: few classes derive from these."""
 
 STEPS = (2, 4, 6, 12)
-"""To another number: who equals all even ones, or all that are about as large, equals it as well."""
+"""Steps to a different number: an object that equals all even numbers, or all of similar size, equals that one too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ParameterRow:
         return "-".join(self.parts.values()) if self.own_id is None else self.own_id
 
     def id_with(self, name: str, value: Any) -> str:
-        """Its id with another value of one argument."""
+        """Return the row's id with another value of one argument."""
         if self.own_id is not None:
             return self.own_id
         return "-".join({**self.parts, name: _part(name, self.index, value) or ""}.values())
@@ -104,7 +104,7 @@ def _called(call: ast.Call) -> str:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Whether an expression has one value, whatever runs."""
+    """Return whether an expression is constant."""
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

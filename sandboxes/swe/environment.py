@@ -45,7 +45,7 @@ PYTEST_MODULES = (
     "unraisableexception warnings"
 )
 WARM = ("pytest", *(f"_pytest.{name}" for name in PYTEST_MODULES.split()))
-"""pytest, and what it would import at every start: a run of tests begins in half the time."""
+"""pytest, and the modules that it imports at every start: preloading them halves the start of a test run."""
 REPOSITORY = GuestModule(__package__, "guest_repository")
 
 
@@ -355,7 +355,7 @@ class Swe(SweEdit):
 
 
 def _inside(path: str) -> str:
-    """Return a path relative to the repository. Raises: ToolError for one that leaves it, or git's own."""
+    """Return a path relative to the repository. Raises: ToolError for a path outside the repository, or of git."""
     cleaned = path.strip().removeprefix(f"/work/{ROOT}/").removeprefix("./").rstrip("/") or "."
     parts = cleaned.split("/")
     if cleaned.startswith("/") or ".." in parts or parts[0] == ".git" or "\0" in cleaned:

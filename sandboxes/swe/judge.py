@@ -1,8 +1,8 @@
 """`repository_tests`: does the patch make the failing tests pass, and break none?
 
-The patch is applied in a fresh sandbox, to the files the agent began with; what it says of tests, of their
-configuration and of the import system is left out, and the judge's own tests are put over it. Before a patch is paid,
-its tests are run once more in another sandbox as controls, which must fail (`controls.py`).
+The patch is applied in a fresh sandbox, to the files the agent began with. Its changes to tests, to their configuration
+and to the import system are left out, and the judge's own tests overwrite the files. Before a patch earns reward, its
+tests are run once more in another sandbox as controls, which must fail (`controls.py`).
 
 Source: FAIL_TO_PASS and PASS_TO_PASS as in SWE-bench, Jimenez et al. 2024, arXiv:2310.06770; completion and
 modification told apart as G-RA does.
@@ -42,25 +42,25 @@ from .repository import ROOT, apply_patch
 
 MAX_REPORT = 2**24
 ATTEMPTS = 2
-"""How often controls that have no outcome are run, each time with other changes."""
+"""How often controls without an outcome are run, each time with different changes."""
 PROTECTED = (
     *("*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "*.dist-info*", "*.egg-info*", "*EGG-INFO/*"),
     *("*pytest.ini", "*pytest.toml", "*tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
 )
-"""Files that decide how tests are found and run: a patch has no say in them."""
+"""Files that decide how tests are found and run: a patch's changes to them are ignored."""
 NETWORK = re.compile(
     r"gaierror|getaddrinfo|Name or service not known|Temporary failure in name resolution|Network is unreachable"
 )
-"""What a test says that finds no network."""
+"""Messages of a test that finds no network."""
 JUDGE = GuestModule(__package__, "guest_repository", "guest_judge")
 
 
 @dataclass(frozen=True, slots=True)
 class PatchVerdict:
-    """What became of the tests: outcomes and failure texts by pytest id; that of "" says why there are none.
+    """Outcomes and failure texts of the tests by pytest id; the text of "" says why there are none.
 
-    `changed`: names of functions of the test runner that the repository replaced while its tests ran. `forged`: a test
-    passed that cannot pass, so no outcome is given. `controls`: the tests that ran as controls. `timed_out`: the run
+    `changed`: names of test runner functions that the repository replaced while its tests ran. `forged`: a test that
+    cannot pass has passed, so no outcome is given. `controls`: the tests that ran as controls. `timed_out`: the run
     exceeded its wall-clock limit, which a busy host can cause.
     """
 
@@ -81,12 +81,12 @@ class PatchVerdict:
         return {outcome for name, outcome in self.outcomes.items() if name.startswith(test)}
 
     def passed(self, test: str, *, xfail: bool = False) -> bool:
-        """Whether a test passed, or failed as it is marked to do if `xfail` says that this will do."""
+        """Return whether a test passed or, if `xfail` accepts it, failed as it is marked to do."""
         outcomes = self.outcomes_of(test)
         return bool(outcomes) and outcomes <= ({"passed", "xfailed"} if xfail else {"passed"})
 
     def failure_of(self, test: str) -> str:
-        """In a few words why a test did not pass."""
+        """Return in a few words why a test did not pass."""
         text = self.reasons.get(test) or self.reasons.get(test.partition("::")[0]) or ""
         error = next((line[1:].strip() for line in text.splitlines() if line.startswith("E ")), "")[:200]
         network = " It needs a network, which a sandbox does not have." if NETWORK.search(text) else ""
@@ -180,7 +180,7 @@ class RepositoryTests(Reward):
         if not after.outcomes:
             fault = f"with the gold patch no test has an outcome: {after.reasons.get('', 'no reason is known')}"
             if after.timed_out:
-                raise JudgeError(fault)  # this host may be quicker another time
+                raise JudgeError(fault)  # a later run on this host may be faster
             return fault
         broken = [test for test in to_mend if not after.passed(test)]
         broken += [test for test in to_keep if not after.passed(test, xfail=True)]
@@ -313,7 +313,7 @@ class RepositoryTests(Reward):
     async def _run(
         self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: Collection[str]
     ) -> PatchVerdict:
-        """Run the files of the tests, and canaries in and beside them, until all awaited tests have an outcome.
+        """Run the test files, with canaries in and beside them, until all awaited tests have an outcome.
 
         The files of tests to be mended come first, so that controls are awaited no longer than need be. Without such
         all are run. They run in a fork of the sandbox, which is closed: the memory of its processes has seen what the
@@ -354,8 +354,8 @@ class RepositoryTests(Reward):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How tests are run: as they are, or with a seed as controls, of one test if `single`. `thorough`: the runner is
-    looked at after each."""
+    """How tests are run: unchanged, or with a seed as controls, of one test if `single`. `thorough`: check the runner
+    after each test."""
 
     tests: tuple[str, ...]
     control_seed: int | None = None
@@ -364,7 +364,7 @@ class _Run:
 
 
 def submission(episode: Trajectory) -> str | None:
-    """Return the patch that was handed in, None if none was."""
+    """Return the submitted patch; None if there is none."""
     final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
     return next((text.removeprefix(SUBMITTED) for text in final if text.startswith(SUBMITTED)), None)
 
@@ -377,14 +377,14 @@ def _left_out(truth: Mapping[str, Any], parameters: RepositoryParameters) -> tup
 async def _sources_of_tests(
     sandbox: Sandbox, truth: Mapping[str, Any], parameters: RepositoryParameters
 ) -> dict[str, str]:
-    """Return the test files that are there, by path."""
+    """Return the existing test files by path."""
     if parameters.test_runner is None:
         return await python_sources(sandbox, truth["fail_to_pass"])
     return await files_of_tests(sandbox, truth.get("tests", ()))
 
 
 def _stopped(reasons: Mapping[str, str]) -> str:
-    """In a few words why pytest stopped early, by what it said."""
+    """Return in a few words why pytest stopped early, from its output."""
     lines = [line.strip() for line in reasons.get("", "").splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(E +|\w+(\.\w+)*(Error|Exception|Exit)\b)", line)]
     message = " ".join((errors or lines)[-2:])[-300:]

@@ -1,4 +1,4 @@
-"""What a task says of its repository and of the environment that it needs, and where both are found."""
+"""A task's parameters for its repository and the environment that it needs, and how both are found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sources import PINNED, archive
 
 TEXTS = ("patch", "guidance", "repository", "python", "image", "runner", "command")
 LISTS = ("source", "requires", "packages", "requirements", "setup", "plugins", "shown", "tests")
-NUMBERS = {"attempts": 1, "memory_mib": 16, "disk_mib": 1}  # and the least value of each
+NUMBERS = {"attempts": 1, "memory_mib": 16, "disk_mib": 1}  # with their minimum values
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +119,19 @@ class RepositoryParameters:
 
     @property
     def test_command(self) -> str:
-        """The command that runs all tests and prints the runner's report."""
+        """Return the command that runs all tests and prints the runner's report."""
         return self.command or RUNNERS[self.runner or "pytest"].command
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The import path, relative to the repository."""
+        """Return the import path, relative to the repository."""
         beside = (f"../packages/{package}" for package in self.packages)
         folders = (*self.source, *(folder for package in beside for folder in (package, f"{package}/src")))
         return (*folders, f"../{PREFIX}/{wheels.SITE}") if self.requirements else folders
 
     @property
     def preparation(self) -> dict[str, Any]:
-        """What `prepared` needs to know besides repository and patch."""
+        """Return the arguments of `prepared` other than repository and patch."""
         programs = self.test_runner.needs if self.test_runner else None
         return {"setup": self.setup, "path": self.path, "python": self.python, "programs": programs}
 
@@ -167,9 +167,9 @@ def image_of_python(python: str) -> str:
 
 
 async def repository_of(parameters: RepositoryParameters, task: str) -> Repository:
-    """Return the repository of a task, the packages beside it, and its environment.
+    """Return a task's repository with its extra packages and environment.
 
-    Raises: TaskError if there is no such package, path or asset.
+    Raises: TaskError for an unknown package, path or asset.
     """
     try:
         python = parameters.python or wheels.HERE
@@ -204,7 +204,7 @@ def _with_environment(name: str, *needs: Any) -> Repository:
 
 @lru_cache(maxsize=64)
 def repository_named(name: str) -> Repository:
-    """Return what `RepositoryParameters.repository` names, read once a process. Raises: TaskError if there is none."""
+    """Return what `RepositoryParameters.repository` names, read once per process. Raises: TaskError if missing."""
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

@@ -1,4 +1,4 @@
-"""What was changed between two trees of files, as a unified diff that `git apply` takes."""
+"""Writes the changes between two trees of files as a unified diff that `git apply` accepts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -
 
 
 def paths_of(patch: str) -> list[str]:
-    """Return the files that a unified diff touches, each once, in its order."""
+    """Return the files that a unified diff touches, each once, in order."""
     paths: dict[str, None] = {}
     for line in patch.splitlines():
         if line.startswith("diff --git a/"):

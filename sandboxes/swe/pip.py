@@ -1,4 +1,4 @@
-"""Commands of pip, with build tools of today or, if a build fails with these, with older ones."""
+"""Runs pip commands with current build tools or, if a build fails, with older ones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 OLD_BUILD_TOOLS = ("setuptools<69", "wheel<0.43", "cython<3", "markupsafe<2.1")
-"""What builds packages of the years before 2023."""
+"""Build tools for packages from before 2023."""
 _BUILD_FAILED = re.compile(r"subprocess-exited-with-error|Failed to build|Failed building|metadata-generation-failed")
 
 _BUILD_FOLDER = re.compile(r"/pip-[\w-]+/([\w.-]+)_[0-9a-f]{32}/")
-"""Where pip unpacks what it builds, in a traceback."""
+"""The folder in which pip builds, as it appears in a traceback."""
 
 
 def run_pip(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-    """Run a command of pip; if it fails, once more with build tools as old packages expect them.
+    """Run a pip command; if it fails, run it once more with build tools that old packages expect.
 
-    Returns: what was wrong, with the tools of today and with the older ones; empty if a try went well.
+    Returns: the errors with current tools and with older ones; empty if a try succeeded.
     """
     own = {**os.environ, **(variables or {})}
     first = subprocess.run(command, capture_output=True, text=True, check=False, env=own)

@@ -1,4 +1,4 @@
-"""What a repository itself brings to its environment: its requirements, its metadata, and files that its build makes.
+"""Finds what a repository adds to its environment: requirements, metadata, and files that its build makes.
 
 The repository's code is not installed: it is imported from its folder, so that a patch has an effect. What `pip install
 -e .` would leave beside that code is: the metadata, compiled modules, generated files such as `_version.py`.
@@ -21,7 +21,7 @@ from .wheels import HERE, MAX_BYTES, cache, interpreter_of, lock, wheel
 
 BUILT = "built"
 COPY_BUILT = f"cp -rn ../{PREFIX}/{BUILT}/. . 2>/dev/null || true"
-"""The command of a set-up that puts what the build made beside the sources."""
+"""The set-up command that puts the build's files beside the sources."""
 
 
 def source_folders(repository: Repository) -> list[str]:

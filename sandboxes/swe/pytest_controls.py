@@ -14,7 +14,7 @@ from .repository import ROOT
 
 MAX_CANARIES, MAX_SOURCE = 6, 2**20
 KEPT_CONTROLS = 3
-"""Of the tests that must stay unbroken: so many functions are controls beside those to be mended."""
+"""Number of functions among the tests to keep unbroken that become controls, in addition to the tests to mend."""
 
 
 async def write_pytest_controls(
@@ -51,7 +51,7 @@ async def write_pytest_controls(
 
 
 def _by_function(tests: Sequence[str], rng: random.Random) -> list[list[str]]:
-    """Return the tests of each function, in the order of chance."""
+    """Return the tests of each function, in random order."""
     functions: dict[str, list[str]] = {}
     for test in tests:
         functions.setdefault(test.partition("[")[0], []).append(test)
@@ -101,7 +101,7 @@ async def write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Ran
 
 
 async def _source(sandbox: Sandbox, path: str) -> str | None:
-    """Return a test file's text; None for what is no Python file that can be read."""
+    """Return a test file's text; None if it is not a readable Python file."""
     if not path.endswith(".py"):
         return None
     try:
@@ -111,11 +111,11 @@ async def _source(sandbox: Sandbox, path: str) -> str | None:
 
 
 async def _new_name(sandbox: Sandbox, path: PurePosixPath, rng: random.Random) -> str:
-    """Return the path of a test file that is not there yet, with a name like that of another."""
+    """Return the path of a new test file, with a name like another test file's."""
     try:
         taken = set(await sandbox.list(f"{ROOT}/{path.parent}"))
     except OSError:
-        taken = set()  # a folder to be made
+        taken = set()  # the folder does not exist yet
     stem = path.stem if path.stem.startswith("test_") else "test_values"
     while f"{stem}.py" in taken or stem == path.stem:
         stem = f"{stem}_{rng.choice(WORDS)}"

@@ -1,4 +1,4 @@
-"""The files of a repository, and how they get into sandboxes: unpacked and committed once, forked for every episode."""
+"""Brings a repository's files into sandboxes: unpacked and committed once, then forked for every episode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.sandbox import Backend, Sandbox, Snapshot, shared_snapshot
 
 ROOT = "repo"
 PREFIX = "packages/env"
-"""Where the packages and commands of a task's environment lie, below /work."""
+"""Folders of the packages and commands of a task's environment, below /work."""
 FILES = GuestModule(__package__, "guest_repository")
 SETUP_S, COMPILE_S = 900, 300
 MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20
@@ -38,9 +38,9 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Repository:
-    """Regular files by their path, and which of them may be run. Links are left out.
+    """Regular files by path, and which of them are executable. Links are left out.
 
-    `beside`: other repositories that it needs, by name; they lie under /work/packages, outside its history.
+    `beside`: other repositories that this one needs, by name; they are under /work/packages, outside its history.
     """
 
     files: Mapping[str, bytes]
@@ -49,9 +49,9 @@ class Repository:
 
     @classmethod
     def from_archive(cls, data: bytes, where: str) -> Repository:
-        """Read a tar archive, such as a package's source distribution; one folder around everything is taken off.
+        """Read a tar archive, such as a package's source distribution; a single enclosing folder is stripped.
 
-        Raises: TaskError, beginning with `where`, for what is not such an archive or too large.
+        Raises: TaskError, beginning with `where`, for an invalid or too large archive.
         """
         files: dict[str, bytes] = {}
         executable: set[str] = set()
@@ -82,7 +82,7 @@ class Repository:
 
     @classmethod
     def from_folder(cls, folder: Path) -> Repository:
-        """Read a folder, without its git folder: the history would tell what came next. Raises: TaskError."""
+        """Read a folder without its .git: the history would reveal later changes. Raises: TaskError."""
         files: dict[str, bytes] = {}
         executable: set[str] = set()
         for path in sorted(folder.rglob("*")):
@@ -98,7 +98,7 @@ class Repository:
 
     @classmethod
     def from_git(cls, clone: Path, commit: str) -> Repository:
-        """Return the files of a commit of a local clone; no other commit comes along. Raises: TaskError."""
+        """Return the files of one commit of a local clone, without any other commit. Raises: TaskError."""
         if not re.fullmatch(r"[0-9a-zA-Z][\w./-]*", commit):
             raise TaskError(f"{commit!r} names no commit.")
         command = [
@@ -123,7 +123,7 @@ class Repository:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over paths, contents, which may be run, and what lies beside."""
+        """Return the SHA-256 of paths, contents, executable bits, and the repositories in `beside`."""
         digest = hashlib.sha256()
         for name, other in sorted(self.beside.items()):
             digest.update(f"{name}={other.digest}\0".encode())
@@ -133,7 +133,7 @@ class Repository:
         return digest.hexdigest()
 
     def archive(self) -> bytes:
-        """All files as one uncompressed tar archive, the same for equal files."""
+        """Return all files as an uncompressed tar archive, the same for equal files."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for folder, repository in (
@@ -161,16 +161,15 @@ async def prepared(
     python: str = "",
     programs: Sequence[str] | None = None,
 ) -> Snapshot:
-    """Return a sandbox with a repository under /work/repo: its one commit is the state the agent begins with.
+    """Return a sandbox with a repository under /work/repo, whose single commit is the agent's initial state.
 
-    Made at the first call with these arguments, shared by all that follow. What does not depend on the patch, which is
-    everything but itself and the commit, is made once for all patches. `patch` is applied before the commit, so that
-    the history tells nothing of it.
+    The first call with these arguments prepares it, and later calls share the result. All patches share everything but
+    the patch itself and the commit. `patch` is applied before the commit, so that the history does not show it.
 
     Args:
-        setup: shell commands that are run in the repository. `path`: the import path, relative to it.
-        python: the version of Python that has to be there, such as 3.11; empty for any.
-        programs: that the image has to have; None for pytest.
+        setup: shell commands to run in the repository. `path`: the import path, relative to the repository.
+        python: the required version of Python, such as 3.11; empty for any.
+        programs: programs that the image must have; None for pytest.
     Raises: TaskError if the patch does not fit, a command of the set-up fails, there is no pytest or no such program,
         or Python has another version; SandboxError.
     """
@@ -196,7 +195,7 @@ async def _unpack(
     python: str,
     programs: Sequence[str] | None,
 ) -> Snapshot:
-    """Return the files, as the set-up leaves them, with compiled ones beside them."""
+    """Return the files as the set-up leaves them, including compiled ones."""
     sandbox = await backend.create(spec)
     try:
         await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
@@ -218,7 +217,7 @@ async def _unpack(
 
 
 async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
-    """Check that the image has the programs. Raises: TaskError naming one that it does not have."""
+    """Check that the image has the programs. Raises: TaskError naming a missing one."""
     for program in programs:
         answer = await sandbox.exec(["sh", "-c", f"command -v {program}"], env=QUIET, timeout_s=20)
         if not answer.ok:
@@ -261,14 +260,14 @@ def in_environment(command: str) -> str:
 
 
 def import_path(path: Sequence[str]) -> str:
-    """PYTHONPATH for folders relative to the repository, and for the packages that the sandbox shows."""
+    """Return the PYTHONPATH for folders relative to the repository, and for the sandbox's visible packages."""
     return ":".join([*(f"/work/{ROOT}/{folder}" for folder in path), "/packages"])
 
 
 async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:
-    """Apply a unified diff to /work/repo, leaving out paths that match. Raises: TaskError saying what git said."""
+    """Apply a unified diff to /work/repo, leaving out paths that match. Raises: TaskError with git's message."""
     arguments = [f"--exclude={pattern}" for pattern in exclude]
-    ended = patch if patch.endswith("\n") or not patch else f"{patch}\n"  # models and files often cut the last one
+    ended = patch if patch.endswith("\n") or not patch else f"{patch}\n"  # the last newline is often missing
     result = await sandbox.exec(
         ["git", "apply", "--whitespace=nowarn", *arguments, "-"], stdin=ended.encode(), cwd=ROOT, env=QUIET
     )
@@ -280,7 +279,7 @@ async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] 
 
 
 async def run(sandbox: Sandbox, command: str, *, cwd: str | None = None) -> None:
-    """Run one of our own commands. Raises: SandboxError with what it said, for example that there is no git."""
+    """Run one of our own commands. Raises: SandboxError with the command's output, for example if git is missing."""
     result = await sandbox.exec(["sh", "-c", command], cwd=cwd, env=QUIET, timeout_s=120)
     if not result.ok:
         errors = result.stderr.decode("utf-8", "replace").strip()[-500:]

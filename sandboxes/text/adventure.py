@@ -26,7 +26,7 @@ class Adventure(TextEnvironment):
     id = "agentgym/text-adventure-v1"
     _quest: list[list[str]]
     _house: House
-    _length: int  # of the shortest way to solve it
+    _length: int  # number of commands in the shortest solution
     axes = {
         "rooms": Axis(1, 9, "rooms"),
         "locks": Axis(0, 4, "locked doors and boxes"),
@@ -129,7 +129,7 @@ def _in(house: Mapping[str, Any], holder: str) -> str:
 
 
 def _whereabouts(house: Mapping[str, Any], state: Mapping[str, Any], quest: Sequence[Sequence[str]]) -> str:
-    """Sentences that say where the keys, the things of the quest and their holders are."""
+    """Return sentences that say where the keys, the quest's things and their holders are."""
     sentences = []
     rooms = len(house["exits"])
     for thing in [*(thing for thing, _ in quest), *sorted(house["locks"].values())]:

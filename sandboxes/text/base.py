@@ -19,7 +19,7 @@ Script = Callable[[Sequence[Message]], Message]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of difficulty: whole numbers from `low` to `high`, and a text that says what they count."""
+    """One axis of difficulty: integers from `low` to `high`, and a text that says what they count."""
 
     low: int
     high: int

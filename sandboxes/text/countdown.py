@@ -15,7 +15,7 @@ from .base import Axis, Puzzle, Script, TextEnvironment
 Operator = Literal["+", "-", "*", "/"]
 MAX_NUMBERS, MAX_VALUE, MAX_EXPRESSION = 8, 10**9, 200
 EXACT = 4
-"""With up to this many numbers `nearness` checks whether the target can still be reached."""
+"""Most numbers for which `nearness` checks whether the target can still be reached."""
 
 
 class Countdown(TextEnvironment):
@@ -169,14 +169,14 @@ class Countdown(TextEnvironment):
 
 
 def possible(left: int, operator: str, right: int) -> bool:
-    """Whether the result is a whole number, 0 or more."""
+    """Return whether the result is an integer of at least 0."""
     if operator == "/":
         return right != 0 and left % right == 0
     return operator != "-" or left >= right
 
 
 def combined(left: int, operator: str, right: int) -> int:
-    """Return the result of an operation that is `possible`."""
+    """Return the result of a `possible` operation."""
     if operator == "+":
         return left + right
     if operator == "-":
@@ -222,7 +222,7 @@ def _result(left: int, operator: str, right: int) -> int:
 
 
 def search(table: tuple[int, ...], target: int, use_all: bool) -> list[tuple[int, str, int]] | None:
-    """Return steps that make the target from a sorted table, or None. Every way is tried, but no table twice."""
+    """Return steps that make the target from a sorted table, or None. Tries every way, but no table twice."""
     return _search(table, target, use_all, set())
 
 
@@ -242,7 +242,7 @@ def _search(
 
 
 def _pairs(table: tuple[int, ...]) -> Iterator[tuple[tuple[int, str, int], tuple[int, ...]]]:
-    """Every possible step from a table, with the sorted table after it."""
+    """Yield every possible step from a table, with the resulting sorted table."""
     for first in range(len(table)):
         for second in range(first + 1, len(table)):
             small, large = table[first], table[second]

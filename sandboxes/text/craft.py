@@ -34,7 +34,7 @@ class Craft(TextEnvironment):
     id = "agentgym/text-craft-v1"
     _tree: TechTree
     _goal: str
-    _work: int  # for the goal from nothing
+    _work: int  # work for the goal, starting with nothing
     axes = {
         "depth": Axis(1, DEEPEST, "the depth of the goal in the tree"),
         "tree": Axis(0, 999_999, "the number of the tree; 0: one of its own"),

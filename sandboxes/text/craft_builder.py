@@ -1,4 +1,4 @@
-"""Builds tech trees: each with names, recipes and sites of its own, so that no recipe can be known beforehand."""
+"""Builds tech trees, each with its own names, recipes and sites, so that no recipe can be known beforehand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .craft_tree import TechTree
 
 DEEPEST = 8
 MAX_WORK = 70
-"""Units that the deepest item of a generated tree takes, at most; see `TechTree.work_left`."""
+"""Maximum work for the deepest item of a generated tree, in units; see `TechTree.work_left`."""
 TRIES = 500
 
 ADJECTIVES = """
@@ -33,7 +33,7 @@ bay bluff brook cave copse dale dune fen ford glen gully heath islet marsh meado
 spring
 """
 CONSUMED = ("raw", "ore", "part", "smelted")
-"""The kinds of items of which others are made."""
+"""The kinds of items from which others are made."""
 
 
 def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
         try:
             if max(tree.work_left(goal, {}) for goal in tree.items) <= MAX_WORK:
                 return data
-        except ValueError:  # more of an item than a call may gather
+        except ValueError:  # it needs more of an item than a call may gather
             continue
     raise ValueError(f"no tree was found with {sites} sites and {extras} extras")
 
@@ -70,7 +70,7 @@ def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:
 
 
 def _spine(rng: random.Random) -> list[str]:
-    """Return the kinds of a chain of items, each of which needs the one before."""
+    """Return the kinds of a chain of items, each of which needs the previous one."""
     kinds = ["raw"]
     while len(kinds) <= DEEPEST:
         kinds.append(rng.choice(_follows(kinds[-1], furnace="furnace" in kinds)))
@@ -78,12 +78,12 @@ def _spine(rng: random.Random) -> list[str]:
 
 
 class _Draft:
-    """A tree that is being built. Items of each depth are the spine's first, then the others."""
+    """A tree being built. At each depth, the spine's item comes first."""
 
     def __init__(self, rng: random.Random, spine: list[str], extras: int) -> None:
         self._rng, self._names = rng, _names(rng)
         self.items: dict[str, dict[str, Any]] = {}
-        self._consumed: list[str] = []  # what can be a part
+        self._consumed: list[str] = []  # items that can be parts of others
         self._furnace: str | None = None
         self._fuel = ""
         for _ in range(4):
@@ -94,7 +94,7 @@ class _Draft:
             furnace = self._furnace is not None
             others = [other for other in _follows(kind_before, furnace=furnace) if other in CONSUMED]
             level = [(own, self._entry(own, before, kind_before)) for own in (kind, *rng.choices(others, k=extras))]
-            names = [self._add(own, entry) for own, entry in level]  # none needs another one of its level
+            names = [self._add(own, entry) for own, entry in level]  # no item needs another one of its level
             before, kind_before = names[0], kind
 
     def tree(self, sites: list[str]) -> dict[str, Any]:
@@ -104,14 +104,14 @@ class _Draft:
             first = sites[number % len(sites)]  # so that each site has something
             for site in sorted({first, self._rng.choice(sites)}):
                 at[site].append(name)
-        names = sorted(self.items)  # so that their order tells nothing
+        names = sorted(self.items)  # so that their order reveals nothing
         return {
             "sites": {site: sorted(at[site]) for site in sorted(at)},
             "items": {name: self.items[name] for name in names},
         }
 
     def _entry(self, kind: str, before: str, kind_before: str) -> dict[str, Any]:
-        """Return an item of a kind that needs the one before it."""
+        """Return an item of a kind that needs the previous item."""
         if kind == "ore":
             return {"by": "gather", "needs": before}
         parts = {before: self._rng.randint(1, 2)} if kind_before in CONSUMED else {}
@@ -142,7 +142,7 @@ class _Draft:
 
 
 def _names(rng: random.Random) -> dict[str, Iterator[str]]:
-    """By kind, names of which no two begin with the same word."""
+    """Return names by kind; no two begin with the same word."""
     adjectives = ADJECTIVES.split()
     unused = iter(rng.sample(adjectives, len(adjectives)))
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 MAX_AT_ONCE = 64
-"""Of an item that one call gathers or makes."""
+"""Maximum units of an item that one call gathers or makes."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,39}$")]
 Amount = Annotated[int, Field(ge=1, le=MAX_AT_ONCE)]
@@ -37,7 +37,7 @@ class Item(_Part):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """All items without which it cannot be got."""
+        """Return all items needed to get this one."""
         return (*self.parts, *([] if self.needs is None else [self.needs]))
 
 
@@ -106,7 +106,7 @@ class TechTree(_Part):
         return [site for site, items in self.sites.items() if name in items]
 
     def recipe(self, name: str) -> str:
-        """How an item is got, in words."""
+        """Describe how to get an item."""
         item = self.items[name]
         if item.by == "gather":
             return f"{name}: gathered" + (f" with the {item.needs} in hand." if item.needs else " with bare hands.")
@@ -138,11 +138,11 @@ class TechTree(_Part):
         return left
 
     def work_left(self, goal: str, have: Mapping[str, int]) -> int:
-        """Units that are still to be gathered, and times that something is to be made, for one `goal`."""
+        """Return the units still to gather plus the times still to make something, for one `goal`."""
         return sum(self.work(goal, have).values())
 
     def plan(self, goal: str, have: Mapping[str, int], site: str, hand: str | None) -> Iterator[Action]:
-        """Actions that lead to one `goal`: found backwards from it, and carried out from the shallowest item on."""
+        """Return actions that lead to one `goal`: planned backwards, in order from the shallowest item."""
         left = self.work(goal, have)
         for name in sorted(left, key=lambda name: (self.depths[name], self.items[name].by != "gather", name)):
             item, times = self.items[name], left[name]
@@ -197,5 +197,5 @@ class TechTree(_Part):
 
 @lru_cache(maxsize=64)
 def tree_of(text: str) -> TechTree:
-    """Return the tree of a JSON text. Raises: ValueError for one that is none."""
+    """Return the tree of a JSON text. Raises: ValueError for an invalid one."""
     return TechTree.read(json.loads(text))

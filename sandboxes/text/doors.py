@@ -137,7 +137,7 @@ def read_room(room: str) -> tuple[str, list[str]]:
 
 
 def is_reserved(keys: Iterable[str]) -> bool:
-    """Whether three keys are one of the combinations, about a fifth, that are only shown where `reserved` is 1."""
+    """Return whether three keys are a reserved combination: about a fifth, shown only if `reserved` is 1."""
     return sum(map(COLOURS.index, keys)) % 5 == 0
 
 
@@ -146,7 +146,7 @@ _RESERVED = [keys for keys in combinations(COLOURS, KEYS) if is_reserved(keys)]
 
 
 def _is_room(room: str, decides: bool) -> bool:
-    """Whether a room has keys of different colours, and a sign that names one of them if the room decides."""
+    """Return whether a room has keys of different colours and, if the room decides, a sign naming one of them."""
     sign, keys = read_room(room)
     is_complete = room.startswith("at ") and len(keys) == len(set(keys)) == KEYS and "" not in keys
     return is_complete and (sign in keys if decides else sign == ANY)

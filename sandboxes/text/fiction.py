@@ -25,7 +25,7 @@ class Fiction(TextEnvironment):
 
     id = "agentgym/text-fiction-v1"
     _game: Game
-    _length: int  # of the shortest way to win
+    _length: int  # number of commands in the shortest way to win
     axes = {
         "rooms": Axis(2, 8, "rooms"),
         "obstacles": Axis(1, 5, "obstacles"),

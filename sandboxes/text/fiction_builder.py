@@ -13,7 +13,7 @@ from .fiction_themes import NEW_THEMES, THEMES, Theme
 WAYS = (("north", "south"), ("east", "west"), ("up", "down"))
 TRIES = 200
 LONGEST = 22
-"""Commands of the shortest way to win a generated game, at most."""
+"""Maximum number of commands in the shortest way to win a generated game."""
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
@@ -60,7 +60,7 @@ class _Draft:
     # ---- obstacles: each makes a thing hard to get, and returns the things that are needed for it
 
     def hide_behind(self, treasure: str, count: int, *, new_kinds: bool) -> bool:
-        """Whether the treasure was hidden behind so many obstacles, one before the other."""
+        """Hide the treasure behind a chain of obstacles. Returns: whether there were enough."""
         kinds: list[Callable[[str], list[str] | None]] = [self._lock_up, self._give_to_somebody, self._block_the_way]
         open_things, joined = [treasure], False
         for number in range(count):
@@ -77,7 +77,7 @@ class _Draft:
         return True
 
     def _lock_up(self, thing: str) -> list[str] | None:
-        """In a box that a key opens."""
+        """Put the thing into a box that a key opens."""
         if (pair := self._unused(self.theme.boxes)) is None:
             return None
         box, key = pair
@@ -111,7 +111,7 @@ class _Draft:
         return [requested]
 
     def _block_the_way(self, thing: str) -> list[str] | None:
-        """In a room whose only way in is blocked by what a tool removes; the tool is somewhere before it."""
+        """Put the thing into a room whose only entrance is blocked until a tool, placed before it, clears it."""
         with_one_exit = [room for room in self.rooms[1:] if len(self.exits[room]) == 1]
         if (pair := self._unused(self.theme.barriers)) is None:
             return None
@@ -137,7 +137,7 @@ class _Draft:
         return [tool]
 
     def _take_apart(self, thing: str) -> list[str] | None:
-        """Return it is made of two things that must be joined."""
+        """Make the thing from two others that must be joined."""
         first, second = f"{thing} handle", f"{thing} frame"
         self.things[thing] = {"at": "nowhere"}
         self._once(
@@ -150,7 +150,7 @@ class _Draft:
         return [first, second]
 
     def set_trap(self) -> None:
-        """One of the needed things can be thrown away."""
+        """Let one of the needed things be thrown away."""
         needed = [
             name for name, thing in self.things.items() if thing["at"] in self.rooms and thing.get("portable", True)
         ]
@@ -165,7 +165,7 @@ class _Draft:
             self._lay(name, self.rng.choice(self.rooms))
 
     def game(self, treasure: str) -> dict[str, Any]:
-        names = sorted(self.things)  # so that their order tells nothing
+        names = sorted(self.things)  # so that their order reveals nothing
         return {
             "start": self.rooms[0],
             "rooms": {room: {"exits": self.exits[room]} for room in self.rooms},
@@ -177,7 +177,7 @@ class _Draft:
     # ---- parts
 
     def _unused(self, choices: tuple[Any, ...]) -> Any | None:
-        """Return a choice that shares no name with one that was taken before."""
+        """Return a choice that shares no name with an earlier choice."""
         free = [choice for choice in choices if not self.used & set(choice[:2])]
         if not free:
             return None
@@ -191,7 +191,7 @@ class _Draft:
     def _once(
         self, command: str, needs: list[dict[str, Any]], effects: list[dict[str, Any]], text: str, otherwise: str
     ) -> None:
-        """Add a rule that works one time."""
+        """Add a rule that works once."""
         flag = f"{command} done"
         self.rules.append(
             {

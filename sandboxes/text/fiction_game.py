@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 YOU, NOWHERE = "you", "nowhere"
 BUILT_IN = ("look", "inventory", "go", "take", "examine")
 MAX_STATES = 20_000
-"""States that a search looks at."""
+"""Maximum number of states that a search visits."""
 _ARTICLES = re.compile(r"\b(?:the|a|an|my)\b")
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,79}$")]
@@ -162,7 +162,7 @@ class Game(_Part):
         return state.places[self._position[thing]]
 
     def holds(self, condition: Condition, state: FictionState) -> bool:
-        """Whether a condition is met."""
+        """Return whether a condition is met."""
         if condition.kind == "at":
             met = state.at == condition.name
         elif condition.kind == "flag":
@@ -213,7 +213,7 @@ class Game(_Part):
         raise ValueError(f"I do not understand {command[:40]!r}. Commands are: {self.commands()}.")
 
     def commands(self) -> str:
-        """All commands, in words."""
+        """Return all commands, in words."""
         own = [rule.command for rule in self.rules]
         return ", ".join(["look", "inventory", "go DIRECTION", "take THING", "examine THING", *own])
 
@@ -235,7 +235,7 @@ class Game(_Part):
         return self._commands_left.get(self._reduced(self.beginning if state is None else state))
 
     def solution(self) -> list[str] | None:
-        """Commands of a shortest way to the goal; None without one. Raises: as `commands_left`."""
+        """Return the commands of a shortest way to the goal; None without one. Raises: as `commands_left`."""
         state, commands = self._reduced(self.beginning), []
         if (left := self.commands_left()) is None:
             return None
@@ -273,7 +273,7 @@ class Game(_Part):
         return left
 
     def _reduced(self, state: FictionState) -> FictionState:
-        """Return the state without where the things are that no condition names."""
+        """Return the state without the places of things that no condition names."""
         places = zip(self.things, state.places, strict=True)
         return state._replace(places=tuple(at if thing in self._requested else NOWHERE for thing, at in places))
 
@@ -319,7 +319,7 @@ class Game(_Part):
 
     @cached_property
     def _requested(self) -> tuple[str, ...]:
-        """The things that a condition names."""
+        """Return the things that a condition names."""
         conditions = [*self.goal, *(condition for rule in self.rules for condition in rule.needs)]
         conditions += [c for room in self.rooms.values() for passage in room.exits.values() for c in passage.needs]
         named = {condition.name for condition in conditions if condition.kind in ("have", "here")}
@@ -327,11 +327,11 @@ class Game(_Part):
 
 
 def normal(command: str) -> str:
-    """Return a command in small letters, without articles and signs."""
+    """Return a command in lower case, without articles and punctuation."""
     return " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z' -]", " ", command[:200].casefold())).split())
 
 
 @lru_cache(maxsize=16)  # a game keeps what its search has found
 def game_of(text: str) -> Game:
-    """Return the game of a JSON text. Raises: ValueError for one that is none."""
+    """Return the game of a JSON text. Raises: ValueError for an invalid one."""
     return Game.read(json.loads(text))

@@ -18,7 +18,7 @@ LETTERS = {"U": "up", "D": "down", "L": "left", "R": "right"}
 
 
 def distances(free: Iterable[Square], start: Square) -> dict[Square, int]:
-    """Return steps from `start` to every free square that can be reached over free squares."""
+    """Return the number of steps from `start` to every free square reachable over free squares."""
     unseen, steps_to, waiting = set(free) - {start}, {start: 0}, deque([start])
     while waiting:
         row, column = square_from = waiting.popleft()

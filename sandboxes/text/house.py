@@ -16,7 +16,7 @@ _ARTICLES = re.compile(r"\b(?:the|a|an|my)\b")
 
 
 class House:
-    """A house whose state is changed by commands.
+    """A house whose state changes by commands.
 
     Args:
         plan: the constant part, as plain data: `exits` (room to direction to room), `holders` (name to room and
@@ -47,7 +47,7 @@ class House:
         return "in" if self.holders[holder]["opens"] else "on"
 
     def visible(self, thing: str) -> bool:
-        """Whether the agent carries a thing, or can see it in the room."""
+        """Return whether the agent carries a thing, or can see it in the room."""
         location = self.state["places"].get(thing)
         if location in (YOU, self.state["at"]):
             return True
@@ -220,7 +220,7 @@ class House:
                 self._run(f"go {way[0]}", commands)
 
     def _way(self, start: str, goal: str) -> list[str]:
-        """Directions of a shortest way, ignoring locks. Raises: KeyError if there is none."""
+        """Return the directions of a shortest way, ignoring locks. Raises: KeyError if there is none."""
         directions_to: dict[str, list[str]] = {start: []}
         waiting = deque([start])
         while waiting and goal not in directions_to:

@@ -64,7 +64,7 @@ def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[dict[str, Any], 
 
 
 def _exits(rng: random.Random, rooms: list[str]) -> dict[str, dict[str, str]]:
-    """Rooms on the squares of a grid, each new room next to an older one."""
+    """Place rooms on the squares of a grid, each new room next to an older one."""
     squares = {(0, 0): rooms[0]}
     exits: dict[str, dict[str, str]] = {room: {} for room in rooms}
     for room in rooms[1:]:

@@ -1,4 +1,4 @@
-"""`agentgym/text-locks-v1`: a lock whose wheels are set one after another, to words that nothing in the lock tells."""
+"""`agentgym/text-locks-v1`: a lock whose wheels are set one after another, to words that the lock does not reveal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
     "gem": ("ruby", "opal", "jade", "onyx", "pearl", "amber", "topaz", "beryl"),
     "cloth": ("silk", "wool", "felt", "lace", "denim", "linen", "tweed", "cotton"),
 }
-"""The words of each wheel. No word is on two of them."""
+"""The words of each wheel. No word is on two wheels."""
 HOUSE = dict(zip(WHEELS, ("yew", "hen", "tuna", "zinc", "teal", "rake", "onyx", "felt"), strict=True))
 """The word of each wheel on the locks of the house."""
 NOTES = (
@@ -135,7 +135,7 @@ def notes_of(words: Sequence[str]) -> list[str]:
 
 
 def _player(task: Task, known: int) -> Script:
-    """Knows the words of the first wheels, and draws the others, each for itself."""
+    """Return a script that knows the words of the first wheels, and draws the others independently."""
     wheels = task.parameters["wheels"]
     words = {
         wheel: word if index < known else random.Random(seed_of("player", task.id, wheel)).choice(WHEELS[wheel])

@@ -168,7 +168,7 @@ _NEIGHBOURS: dict[int, list[tuple[int, ...]]] = {}
 
 
 def neighbours(side: int) -> list[tuple[int, ...]]:
-    """For each cell, the others of its row, column and box."""
+    """Return for each cell the other cells of its row, column and box."""
     if side not in _NEIGHBOURS:
         tall, wide = BOXES[side]
         cells = [(index // side, index % side) for index in range(side * side)]
@@ -185,7 +185,7 @@ def neighbours(side: int) -> list[tuple[int, ...]]:
 
 
 def solve(grid: Sequence[int], side: int, *, most: int) -> list[list[int]]:
-    """Up to `most` solutions of a grid (0 is empty), found by always filling the cell with the fewest choices."""
+    """Return up to `most` solutions of a grid (0 is empty), always filling the cell with the fewest choices."""
     near, solutions, cells = neighbours(side), [], list(grid)
     everything = (1 << side) - 1
     free = [everything] * len(cells)

@@ -113,7 +113,7 @@ class Wordle(TextEnvironment):
 
 @lru_cache(maxsize=400_000)
 def marks(guess: str, secret: str) -> str:
-    """One mark per letter: `G` right, `Y` in another place, `-` not there, or not as often."""
+    """Return one mark per letter: `G` right, `Y` in another place, `-` not there, or not as often."""
     result = ["G" if guessed == actual else "-" for guessed, actual in zip(guess, secret, strict=True)]
     spare = [actual for mark, actual in zip(result, secret, strict=True) if mark == "-"]
     for position, letter in enumerate(guess):
@@ -124,7 +124,7 @@ def marks(guess: str, secret: str) -> str:
 
 
 def best(possible: Sequence[str]) -> str:
-    """Return the first word of those that split the possible words into most parts; only the first six are tried."""
+    """Return the first word that splits the possible words into the most parts; only the first six are tried."""
     return max(possible[:6], key=lambda guess: len({marks(guess, word) for word in possible}))
 
 

@@ -1,6 +1,6 @@
-"""Sandboxes in Docker containers: the guest is the program of each container, and `docker exec` is never used.
+"""Sandboxes in Docker containers: each container runs the guest as its program, and `docker exec` is never used.
 
-backend.py     creates and lists them             container.py   the settings and the end of one container
+backend.py     creates and lists sandboxes        container.py   the settings and the end of one container
 daemon.py      talks to the daemon, in threads    rendezvous.py  the socket by which host and guest connect
 owner.py       which process made a container, and whether it still runs
 """

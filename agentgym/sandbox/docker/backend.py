@@ -3,10 +3,10 @@
     host process ──one socket per sandbox, requests and replies──> guest: process 1 of the container ──> agent code
          └──create, start, remove──> Docker daemon ──> runc, crun, ...
 
-Slower to create than namespaces (some 0.3 s instead of milliseconds), as fast to call, and it brings images. The guest
-is the container's root with the rights to change user and to kill, and no others; agent code is user 1000 without any.
-Nothing is run by `docker exec`. If this process dies, its guests notice and end, and the daemon removes their
-containers. What a crash during a creation leaves behind is removed by the next backend on this machine, or by `clean`.
+Creation is slower than with namespaces (some 0.3 s instead of milliseconds), calls are as fast, and images work. The
+guest is the container's root with no capabilities but to change user and to kill; agent code is user 1000 without any.
+`docker exec` runs nothing. If this process dies, its guests notice and end, and the daemon removes their containers.
+The next backend on this machine, or `clean`, removes the leftovers of a crash during creation.
 
 Not covered: vulnerabilities of the kernel itself (use a runtime with a kernel of its own), side channels. Users of one
 daemon share what the kernel counts per user, unless the daemon maps users (userns-remap).
@@ -46,7 +46,7 @@ from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Proxy
 
 _CREATE_S = 60.0
-_POLL_S = 1.0  # how often to check that a container whose guest has not connected is still alive
+_POLL_S = 1.0  # how often to check that a container is alive until its guest connects
 _FORGOTTEN_S = 3600.0  # a stopped container without a known owner is orphaned after this time
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
@@ -54,7 +54,7 @@ _FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit
 _IMAGE_LABEL = "agentgym.image"
 _DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
 _RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
-# gVisor enforces these from outside: exceeding them ends the whole sandbox, which voids the episode
+# gVisor enforces these limits from outside: exceeding one ends the whole sandbox, which voids the episode
 _OWN_KERNEL = {
     "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
     "processes": f"processes: too many end the sandbox. {_RUNC}",
@@ -79,10 +79,10 @@ class DockerBackend:
     ) -> None:
         """
         Args:
-            runtime: name of an OCI runtime that the daemon knows, such as `crun`; by default the daemon's own choice.
+            runtime: name of an OCI runtime that the daemon knows, such as `crun`; by default the daemon's default.
             folder: an existing directory that this process and the daemon see under the same path, by default the
-                one for temporary files. Sockets and the guest's sources are put there.
-            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+                directory for temporary files. It holds sockets and the guest's sources.
+            proxy: serves sandboxes whose spec asks for a network; by default a new proxy with default limits.
         """
         self._proxy = proxy or Proxy()
         self.runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
@@ -92,14 +92,14 @@ class DockerBackend:
         self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """See `Backend.create`."""
+        """Create a sandbox, as `Backend.create` says."""
         guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
 
     async def probe(self) -> Capabilities:
-        """Return what the daemon can enforce, found out by creating a sandbox."""
+        """Create a sandbox to find out what the daemon can enforce."""
         try:
             guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
@@ -114,7 +114,7 @@ class DockerBackend:
         )
 
     async def running(self) -> list[Running]:
-        """Every agentgym container that the daemon has.
+        """Return every agentgym container of the daemon.
 
         Containers of another machine or pid namespace have no owner.
         """
@@ -140,14 +140,14 @@ class DockerBackend:
         )
 
     async def clean(self) -> list[str]:
-        """Remove containers and directories of processes that have ended. Returns: one line for each."""
+        """Remove containers and directories of ended processes. Returns: one line for each."""
         daemon, _ = self._connection()
         return await _in_thread(daemon, _clean, daemon, self._folder)
 
     async def close(self) -> None:
         """Close every sandbox and disconnect. The backend may be used again afterwards.
 
-        Raises: SandboxError if the daemon cannot remove a container; everything else is closed all the same.
+        Raises: SandboxError if the daemon cannot remove a container; everything else is closed anyway.
         """
         closings = (sandbox.close() for sandbox in list(self._sandboxes))
         failures = [failure for failure in await asyncio.gather(*closings, return_exceptions=True) if failure]
@@ -226,7 +226,7 @@ class DockerBackend:
                     "environment": environment(spec, image),
                     "preload": list(spec.preload),
                     "missing": {},
-                    # gVisor sees no control group: bound at least each single process
+                    # gVisor sees no control group: at least bound each process separately
                     "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
                 }
                 link = Link(connection)
@@ -254,7 +254,7 @@ class DockerBackend:
 
 
 def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
-    """Limits that the daemon does not enforce, each with the reason.
+    """Return the limits that the daemon does not enforce, each with the reason.
 
     Raises: SandboxUnavailable for an unknown runtime.
     """
@@ -272,17 +272,17 @@ def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
 
 
 def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
-    """Whether containers run on gVisor: its program is runsc, whatever name it has in the daemon."""
+    """Return whether containers run on gVisor: its program is runsc, whatever its name in the daemon."""
     runtime_facts = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
     return Path(runtime_facts.get("path", "")).name.startswith("runsc")
 
 
 @contextlib.contextmanager
 def _oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
-    """Give a descriptor of the oom_score_adj of the process at the other end, if this process may open it.
+    """Return a descriptor of the oom_score_adj of the process at the other end, if this process may open it.
 
-    For the guest, which only sees a read-only /proc. It cannot be had without root, or if the daemon is in another pid
-    namespace.
+    The guest needs it, because it only sees a read-only /proc. Opening fails without root, or if the daemon is in
+    another pid namespace.
     """
     pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     try:
@@ -337,7 +337,7 @@ def _clean(daemon: Daemon, parent: Path) -> list[str]:
             done.append(f"removed container {container['Names'][0].strip('/')}, whose owner has ended")
     for path in parent.glob(f"{docker_owner.FOLDER_PREFIX}*"):
         owner = Owner.from_folder(path.name)
-        with contextlib.suppress(FileNotFoundError):  # another process cleans at the same time
+        with contextlib.suppress(FileNotFoundError):  # another process may clean at the same time
             if owner is not None and not owner.alive and path.lstat().st_uid == os.geteuid():
                 shutil.rmtree(path, ignore_errors=True)
                 done.append(f"removed directory {path}, whose owner has ended")

@@ -1,4 +1,4 @@
-"""One hardened container: the settings it is created with, and how it ends."""
+"""One hardened container: its settings at creation, and its end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
 _KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
 _PAGE = 4096
-_PENDING_SIGNALS = 1024  # and timers, of all containers: the kernel counts them by user
-# A container cannot mount one tmpfs at three places, so each gets a share of the spec's disk and inodes.
+_PENDING_SIGNALS = 1024  # including timers, of all containers together: the kernel counts per user
+# A container cannot mount one tmpfs at three places, so each place gets a share of the spec's disk and inodes.
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
 _EMPTY = "ro,size=4k"
 _BOOT = (
@@ -43,13 +43,13 @@ def settings(
     runtime: str | None,
     own_kernel: bool,
 ) -> dict[str, Any]:
-    """Return the settings for the daemon: nothing that the guest does not need, and every limit of the spec.
+    """Return the settings for the daemon: only what the guest needs, and every limit of the spec.
 
     Args:
-        code, rendezvous: directories of the host with the guest's sources, and with the socket that it connects to.
+        code, rendezvous: host directories with the guest's sources, and with the socket that the guest connects to.
         cores: the cores of the machine; Docker refuses to grant more.
-        own_kernel: the runtime brings a kernel (gVisor), which itself takes memory and threads on the host, and counts
-            processes by user as if it were a machine of its own.
+        own_kernel: the runtime brings a kernel (gVisor), which takes memory and threads on the host, and counts
+            processes per user like a separate machine.
     """
     memory = max(spec.memory_mib * _MIB, spec.disk_mib * _MIB + _GUEST_MEMORY)
     limits = {"nofile": max(spec.open_files, 32), "fsize": spec.disk_mib * _MIB, "memlock": 65_536, "msgqueue": 0}
@@ -77,7 +77,7 @@ def settings(
             "CapAdd": list(container_main.START_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
-            # /proc too, where this process can give the guest its oom_score_adj: agents could change theirs
+            # /proc too, if this process can give the guest its oom_score_adj: otherwise agents could change theirs
             **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not own_kernel else {}),
             "Tmpfs": {
                 **dict.fromkeys(image.volumes, _EMPTY),  # else each would be an unbounded disk
@@ -104,7 +104,7 @@ def settings(
 
 
 def environment(spec: SandboxSpec, image: DockerImage) -> dict[str, str]:
-    """Variables of everything inside: the image's, ours, and the spec's; nothing of the host's."""
+    """Return the environment variables inside: the image's, ours and the spec's; none of the host's."""
     ours = python_environment(packages=False)
     del ours["PATH"]
     return {
@@ -132,7 +132,7 @@ class ContainerHandle(GuestHandle):
         self._removal: Future[None] | None = None
 
     async def spawner_report(self) -> None:
-        """Containers have no spawner."""
+        """Return None: containers have no spawner."""
 
     async def _memory_ran_out(self) -> bool:
         return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self._name))

@@ -1,4 +1,4 @@
-"""The Docker daemon: calls to it in threads, and what its answers and errors mean."""
+"""Calls the Docker daemon in threads, and interprets its answers and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from agentgym._imports import install_command
 from agentgym.errors import SandboxError, SandboxUnavailable
 
-STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
+STANDARD_IMAGE = "agentgym/base"  # the image that "host" means
 THREADS = 2 * (os.cpu_count() or 1)  # concurrent calls to the daemon: more would only wait
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 60.0
@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DockerImage:
-    """An image that the daemon has.
+    """An image of the daemon.
 
-    `digest`: sha256:... of its content. `environment`, `volumes`: as it declares them.
+    `digest`: sha256:... of its content. `environment`, `volumes`: as the image declares them.
     """
 
     name: str
@@ -42,9 +42,9 @@ class DockerImage:
 
 
 class Daemon:
-    """One connection to the daemon, made at first use.
+    """One connection to the daemon, opened at first use.
 
-    Safe from any thread; submitted calls run in threads of its own.
+    Safe from any thread; submitted calls run in its own threads.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Daemon:
 
     @property
     def api(self) -> Any:
-        """The SDK's client. Raises: SandboxUnavailable without the SDK, or if no daemon answers."""
+        """Return the SDK's client. Raises: SandboxUnavailable without the SDK, or if no daemon answers."""
         with self._lock:
             if self._api is None:
                 self._api, self._facts = _connect()
@@ -79,12 +79,12 @@ class Daemon:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the daemon reports about itself."""
+        """Return what the daemon reports about itself."""
         assert self.api
         return self._facts
 
     def image(self, name: str) -> DockerImage:
-        """Return an image, which is never pulled. Raises: SandboxUnavailable if the daemon has no such image."""
+        """Return an image, without ever pulling it. Raises: SandboxUnavailable if the daemon has no such image."""
         full_name = STANDARD_IMAGE if name == "host" else name
         try:
             facts = self.api.inspect_image(full_name)
@@ -117,7 +117,7 @@ class Daemon:
             raise SandboxUnavailable(f"Docker cannot start a container: {reason:.1000}.{hint}") from error
 
     def end_of(self, name: str) -> str | None:
-        """How a container ended; None while it runs."""
+        """Return how a container ended; None while it runs."""
         try:
             state = self.api.inspect_container(name)["State"]
         except _sdk().errors.NotFound:
@@ -125,7 +125,7 @@ class Daemon:
         return None if state["Running"] else f"it ended with exit code {state['ExitCode']} {state['Error']}".strip()
 
     def ran_out_of_memory(self, name: str) -> bool:
-        """Whether the daemon has noticed that a container reached its memory limit. It remembers some 250 events."""
+        """Return whether the daemon saw a container reach its memory limit. The daemon remembers some 250 events."""
         now = int(time.time())
         filters = {"container": name, "event": "oom"}
         events = self.api.events(since=now - _REMEMBERED_S, until=now + _NOTICING_S, filters=filters)
@@ -135,11 +135,10 @@ class Daemon:
             events.close()
 
     def remove(self, name: str, *, ending: bool = True) -> None:
-        """Remove a container, whatever state it is in, and wait until it is gone.
+        """Remove a container in any state, and wait until it is gone.
 
         Args:
-            ending: the link to its guest was closed, so that it should end by itself; it is removed by force if it does
-                not.
+            ending: the link to its guest was closed, so it should end by itself; if it does not, remove it by force.
         Raises: SandboxError if the daemon cannot remove it.
         """
         failure: Exception | None = None
@@ -163,12 +162,12 @@ class Daemon:
                 raise
 
     def containers(self, label: str) -> list[dict[str, Any]]:
-        """Every container with a label, running or not, as the daemon lists it."""
+        """Return every container with a label, running or not, as the daemon lists it."""
         containers: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": label})
         return containers
 
     def load_of(self, listed: dict[str, Any]) -> tuple[float, int]:
-        """Memory in MiB and number of processes of a listed container; zeros if it does not run."""
+        """Return memory in MiB and number of processes of a listed container; zeros if it does not run."""
         if listed["State"] != "running":
             return 0.0, 0
         try:
@@ -214,7 +213,7 @@ def _translated(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return what the SDK raises when the daemon fails or is gone."""
+    """Return the exceptions that the SDK raises when the daemon fails or is gone."""
     return _sdk().errors.DockerException, OSError
 
 

@@ -1,4 +1,4 @@
-"""Which process made a container or folder, distinguished from later processes with the same pid."""
+"""Identifies the process that made a container or folder, as distinct from later processes with the same pid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Owner:
 
     @classmethod
     def from_labels(cls, labels: dict[str, str]) -> Owner | None:
-        """None if the owner is unknown: another machine or pid namespace, or no such labels."""
+        """Read the owner from labels; None if it is unknown: another machine or pid namespace, or no such labels."""
         pid, _, started = labels.get(LABEL, "").partition(":")
         if not (pid.isdecimal() and started.isdecimal()) or labels.get(PLACE_LABEL) != _here():
             return None
@@ -73,7 +73,7 @@ def _start_of(pid: int) -> int | None:
 
 @cache
 def _here() -> str:
-    """Return this boot of this machine and this pid namespace, within which a pid means one process."""
+    """Identify this machine's boot and pid namespace, the scope in which a pid identifies a process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 

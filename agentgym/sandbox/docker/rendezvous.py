@@ -22,8 +22,8 @@ _GUEST = Path(container_main.__file__).parent
 class SocketDirectory:
     """This process's directory for sockets, with a copy of the guest's sources that a container's root can read.
 
-    Its name tells the owner, so that others can remove it if this process is killed. It can be entered but not listed,
-    so names inside are secret: if the daemon maps users, the container's root is an unknown user here.
+    Its name tells the owner, so that other processes can remove it if this one is killed. The directory can be entered
+    but not listed, so names inside are secret: if the daemon maps users, the container's root is an unknown user here.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -51,7 +51,7 @@ def _remove_ours(path: Path, owner: int) -> None:
 
 
 class Rendezvous:
-    """A socket in a directory of its own, for one guest. It is removed once the guest has connected."""
+    """A socket in its own directory, for one guest. Both are removed once the guest has connected."""
 
     def __init__(self, directory: SocketDirectory) -> None:
         self.folder = directory.path / secrets.token_hex(16)
@@ -67,7 +67,7 @@ class Rendezvous:
         self._accepting: asyncio.Task[tuple[socket.socket, object]] | None = None
 
     async def guest(self, timeout_s: float) -> socket.socket:
-        """Return the guest's connection. A guest that connects just as this times out is returned by the next call.
+        """Return the guest's connection. If the guest connects just at the timeout, the next call returns it.
 
         Raises: TimeoutError.
         """
@@ -81,7 +81,7 @@ class Rendezvous:
         return accepting.result()[0]
 
     def close(self) -> None:
-        """May be called twice. A guest that comes later cannot connect, and ends."""
+        """Close the socket. May be called twice. A guest that comes later cannot connect, and ends."""
         accepting, self._accepting = self._accepting, None
         if accepting is None:
             self._socket.close()

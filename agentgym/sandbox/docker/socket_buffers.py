@@ -1,7 +1,7 @@
 """The limit on the buffers of a container's sockets, which runc does not set.
 
-Control groups of version 2 count them as memory. In version 1 they have a limit of their own, and without it a
-container could fill gigabytes with data that nobody reads.
+Control groups version 2 counts socket buffers as memory. Version 1 has a separate limit, without which a container
+could fill gigabytes with data that nobody reads.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import struct
 from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup/memory")
-_FILE = "memory.kmem.tcp.limit_in_bytes"  # of UDP, too, whatever its name says
+_FILE = "memory.kmem.tcp.limit_in_bytes"  # despite its name, also for UDP
 
 
 def bound_socket_buffers(guest: socket.socket, memory: int) -> None:
-    """Let the sockets of a container hold at most `memory` bytes, before agent code runs.
+    """Limit a container's socket buffers to `memory` bytes, before agent code runs.
 
-    Only root can; for others, and where the daemon's control groups are not in sight, nothing happens.
+    Does nothing without root, or if the daemon's control groups are not visible.
 
     Args:
-        guest: the connection of its process 1, a unix socket.
+        guest: the connection of the container's process 1, a unix socket.
     """
     pid, _, _ = struct.unpack("3i", guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     with contextlib.suppress(OSError):

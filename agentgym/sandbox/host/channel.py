@@ -1,4 +1,4 @@
-"""A long-lived process inside a sandbox that speaks JSON lines over a socket of its own."""
+"""A long-lived process inside a sandbox that speaks JSON lines over its own socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.sandbox.read_pace import ReadPace, next_piece
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_LINE_VALUES = 1_000_000
-MAX_LINE_DEPTH = 100  # lists and objects in one another: Python's own limit would let no code walk through them
+MAX_LINE_DEPTH = 100  # nesting of lists and objects: at Python's own limit, no code could walk through them
 _START_S = 30.0
 _MAX_ERROR_TEXT = 2000
 
@@ -104,7 +104,7 @@ class LineChannel:
         return f"; its standard error:\n{text}" if text else "."
 
     def drop(self) -> None:
-        """Close the host's ends of it, when the sandbox itself ends."""
+        """Close the host's ends of the channel when the sandbox itself ends."""
         if self._stream.fileno() >= 0:
             self._stream.close()
             os.close(self._errors)
@@ -126,7 +126,7 @@ def _check_count(line: bytes) -> None:
 
 
 def _check_depth(line: bytes, value: Any) -> None:
-    """Refuse JSON nested so deep that code which walks through it would fail. Raises: SandboxDied."""
+    """Refuse JSON nested too deeply for code to walk through. Raises: SandboxDied."""
     if line.count(b"[") + line.count(b"{") <= MAX_LINE_DEPTH:
         return
     level, depth = [value], 0

@@ -1,4 +1,4 @@
-"""The host's handle of one guest: the link to it, and the lifeline, whose far end the spawner holds."""
+"""The host's handle of one guest: the link to the guest, and the lifeline, whose other end the spawner holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GuestHandle:
 
     Attributes:
         missing: limits that are not enforced, each with the reason.
-        image_digest: the image that its files are from, as "sha256:..."; "" for the host's own programs.
+        image_digest: digest of the guest's image, as "sha256:..."; "" for the host's own programs.
         network: its way out; None without one.
     """
 
@@ -37,12 +37,12 @@ class GuestHandle:
     def __init__(
         self, link: Link, lifeline: socket.socket, end_if_hung: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """`end_if_hung`: called if the spawner does not report the sandbox's end in time; whether it ended it."""
+        """Make a handle. `end_if_hung` ends a spawner that does not report in time; returns whether it has ended."""
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
         self.image_digest = ""
-        self.base_snapshot: Snapshot | None = None  # what it was created from; only changes to it are transferred
+        self.base_snapshot: Snapshot | None = None  # the guest started from it; only changes to it are transferred
         self._closing: asyncio.Future[None] | None = None
         self._end_if_hung = end_if_hung
 
@@ -56,7 +56,7 @@ class GuestHandle:
             return None
 
     async def ran_out_of_memory(self) -> bool:
-        """Whether the guest has ended because the code in its sandbox used up the memory."""
+        """Return whether the guest has ended because the code in its sandbox used up the memory."""
         if self._exhausted is None and self.link.hung_up:
             self._exhausted = await self._memory_ran_out()
         return bool(self._exhausted)
@@ -68,9 +68,9 @@ class GuestHandle:
     async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any
     ) -> tuple[bool, str]:
-        """Have the guest work on its files. Returns: whether that succeeded, and the error text if not.
+        """Have the guest work on its files. Returns: whether it succeeded, and the error text if not.
 
-        Raises: SandboxError if it was not done in time; SandboxDied.
+        Raises: SandboxError if it did not finish in time; SandboxDied.
         """
         header, blob = await self.link.call(
             {"op": operation, "timeout": timeout_s, "limit": 4096, **fields},
@@ -88,8 +88,8 @@ class GuestHandle:
     async def close(self) -> None:
         """Kill everything, and wait until the spawner reports that nothing is left. May be called twice.
 
-        Where the kernel takes longer to remove what agent code made, a warning is logged and the spawner goes on with
-        it: the sandbox has ended, and cannot be used.
+        If the kernel takes too long to remove what agent code made, log a warning; the spawner continues the removal.
+        The sandbox has ended either way, and cannot be used.
         """
         if self._lifeline.fileno() < 0:
             return
@@ -126,12 +126,12 @@ class GuestHandle:
         weakref.finalize(self, self.network.stop)
 
     async def close_network(self) -> None:
-        """End its connections. Call it last: the guest, which might hold the socket too, must have ended."""
+        """End the guest's connections. Call last: the guest, which might hold the socket too, must have ended."""
         if self.network is not None:
             await asyncio.shield(in_thread(self.network.close))
 
     def forget(self) -> None:
-        """In a forked process: close what belongs to its parent, without ending the sandbox."""
+        """Close what belongs to the parent of a forked process, without ending the sandbox."""
         self.link.forget()
         self._lifeline.close()
         if self.network is not None:

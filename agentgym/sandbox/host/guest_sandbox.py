@@ -28,7 +28,7 @@ _GRACE_S = 5.0  # the host waits this much longer than the guest's own limit
 _FILE_S = 60.0
 _READ_PIECE = 4 * _MIB
 _MAX_NAMES_BYTES = 8 * _MIB
-_IMAGE_NAMES = 65_536  # a directory of the image may hold as many files, beside those of the agent
+_IMAGE_NAMES = 65_536  # files that a directory of the image may hold, in addition to the agent's files
 _EXHAUSTED = "The sandbox ran out of memory and ended: its files and processes are gone."
 _STALLED = (
     "The sandbox was ended: what its code made takes the kernel too long to remove. Its files and processes are gone."
@@ -43,7 +43,7 @@ class GuestSandbox:
     def __init__(
         self, spec: SandboxSpec, backend: str, guest: GuestHandle, make_guest: Callable[[], Awaitable[GuestHandle]]
     ) -> None:
-        """`make_guest` creates another guest in the state that this one had at first."""
+        """Make a sandbox. `make_guest` creates another guest in the initial state of this one."""
         self._spec, self._backend, self._make_guest = spec, backend, make_guest
         self._guest = guest
         self._sessions: dict[str, asyncio.Lock] = {}
@@ -102,7 +102,7 @@ class GuestSandbox:
                 raise ValueError(f"{path} holds {size} bytes; max_bytes is {max_bytes}.")
             pieces.append(piece)
             offset += len(piece)
-            if len(piece) < most or offset >= size:  # a guest fills each piece but the last
+            if len(piece) < most or offset >= size:  # only the last piece may be incomplete
                 return b"".join(pieces)
 
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -122,17 +122,16 @@ class GuestSandbox:
         return channel
 
     async def snapshot(self) -> Snapshot:
-        """Return the files under /work and /tmp; of a sandbox that was created from a snapshot, only the changes are
-        transferred.
+        """Return the files under /work and /tmp. Everything in the sandbox pauses meanwhile.
 
-        Everything in the sandbox stops meanwhile.
+        If the sandbox was created from a snapshot, only the changes are transferred.
         """
         guest = self._current()
         files = receive_files(guest, self._backend, self._spec, _FILE_S, below=guest.base_snapshot)
         return await self._attributed(guest, files)
 
     async def reset(self) -> None:
-        """Replace the guest by a new one: whatever an agent has left, even in the guest's memory, is gone."""
+        """Replace the guest by a new one: anything an agent left, even in the guest's memory, is gone."""
         self._current()
         async with self._resetting:
             self._drop_channels()
@@ -167,26 +166,26 @@ class GuestSandbox:
 
     @property
     def session_log(self) -> SessionLog:
-        """The calls that made the sessions that are alive, for `replay_sessions`."""
+        """Return the calls that made the live sessions, for `replay_sessions`."""
         return self._log.copy()
 
     @property
     def missing(self) -> dict[str, str]:
-        """Limits of the spec that are not enforced here, each with the reason; only with `insecure_ok`."""
+        """Return the limits of the spec not enforced here, each with the reason; only with `insecure_ok`."""
         return self._guest.missing
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The requests to its network since it was created or reset, in order; kept after its end.
+        """Return the network requests since the sandbox was created or reset, in order; kept after its end.
 
-        Empty without one.
+        Empty without a network.
         """
         network = self._guest.network
         return () if network is None else network.connections
 
     @property
     def image_digest(self) -> str:
-        """The digest of the image that its files are from, as "sha256:..."; "" for the host's own programs."""
+        """Return the digest of the sandbox's image, as "sha256:..."; "" for the host's own programs."""
         return self._guest.image_digest
 
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
@@ -215,15 +214,15 @@ class GuestSandbox:
         return header, blob
 
     async def _call(self, request: dict[str, Any], blob: bytes = b"", **options: Any) -> Reply:
-        """Call the guest. Raises: SandboxExhausted if the guest ended by what agent code did."""
+        """Call the guest. Raises: SandboxExhausted if agent code made the guest end."""
         guest = self._current()
         return await self._attributed(guest, guest.link.call(request, blob, **options))
 
     async def _attributed(self, guest: GuestHandle, work: Awaitable[T]) -> T:
-        """Work that needs the guest.
+        """Await work that needs the guest, and attribute its errors.
 
-        Raises: SandboxExhausted in place of SandboxDied if that was the agent's doing; SandboxUnavailable in place of
-            OSError if the host may open no more files.
+        Raises: SandboxExhausted instead of SandboxDied if the agent caused it; SandboxUnavailable instead of OSError
+            if the host may open no more files.
         """
         try:
             with descriptors_available():
@@ -247,7 +246,7 @@ class GuestSandbox:
         return self._current().link
 
     def _parse(self, parse: Callable[[Any], T], reply: Any) -> T:
-        """Parse a reply that a hostile guest may have written. An invalid one ends the sandbox."""
+        """Parse a reply that a hostile guest may have written. An invalid reply ends the sandbox."""
         try:
             return parse(reply)
         except (KeyError, TypeError, ValueError, OverflowError) as error:

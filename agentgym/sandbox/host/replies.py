@@ -1,4 +1,4 @@
-"""Parses a guest's replies: the type and range of every field is checked, because the guest may be hostile."""
+"""Parses a guest's replies; checks the type and range of every field, because the guest may be hostile."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def whole_number(header: dict[str, Any], name: str) -> int:
 
 
 def counted(header: dict[str, Any], name: str) -> int:
-    """Return a number that a guest leaves out where its kernel does not count it."""
+    """Return a number, or 0 if the guest omits it because its kernel does not count it."""
     return whole_number(header, name) if name in header else 0
 
 

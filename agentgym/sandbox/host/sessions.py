@@ -1,4 +1,4 @@
-"""Restores Python sessions in a fork: a snapshot keeps no processes, so the code of each session is run again.
+"""Restores Python sessions in a fork: a snapshot has no processes, so the code of each session is run again.
 
     log = sandbox.session_log
     fork = await backend.create(spec, snapshot=await sandbox.snapshot())
@@ -30,7 +30,7 @@ class SessionCall:
 
 
 class SessionLog:
-    """The calls of the sessions that are alive, in order. With more than 4 MiB of code it becomes incomplete."""
+    """The calls of the live sessions, in order. With more than 4 MiB of code, the log becomes incomplete."""
 
     def __init__(self, calls: Iterable[SessionCall] = (), *, complete: bool = True) -> None:
         self._calls, self.complete = list(calls), complete
@@ -57,11 +57,11 @@ class SessionLog:
 
 
 async def replay_sessions(sandbox: Sandbox, log: SessionLog, *, timeout_s: float = 30) -> None:
-    """Run the calls of a log again, in order, so that a sandbox gets the sessions that another one had.
+    """Run the calls of a log again, in order, to give a sandbox the sessions of another one.
 
     Args:
-        timeout_s: for each call.
-    Raises: SandboxError if the log is not complete, or a call ends with another exit code than before; SandboxDied.
+        timeout_s: time limit per call.
+    Raises: SandboxError if the log is incomplete, or a call ends with a different exit code than before; SandboxDied.
     """
     if not log.complete:
         raise SandboxError(f"The sessions ran more than {MAX_BYTES} bytes of code: too much to be kept for a replay.")

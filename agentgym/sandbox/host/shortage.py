@@ -1,4 +1,4 @@
-"""Names the limit of the host process that an operation ran into. It is never the agent's doing."""
+"""Names the limit of the host process that an operation reached. The agent is never the cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.errors import SandboxUnavailable
 
 @contextmanager
 def descriptors_available() -> Iterator[None]:
-    """Raise SandboxUnavailable in place of an OSError, if this process may open no more files."""
+    """Raise SandboxUnavailable instead of an OSError if this process may open no more files."""
     try:
         yield
     except OSError as error:

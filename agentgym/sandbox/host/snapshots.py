@@ -1,4 +1,4 @@
-"""Transfers the files of a sandbox: out of it through a pipe, into another one as memory files, layer by layer."""
+"""Transfers a sandbox's files: out through a pipe, and into another sandbox as memory files, layer by layer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import in_memory
 from agentgym.sandbox.read_pace import ReadPace, next_piece
 
-MAX_LAYERS = 8  # the overlay of a sandbox has all of them, and looking up a file may visit each
+MAX_LAYERS = 8  # a sandbox's overlay has all of them, and looking up a file may visit each
 _SMALL_BYTES = 2**20  # larger archives are hashed in a thread
 _UNPACK_S = 60.0
-_LAST_PIECE_S = 5.0  # for what is in the pipe once the guest is done
-_HEADER_BYTES = 1024  # of a record, on average
+_LAST_PIECE_S = 5.0  # time to read the rest of the pipe once the guest is done
+_HEADER_BYTES = 1024  # per record, on average
 _GUEST_FILES = 16
-_HOLES = 2  # so many times the bytes of the spec may the files have, holes included: all of them are hashed
+_HOLES = 2  # maximum ratio of the files' bytes, holes included, to the spec's: all of them are hashed
 
 
 def layer_of(data: bytes) -> Layer:
@@ -54,10 +54,10 @@ def snapshot_of(
 
 
 def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Return the same files in at most 8 layers, whose total is at most 1.5 times the files: hidden files take space
-    below.
+    """Return the same files in at most 8 layers, with a total of at most 1.5 times the files.
 
-    The lowest layer, which many snapshots share, is kept as long as possible.
+    Files hidden by upper layers take space too. The lowest layer, which many snapshots share, is kept as long as
+    possible.
     """
     lowest, *upper = layers
     if sum(len(layer.data) for layer in upper) > max(len(lowest.data) // 2, _SMALL_BYTES):
@@ -73,10 +73,10 @@ async def receive_files(
     """Have the guest stream its files.
 
     Args:
-        spec: bounds what is accepted, because a guest that was taken over may send anything.
-        below: the snapshot that the sandbox was created from, if any: then only changes to it are transferred.
-    Raises: FilesNotCaptured if they are more than the spec allows, or cannot be read; SandboxError if what came is no
-        archive, or not in time.
+        spec: bounds what is accepted, because a compromised guest may send anything.
+        below: the snapshot that the sandbox was created from, if any; then only changes to it are transferred.
+    Raises: FilesNotCaptured if the files exceed the spec or cannot be read; SandboxError if the data is not an archive
+        or does not arrive in time.
     """
     most, most_files = spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + 2**20, spec.inodes + _GUEST_FILES
     read, write = os.pipe()
@@ -117,7 +117,7 @@ async def receive_files(
 
 
 async def _collect(read: int, most: int) -> bytes:
-    """Read everything from a pipe. Raises: FilesNotCaptured if it is more than `most` bytes."""
+    """Read everything from a pipe. Raises: FilesNotCaptured for more than `most` bytes."""
     os.set_blocking(read, False)
     data, pace = bytearray(), ReadPace()
     while True:

@@ -19,7 +19,7 @@ _ZEROS = bytes(2**20)
 class Change:
     """One record of an archive.
 
-    `digest`: of kind, mode, link target and content. `content`: its place in the archive.
+    `digest`: hash of kind, mode, link target and content. `content`: its position in the archive.
     """
 
     path: bytes
@@ -29,15 +29,16 @@ class Change:
 
     @property
     def hides(self) -> bool:
-        """Whether files of lower layers below this path disappear. A plain directory only adds to them."""
+        """Return whether lower layers' files below this path disappear. A plain directory only adds files."""
         return self.header["t"] != "d" or bool(self.header.get("o"))
 
 
 def changes_of(archive: bytes, *, most: int | None = None, most_bytes: int | None = None) -> list[Change]:
-    """Return the records of an archive. A second name of a file is a change like the file itself.
+    """Return the records of an archive. A second hard link to a file is a separate change.
 
-    Raises: ValueError if it is invalid; FilesNotCaptured if it has more than `most` records, or files of more than
-        `most_bytes`, holes included: it may come from a hostile sandbox.
+    The archive may come from a hostile sandbox.
+    Raises: ValueError if it is invalid; FilesNotCaptured for more than `most` records or `most_bytes` bytes of files,
+        holes included.
     """
     source, view = io.BytesIO(archive), memoryview(archive)
     changes: list[Change] = []
@@ -55,7 +56,7 @@ def changes_of(archive: bytes, *, most: int | None = None, most_bytes: int | Non
             changes.append(Change(path, {**first.header, "p": header["p"]}, first.digest, first.content))
             continue
         target = decode(header["l"]) if kind == "l" else b""
-        mode = 0 if kind == "l" else header.get("m", 0)  # links have no mode of their own
+        mode = 0 if kind == "l" else header.get("m", 0)  # links have no mode
         fields = b"%s %o %d\n%s" % (kind.encode(), mode, len(target), target)
         digest = hashlib.sha256(fields)
         if "s" in header:
@@ -74,7 +75,7 @@ def changes_of(archive: bytes, *, most: int | None = None, most_bytes: int | Non
 
 
 def digest_of(changes: Iterable[Change]) -> str:
-    """SHA-256 over an archive's records, times included."""
+    """Return the SHA-256 of an archive's records, including times."""
     total = hashlib.sha256()
     for change in changes:
         total.update(header_line(change.header).encode() + b"\n" + change.digest)
@@ -82,7 +83,7 @@ def digest_of(changes: Iterable[Change]) -> str:
 
 
 def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[bytes, bytes]:
-    """Digests by path after changes to a tree, sorted by path. Unchanged paths cost next to nothing."""
+    """Return the digests of a changed tree, sorted by path. Unchanged paths cost next to nothing."""
     hidden: set[bytes] = set()
     paths = sorted(below)
     for path in _hiding(changes):
@@ -97,17 +98,17 @@ def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[byt
 
 
 def id_of(tree: Mapping[bytes, bytes]) -> str:
-    """SHA-256 over a tree sorted by path."""
+    """Return the SHA-256 of a tree sorted by path."""
     return hashlib.sha256(b"".join([b"%s\0%s" % item for item in tree.items()])).hexdigest()
 
 
 def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
-    """One archive with the effect of several, applied in order.
+    """Return one archive with the effect of several, applied in order.
 
     Args:
-        lowest: nothing lies below the first one, so whiteouts and opaque marks are left out.
+        lowest: nothing is below the first archive, so whiteouts and opaque marks are left out.
     """
-    # by path, the header, the content, and where it comes from: names of one file share that
+    # by path: header, content, and the content's origin, which names of the same file share
     merged_records: dict[bytes, tuple[dict[str, Any], memoryview, tuple[int, int]]] = {}
     for number, archive in enumerate(archives):
         changes, view, paths = changes_of(archive), memoryview(archive), sorted(merged_records)
@@ -136,10 +137,10 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
 
 
 def _hiding(changes: Iterable[Change]) -> Iterator[bytes]:
-    """Yield the paths below which files of lower layers disappear, without those that lie below another one.
+    """Yield the topmost paths below which files of lower layers disappear.
 
-    A hostile guest may send a thousand nested ones: what lies below all of them is looked at once. In an archive the
-    records below a path follow it at once.
+    A hostile guest may send a thousand nested paths, so each file below them is visited only once. In an archive, the
+    records below a path follow the path directly.
     """
     above = None
     for change in changes:

@@ -45,7 +45,7 @@ _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can nev
 _CREATE_S = 30.0
 _LAYER_TRIES = 3
 _LEAST_INODES = 64
-_CREATIONS = 2 * (os.cpu_count() or 1)  # more at once would only wait
+_CREATIONS = 2 * (os.cpu_count() or 1)  # more concurrent creations would only wait
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
 _WATCHDOG_SUBSTITUTE = {  # by guest/watchdog.py
@@ -61,8 +61,8 @@ class NamespacesBackend:
 
     def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
         """Args:
-        layers_mib: memory for the files of snapshots, kept unpacked for the next sandboxes created from them.
-        proxy: serves the sandboxes whose spec asks for a network; by default one of its own with default limits.
+        layers_mib: memory for unpacked files of snapshots, kept for further sandboxes created from them.
+        proxy: serves sandboxes whose spec asks for a network; by default a new proxy with default limits.
         """
         self._layers_mib, self._layer_cache = layers_mib, LayerCache()
         self._proxy = proxy or Proxy()
@@ -76,14 +76,14 @@ class NamespacesBackend:
         weakref.finalize(self, _end_spawners, self._spawners)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """See `Backend.create`."""
+        """Create a sandbox, as `Backend.create` says."""
         guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
 
     async def probe(self) -> Capabilities:
-        """Return what this machine can enforce, found out by creating a sandbox."""
+        """Create a sandbox to find out what this machine can enforce."""
         try:
             guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
@@ -100,7 +100,7 @@ class NamespacesBackend:
         )
 
     async def running(self) -> list[Running]:
-        """Every namespaces sandbox on this machine whose spawner this process may look at."""
+        """Return every namespaces sandbox on this machine whose spawner this process may inspect."""
         return await asyncio.to_thread(processes.running, self.name)
 
     async def clean(self) -> list[str]:
@@ -120,7 +120,7 @@ class NamespacesBackend:
     async def _image(self, name: str) -> RootFilesystem | None:
         """Return the root file system of an image.
 
-        It is looked up once: all sandboxes of this backend that name it share its files.
+        The lookup happens once: all sandboxes of this backend that name the image share its files.
         """
         if name == HOST_IMAGE:
             return None
@@ -163,11 +163,11 @@ class NamespacesBackend:
         return guest
 
     async def _create_with_retry(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """Create a sandbox, with a second try if the spawner has ended or hung meanwhile."""
+        """Create a sandbox, with a second try if the spawner ended or hung meanwhile."""
         for last in (False, True):
             try:
                 return await self._create_from(spec, snapshot)
-            except SandboxDied:  # also a ConnectionError, but not the spawner's
+            except SandboxDied:  # a ConnectionError too, but not from the spawner
                 raise
             except ConnectionError as error:
                 if last:
@@ -178,9 +178,7 @@ class NamespacesBackend:
         raise AssertionError("unreachable: the second try returns or raises")
 
     async def _create_from(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """Return a guest stacked on the layers of a snapshot; where that is impossible, with the files unpacked into
-        it.
-        """
+        """Return a guest stacked on a snapshot's layers; if that is impossible, unpack the files into the guest."""
         layers = snapshot.layers if snapshot is not None else ()
         fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
         for _ in range(_LAYER_TRIES if fits else 0):
@@ -242,7 +240,7 @@ class NamespacesBackend:
 
 
 def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
-    """Return a stream to the guest, and messages from the spawner. Raises: OSError, and then leaves none open."""
+    """Return socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError; none stays open."""
     stream = socket.socketpair()
     try:
         return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -253,7 +251,7 @@ def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.sock
 
 
 class _LayersMissing(Exception):
-    """The spawner does not keep these layers, or no longer."""
+    """The spawner does not have these layers, or no longer."""
 
     def __init__(self, keys: list[str]) -> None:
         super().__init__(keys)

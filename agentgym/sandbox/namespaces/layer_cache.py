@@ -21,11 +21,11 @@ from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 
 _BUILD_S = 60.0
 _BUSY_S = 0.005
-_BUILDER_BYTES = 256 * 2**20  # address space of a builder, beyond what it starts with
+_BUILDER_BYTES = 256 * 2**20  # additional address space that a builder may take
 
 
 def keys_of(layers: Sequence[Layer]) -> list[str]:
-    """Return the spawner's key of each layer: a hash of it and all layers below, whose user id it shares."""
+    """Return the spawner's key of each layer: a hash of the layer and all layers below it, which share a user id."""
     keys, total = [], hashlib.sha256()
     for layer in layers:
         total.update(layer.digest.encode())
@@ -34,7 +34,7 @@ def keys_of(layers: Sequence[Layer]) -> list[str]:
 
 
 class LayerCache:
-    """Requests layers from spawners, each only once at a time, whichever event loops ask for it."""
+    """Requests layers from spawners, each only once at a time, even if several event loops ask for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class LayerCache:
             if shared_future is own_future:
                 break
             reason = await asyncio.wrap_future(_watched(shared_future))
-            if reason is not None:  # None: whoever requested it was cancelled
+            if reason is not None:  # None: the caller that requested the layer was cancelled
                 return reason
         reason = None
         try:
@@ -72,7 +72,7 @@ class LayerCache:
 
 
 def _watched(shared_future: Future[str | None]) -> Future[str | None]:
-    """Return a future of one's own: cancelling it does not cancel the one that all wait for."""
+    """Return a separate future: cancelling it does not cancel the shared one."""
     own: Future[str | None] = Future()
 
     def done(finished: Future[str | None]) -> None:
@@ -116,7 +116,7 @@ async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: byt
 
 
 def _longest_file(data: bytes) -> int:
-    """No file of an archive is longer, unless it has holes, which take no bytes there."""
+    """Return an upper bound of an archive's file sizes. Files with holes are larger than their bytes there."""
     if b'"s":1' not in data:
         return len(data)
     return max(int(record.get("n", 0)) for _, record, _ in records(io.BytesIO(data)))

@@ -1,4 +1,4 @@
-"""Finds the files of this Python installation that a module to preload needs, so that a sandbox sees only those."""
+"""Finds the files of this Python installation that preloaded modules need: a sandbox sees no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.errors import SandboxUnavailable
 
 
 def entries_of(modules: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Top-level files and folders of the distributions that provide these modules, and of all their requirements.
+    """Return top-level files and folders of the distributions that provide these modules, and of their requirements.
 
     Returns: pairs of the path on the host and the name among the sandbox's packages; nothing for modules of the
         standard library.

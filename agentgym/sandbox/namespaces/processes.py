@@ -1,8 +1,8 @@
-"""Lists the namespaces sandboxes on this machine, whoever created them, and removes what dead processes left behind.
+"""Lists all namespaces sandboxes on this machine, whoever created them, and removes leftovers of dead processes.
 
-A spawner is recognised by its command line and by living in our own pid namespace: what runs inside a sandbox can call
-itself anything, but never leaves its namespace. A sandbox is a child of a spawner that is process 1 of another pid
-namespace. Control groups are named after their spawner, `agentgym-PID`, and locked by it while it lives.
+A spawner is recognised by its command line and by running in our pid namespace: a process inside a sandbox can take any
+name, but never leaves its namespace. A sandbox is a child of a spawner and process 1 of another pid namespace. Control
+groups are named after their spawner, `agentgym-PID`, and locked by the spawner while it lives.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """One process as /proc shows it.
+    """One process, as /proc shows it.
 
-    `started`: clock ticks since boot. `depth`: 1 in our pid namespace, 2 in one below.
+    `started`: clock ticks since boot. `depth`: 1 in our pid namespace, 2 in a child namespace.
     """
 
     pid: int
@@ -42,7 +42,7 @@ class _Process:
 
 
 def running(backend: str) -> list[Running]:
-    """Every sandbox of every visible spawner, ordered by pid."""
+    """Return every sandbox of every visible spawner, ordered by pid."""
     processes = {process.pid: process for process in _processes()}
     spawners = _spawners(processes)
     sandboxes = []
@@ -69,7 +69,7 @@ def running(backend: str) -> list[Running]:
 
 
 def clean() -> list[str]:
-    """Remove what dead owners left behind. Returns: one line for each thing removed."""
+    """Remove the leftovers of dead owners. Returns: one line per thing removed."""
     processes = {process.pid: process for process in _processes()}
     spawners = _spawners(processes)
     done = []
@@ -85,15 +85,15 @@ def clean() -> list[str]:
 
 
 def _is_not_given_out(pid: int) -> bool:
-    """Whether a process was made ahead for the next sandbox. Its user ids are mapped when it becomes one."""
+    """Return whether a process is a spare, made for the next sandbox. Its user ids are mapped when it becomes one."""
     with contextlib.suppress(OSError):
         return not Path(f"/proc/{pid}/uid_map").read_bytes()
     return True  # it has ended
 
 
 def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:
-    """Spawners by pid, including those that became an image's Python."""
-    if not shows_own_processes():  # the pids in arguments would name other processes
+    """Return the spawners by pid, including any that now run an image's Python."""
+    if not shows_own_processes():  # pids in arguments would refer to other processes
         return {}
     own_depth = processes[os.getpid()].depth
     return {
@@ -104,7 +104,7 @@ def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:
 
 
 def _living_owner(spawner: _Process, processes: dict[int, _Process]) -> int:
-    """Pid of the process that a spawner serves; 0 if that has ended, or its pid was reused."""
+    """Return the pid of a spawner's owner; 0 if the owner has ended, or its pid was reused."""
     above: _Process | None = spawner
     for _ in range(4):
         if above is None:
@@ -169,7 +169,7 @@ def _processes() -> Iterator[_Process]:
 
 
 def _inner_pids(name: str) -> list[int]:
-    """Return a process's pid in our pid namespace and in each namespace below that it lives in."""
+    """Return a process's pids, in our pid namespace and in each nested namespace that it belongs to."""
     for line in Path(f"/proc/{name}/status").read_bytes().splitlines():
         if line.startswith(b"NSpid:"):
             return [int(number) for number in line.split()[1:]]
@@ -186,7 +186,7 @@ def _below(pid: int, processes: dict[int, _Process]) -> list[int]:
 
 
 def _memory_bytes(pid: int, pids: list[int]) -> int:
-    """Return the memory of its control group; without one, the resident pages of its processes."""
+    """Return the memory of a sandbox's control group; without one, the resident pages of its processes."""
     groups = cgroups_of(pid)
     for mount in cgroup_mounts():
         group = mount.group_with("memory", groups)
@@ -202,7 +202,7 @@ def _memory_bytes(pid: int, pids: list[int]) -> int:
 
 
 def _groups() -> list[Path]:
-    """Control groups of spawners, at the places where spawners of this process's own group create them."""
+    """Return the control groups of spawners, from where spawners in this process's group create them."""
     groups: set[Path] = set()
     for mount in cgroup_mounts():
         top = Path(mount.point)
@@ -215,7 +215,7 @@ def _groups() -> list[Path]:
 
 
 def _remove_if_abandoned(group: Path) -> bool:
-    """Remove a group and all below it, if no spawner owns it and it has no processes. Returns: whether it is gone."""
+    """Remove a group and its subgroups, if no spawner owns it and it has no processes. Returns: whether it is gone."""
     try:
         home = os.open(group.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:

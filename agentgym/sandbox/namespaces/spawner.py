@@ -25,8 +25,8 @@ from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
 from agentgym.sandbox.namespaces.packages import entries_of
 from agentgym.sandbox.rootfs import RootFilesystem
 
-OWNER = "--owner="  # prefix of the owner's pid in its arguments: `processes` finds orphans by it
-IMAGE = "--image="  # prefix of the image's digest in its arguments
+OWNER = "--owner="  # prefix of the owner's pid in a spawner's arguments, by which `processes` finds orphans
+IMAGE = "--image="  # prefix of the image's digest in a spawner's arguments
 # Compiled guest code is cached if the host caches its own: what compiling leaves in memory would be in every sandbox.
 _BOOT = """
 import sys
@@ -50,17 +50,17 @@ _VARIABLES = {
     **{f"{library}_NUM_THREADS": "1" for library in _THREADS},
 }
 _ENDING_S = 15.0
-_ANSWER_S = 5.0  # for a sign of life, in which it only has to read one message
+_ANSWER_S = 5.0  # time for a sign of life: the spawner only has to read one message
 
 
 class SpawnerProcess:
     """One spawner process, for all sandboxes of one image that preload the same modules."""
 
     def __init__(self, preload: tuple[str, ...], image: RootFilesystem | None = None, *, layers_mib: int) -> None:
-        """Start it. Without an image, sandboxes see the host's own Python and programs.
+        """Start the spawner. Without an image, sandboxes see the host's own Python and programs.
 
-        Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found; OSError if this
-            process may open no more files.
+        Raises: SandboxUnavailable if the spawner cannot be started, or a module to preload cannot be found; OSError if
+            this process may open no more files.
         """
         self.owner = os.getpid()
         self.image_digest = image.digest if image else ""
@@ -133,7 +133,7 @@ class SpawnerProcess:
 
     @property
     def alive(self) -> bool:
-        """False also in a process forked from the one that started it, which must not use it."""
+        """Return whether the spawner runs; always False in a fork of its owner, which must not use it."""
         if self.owner != os.getpid() or self._socket.fileno() < 0:
             return False
         poll = select.poll()
@@ -141,9 +141,9 @@ class SpawnerProcess:
         return not poll.poll(0)
 
     async def end_if_hung(self) -> bool:
-        """Kill it, and all its sandboxes with it, unless it answers now. Call it when it has missed a deadline.
+        """Kill the spawner and its sandboxes unless it answers now. Call this when it has missed a deadline.
 
-        Returns: whether it has ended, now or before.
+        Returns: whether the spawner has ended, now or before.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
@@ -161,20 +161,20 @@ class SpawnerProcess:
         return not self.alive
 
     def _kill(self) -> None:
-        with self._lock:  # while the socket is open, nobody has waited for it, and its pid is its own
+        with self._lock:  # while the socket is open, the process is not reaped, so its pid is not reused
             if self._socket.fileno() >= 0 and self.owner == os.getpid():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
 
     def stderr_text(self) -> str:
-        """Return what it wrote to standard error since the last call."""
+        """Return what the spawner wrote to standard error since the last call."""
         try:
             return os.read(self._errors, 65_536).decode("utf-8", "replace").strip()
         except OSError:
             return ""
 
     def close(self) -> None:
-        """End it and wait until all of its sandboxes, mounts and groups are gone. May be called twice."""
+        """End the spawner and wait until its sandboxes, mounts and groups are gone. May be called twice."""
         with self._lock:
             if self._socket.fileno() < 0:
                 return
@@ -185,7 +185,7 @@ class SpawnerProcess:
         deadline = time.monotonic() + _ENDING_S
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
-                if time.monotonic() > deadline:  # it hangs; the kernel ends its sandboxes with it
+                if time.monotonic() > deadline:  # it hangs: kill it, and the kernel ends its sandboxes
                     os.kill(self.pid, signal.SIGKILL)
                     os.waitpid(self.pid, 0)
                     return
@@ -193,7 +193,7 @@ class SpawnerProcess:
 
 
 def python_environment(*, packages: bool) -> dict[str, str]:
-    """Environment variables of everything inside a sandbox on the host's programs; nothing of the host's own."""
+    """Return the environment variables inside a sandbox on the host's programs; none come from the host."""
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     paths = dict.fromkeys([os.path.dirname(interpreter), "/usr/local/bin", "/usr/bin", "/bin"])
     environment = {"PATH": ":".join(paths), **_VARIABLES}
@@ -201,7 +201,7 @@ def python_environment(*, packages: bool) -> dict[str, str]:
 
 
 def _package_folders() -> list[str]:
-    """Return the folders of third-party packages. They are hidden, because they may hold tasks and their solutions."""
+    """Return the folders of third-party packages. They are hidden, because they may hold tasks and solutions."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = {"base": sys.base_prefix, "platbase": sys.base_prefix}
     folders = {sysconfig.get_path(name, vars=base) for name in ("purelib", "platlib")}

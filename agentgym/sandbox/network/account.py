@@ -1,4 +1,4 @@
-"""The limits on what one sandbox may send and receive, and the record of its requests."""
+"""The limits on one sandbox's network use, and the record of its requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.sandbox.network.processor_share import ProcessorShare
 
 _MIB = 2**20
 _MAX_REASON_CHARS = 300
-_BURST_S = 0.2  # seconds of waiting that can be saved up
+_BURST_S = 0.2  # seconds of unused share that a sandbox can save up
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -25,16 +25,16 @@ class NetworkLimits:
     """What the proxy grants one sandbox, from its creation to its end or reset.
 
     Attributes:
-        connections: at once; further ones wait.
-        requests: in all, refused ones included. Each is recorded, so the record is complete.
-        transfer_mib: MiB sent and received, together.
+        connections: maximum at once; further ones wait.
+        requests: maximum in total, including refused ones. Each is recorded, so the record is complete.
+        transfer_mib: maximum MiB sent and received together.
         reads_per_s: reads of at most 64 KiB from either side; a new connection counts as ten. Without this limit, a
             program that sends single bytes would make the host work fifty times as hard as itself.
-        processor_share: of one processor core, for serving this sandbox. While sandboxes that use their networks have
-            together more than 0.3, each gets an equal part of that.
-        header_bytes: the head of a request, or a TLS hello. header_s: how long it may take to arrive.
-        connect_s: for resolving a name and connecting to one of its addresses.
-        idle_s: without a byte in either direction. total_s: one connection from its start to its end.
+        processor_share: share of one core for serving this sandbox. If the sandboxes now using their networks would
+            together get more than 0.3, each gets an equal part of 0.3.
+        header_bytes: size of a request's head, or of a TLS hello. header_s: how long it may take to arrive.
+        connect_s: time to resolve a name and connect to one of its addresses.
+        idle_s: time without a byte in either direction. total_s: time from a connection's start to its end.
     """
 
     connections: int = 16
@@ -55,7 +55,7 @@ class NetworkLimits:
 
 
 class Refusal(Exception):
-    """A request that is answered with a status and an error text instead of being carried out."""
+    """A request is refused: it is answered with a status and an error text."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The record of one sandbox. Written by the proxy's thread, read by any."""
+    """The record of one sandbox. The proxy's thread writes it; any thread may read it."""
 
     limits: NetworkLimits
     processor: ProcessorShare = field(default_factory=ProcessorShare)
@@ -99,12 +99,12 @@ class Account:
             raise Refusal(429, f"This sandbox has transferred the {self.limits.transfer_mib} MiB it may transfer.")
 
     async def pace(self, reads: int = 1) -> None:
-        """Wait until the sandbox may read again; at least, let others have a turn."""
+        """Wait until the sandbox may read again; at least yield to other tasks."""
         self._owe(reads / self.limits.reads_per_s)
         await asyncio.sleep(max(self._due - asyncio.get_running_loop().time(), 0.0))
 
     async def metered(self, work: Work) -> None:
-        """Run a coroutine. The processor time of each of its steps has to be waited for at the next `pace`."""
+        """Run a coroutine and charge its processor time: the next `pace` waits for it."""
         await _Metered(work(), self._charge)
 
     def _charge(self, processor_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Resolves a name to the addresses that may be connected to: public ones, and none of this machine's own."""
+"""Resolves a name to the addresses that a sandbox may reach: public ones, but not this machine's own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # the rest of IPv6 is not allocat
 
 
 def why_not_public(address: Address) -> str:
-    """Why an address is not part of the public Internet; "" if it is."""
+    """Return why an address is not part of the public Internet; "" if it is."""
     address = canonical(address)
     for network, why in _SPECIAL:
         if address in network:
@@ -57,10 +57,9 @@ def why_not_public(address: Address) -> str:
 
 
 def is_own(address: Address) -> bool:
-    """Whether a public address is one of this machine's: services that listen on every interface are behind it.
+    """Return whether a public address belongs to this machine: services listening on every interface are behind it.
 
-    It connects a datagram socket, which sends nothing: for its own address, the machine chooses the same source
-    address.
+    Connects a datagram socket, which sends nothing: for its own address, the machine chooses the same source address.
     """
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -72,7 +71,7 @@ def is_own(address: Address) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """Return the addresses of a name, best first, from the host's own resolver. Raises: OSError if it has none."""
+    """Return the addresses of a name, best first, from the host's resolver. Raises: OSError if there are none."""
     records = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     addresses = (str(address[0]).partition("%")[0] for _, _, _, _, address in records)
     return list(dict.fromkeys(canonical(ipaddress.ip_address(address)) for address in addresses))

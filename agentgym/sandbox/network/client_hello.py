@@ -10,14 +10,14 @@ from dataclasses import dataclass
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 _RECORD_BYTES = 5
-_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one; all are parsed again with every piece that arrives
+_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one; each new piece causes all to be parsed again
 
-ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"  # fatal; client libraries report it by this name
+ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"  # fatal; client libraries report "unrecognised name"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """The part that matters. `server_name` is None if the client names no server."""
+    """The relevant part of the message. `server_name` is None if the client names no server."""
 
     server_name: str | None
 

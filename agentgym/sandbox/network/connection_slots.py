@@ -1,4 +1,4 @@
-"""Room for the connections of all sandboxes together, shared fairly among them."""
+"""A limit on the total connections of all sandboxes, shared fairly among them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class GivesWay(Protocol):
-    """A connection that can be ended for the sake of another. `quiet_since`: when its last byte moved, in s."""
+    """A connection that can be ended to make room for another. `quiet_since`: time of its last byte, in s."""
 
     quiet_since: float
 
@@ -26,21 +26,21 @@ class _Waiter:
 
 
 class ConnectionSlots:
-    """While all slots are taken, whoever needs one gets it from the owner that has the most, if that has two more.
+    """Connection slots. If all are taken, a new request gets one from the largest owner, if that has two more.
 
-    That owner gives up the connection that was quiet for longest: silent connections cannot starve anybody. Used in one
-    event loop.
+    That owner gives up the connection that has been quiet for longest, so silent connections cannot starve others. Used
+    in one event loop.
     """
 
     def __init__(self, total: int) -> None:
         self._free = total
         self._held: dict[object, list[GivesWay]] = {}
         self._waiting: list[_Waiter] = []
-        self._leaving = 0  # were told to give way, and have not ended yet
+        self._leaving = 0  # connections told to give way that have not ended yet
 
     @contextlib.asynccontextmanager
     async def hold(self, owner: object, connection: GivesWay) -> AsyncIterator[None]:
-        """Wait for a slot, and free it in the end."""
+        """Wait for a slot, and free it at the end of the block."""
         waiter = _Waiter(owner, connection, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         self._assign()
@@ -52,7 +52,7 @@ class ConnectionSlots:
             self._assign()
 
     def _assign(self) -> None:
-        """Give slots to those who have the fewest, first come first served."""
+        """Grant slots to the owners with the fewest, first come first served."""
         while self._waiting:
             waiter = min(self._waiting, key=lambda waiter: self._count(waiter.owner))
             if not self._free:
@@ -61,7 +61,7 @@ class ConnectionSlots:
             self._free -= 1
             self._waiting.remove(waiter)
             self._held.setdefault(waiter.owner, []).append(waiter.connection)
-            if not waiter.granted.done():  # it was cancelled just now, and will release the slot
+            if not waiter.granted.done():  # else it was just cancelled, and will release the slot
                 waiter.granted.set_result(None)
 
     def _make_room(self, owner: object) -> None:

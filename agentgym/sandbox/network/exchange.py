@@ -1,8 +1,8 @@
 """One connection from a program in a sandbox to its proxy: one request, checked and carried out.
 
 Both kinds of request are checked strictly. `CONNECT name:port` opens a tunnel that must begin with a TLS hello for that
-name; the proxy reads nothing after it. `GET http://name/path` is parsed, and written anew for the server, so that the
-server reads exactly what was checked. One request per connection: no second one can be smuggled in.
+name; the proxy parses nothing after the hello. `GET http://name/path` is parsed and rewritten, so that the server reads
+exactly what was checked. Each connection carries one request, so that no second one can be smuggled in.
 
 Hand-written on h11: proxy libraries forward what they do not understand, and this proxy must refuse it.
 """
@@ -27,7 +27,7 @@ from agentgym.sandbox.network.paced_socket import PacedSocket
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 Dial = Callable[[Address, int], Awaitable[socket.socket]]
 
-_MAX_CHECKED, _MAX_TRIED = 32, 4  # addresses of one name
+_MAX_CHECKED, _MAX_TRIED = 32, 4  # addresses per name
 _LINGER_S = 2.0
 _LINGER_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
@@ -60,13 +60,13 @@ class Exchange:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.header_bytes)
         self._server: PacedSocket | None = None
         self._entry: Entry | None = None
-        self._answered, self._alert = False, b""  # the alert: sent instead of an HTTP response inside a tunnel
+        self._answered, self._alert = False, b""  # inside a tunnel, the alert is sent instead of an HTTP response
         self._step = "waiting for a slot"
         self._task = asyncio.current_task()
         self.quiet_since = self._loop.time()
 
     def give_way(self) -> None:
-        """End soon, without an answer: there are too many connections, and this sandbox has the most."""
+        """End soon without an answer: there are too many connections, and this sandbox has the most."""
         self._record(Refusal(503, "It was ended to make room: all sandboxes together have too many connections."))
         assert self._task is not None
         self._task.cancel()
@@ -171,7 +171,7 @@ class Exchange:
             raise Refusal(400, "A CONNECT request has no body.")
         server = await self._connect(destination)
         while self._http.next_event() not in (h11.PAUSED, h11.NEED_DATA):
-            pass  # until the end of the request; what follows is not HTTP
+            pass  # read to the end of the request; the following bytes are not HTTP
         await self._to_client(self._http.send(h11.Response(status_code=200, headers=[], reason=b"Connected")))
         self._allow_s(self._limits.header_s, "waiting for the TLS hello")
         self._alert = ALERT_UNRECOGNISED_NAME
@@ -215,7 +215,7 @@ class Exchange:
             await self._to_client(piece)
 
     async def _until_first(self, main: Work, beside: Work) -> None:
-        """Run both until `main` ends; if `beside` fails, both end."""
+        """Run both coroutines until `main` ends; if `beside` fails, both end."""
         tasks = [asyncio.create_task(self._account.metered(work)) for work in (main, beside)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -254,7 +254,7 @@ class Exchange:
         await self._until_first(lambda: self._answer(server, upstream), lambda: self._send_body(server, upstream))
 
     async def _send_body(self, server: PacedSocket, upstream: h11.Connection) -> None:
-        """Forward the request's body. A client that waits for `100 Continue` gets it from the proxy."""
+        """Forward the request's body. If the client waits for `100 Continue`, the proxy sends it."""
         if self._http.they_are_waiting_for_100_continue:
             leave = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
             await self._to_client(self._http.send(leave))
@@ -273,7 +273,7 @@ class Exchange:
                 raise Refusal(400, "The request ended before its body did.")
 
     async def _answer(self, server: PacedSocket, upstream: h11.Connection) -> None:
-        """Forward the server's response, written anew."""
+        """Rewrite and forward the server's response."""
         while True:
             data, event = next_event(upstream)
             if data:
@@ -327,7 +327,7 @@ class Exchange:
         self._moved()
 
     async def _passed_on(self, server: PacedSocket, data: bytes) -> bool:
-        """Send to the server. False if it reads no more; its response, such as 413, may still come."""
+        """Send to the server. Return False if the server stopped reading; its response, such as 413, may still come."""
         try:
             await self._to_server(server, data)
         except OSError:
@@ -371,13 +371,13 @@ class Exchange:
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
-        # also in the status line: of a refused tunnel, most clients show nothing else
+        # the status line has the reason too: for a refused tunnel, most clients show nothing else
         head = h11.Response(status_code=refusal.status, headers=headers, reason=refusal.message[:300].encode())
         parts = [self._http.send(event) for event in (head, h11.Data(data=body), h11.EndOfMessage())]
         return b"".join(part or b"" for part in parts)
 
     async def _linger(self) -> None:
-        """Read on for a moment: closing with unread bytes would reset the connection and lose the response."""
+        """Keep reading for a moment: closing with unread bytes would reset the connection and lose the response."""
         self._client.shut()
         taken = 0
         while taken < _LINGER_BYTES and (piece := await self._client.receive()):

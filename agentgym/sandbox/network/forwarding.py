@@ -1,4 +1,4 @@
-"""What is passed on of an HTTP message: its data, joined, and the headers that are meant for the other end."""
+"""Selects the forwarded parts of an HTTP message: its data, joined, and the end-to-end headers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _HOP_BY_HOP = set(
     b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade".split()
 ) | {b"expect", b"host"}
 
-_EVENTS_AT_ONCE = 64  # of HTTP: a millisecond of the loop's time, before others have a turn
+_EVENTS_AT_ONCE = 64  # HTTP events handled before other tasks get a turn: a millisecond of the loop's time
 
 
 def next_event(side: h11.Connection) -> tuple[bytes, Any]:
-    """Return data that has arrived, joined, and the event after it; None if there may be more data.
+    """Return the data received so far, joined, and the event after it; None if there may be more data.
 
-    A message in crumbs then costs one send, not one each. Raises: h11.RemoteProtocolError.
+    A message in small pieces then costs one send, not one per piece. Raises: h11.RemoteProtocolError.
     """
     pieces: list[bytes] = []
     for _ in range(_EVENTS_AT_ONCE):
@@ -31,7 +31,7 @@ def next_event(side: h11.Connection) -> tuple[bytes, Any]:
 
 
 def end_to_end(headers: Any) -> Headers:
-    """Return the headers that are meant for the other end, not for the next hop."""
+    """Return the end-to-end headers, without hop-by-hop ones."""
     words = [word for name, value in headers if name == b"connection" for word in value.split(b",")]
     hop = _HOP_BY_HOP | ({word.strip().lower() for word in words} - FRAMING)
     return [(name, value) for name, value in headers if name not in hop]

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for work that outlives the host's event loops."""
+"""An event loop in its own thread, for work that outlives the host's event loops."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _END_S = 10.0
 
 
 class LoopThread:
-    """An event loop in a daemon thread of this process, and what all sandboxes together may use of it.
+    """An event loop in a daemon thread of this process, with the limits that all sandboxes share.
 
     Attributes:
-        connection_slots: connections at once. processor: of the thread.
+        connection_slots: limit on concurrent connections. processor: limit on the thread's processor time.
     """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._loop = asyncio.new_event_loop()
-        # two descriptors each, and half of the limit stays free
+        # two descriptors per connection, and half of the limit stays free
         self.connection_slots = ConnectionSlots(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
         self.processor = ProcessorShare()
         self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-proxy", daemon=True)
@@ -35,7 +35,7 @@ class LoopThread:
 
     @property
     def usable(self) -> bool:
-        """False also in a process forked from the one that started it, which has no such thread."""
+        """Return whether the thread runs; False in a forked process, which does not have the thread."""
         return self._owner == os.getpid() and not self._loop.is_closed()
 
     def soon(self, function: Callable[..., None], *arguments: Any) -> bool:
@@ -61,7 +61,7 @@ class LoopThread:
                 raise SandboxError(f"The proxy did not end its connections within {_END_S:g} s.") from error
 
     def end(self) -> None:
-        """Cancel everything that runs in it, and end the thread."""
+        """Cancel everything that runs in the loop, and end the thread."""
         self.wait_for(self._cancel_all)
         self.soon(self._loop.stop)
         self._thread.join(_END_S)

@@ -1,7 +1,7 @@
-"""A socket whose every read and write is paid for by a sandbox's account.
+"""A socket that charges every read and write to a sandbox's account.
 
-Not asyncio's `sock_recv` and `sock_sendall`: these finish in callbacks of the loop, whose processor time belongs to
-nobody, and a peer with a tiny window could cause any number of them.
+asyncio's `sock_recv` and `sock_sendall` are not used: they finish in callbacks of the loop, whose processor time is
+charged to nobody, and a peer with a tiny window could cause any number of callbacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PacedSocket:
         self._loop = asyncio.get_running_loop()
 
     async def receive(self) -> bytes:
-        """At most 64 KiB; empty at the end. Raises: OSError."""
+        """Read at most 64 KiB; empty at the end. Raises: OSError."""
         while True:
             await self._account.pace()
             try:
@@ -32,7 +32,7 @@ class PacedSocket:
                 await self._ready(self._loop.add_reader, self._loop.remove_reader)
 
     async def send(self, data: bytes) -> None:
-        """Send all of it. Raises: OSError."""
+        """Send all of the data. Raises: OSError."""
         rest = memoryview(data)
         while rest:
             try:
@@ -42,11 +42,11 @@ class PacedSocket:
                 await self._account.pace()
 
     def shut(self) -> None:
-        """Send no more. Raises: OSError."""
+        """Shut down the sending side. Raises: OSError."""
         self._stream.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close it. May be called twice."""
+        """Close the socket. May be called twice."""
         self._stream.close()
 
     async def _ready(self, watch: Callable[..., object], stop: Callable[[int], object]) -> None:

@@ -1,21 +1,19 @@
-"""What each sandbox may use of the processor core on which the proxy's thread runs."""
+"""Limits each sandbox's share of the processor core that runs the proxy's thread."""
 
 from __future__ import annotations
 
 _TOTAL = 0.3  # of a core: the thread takes turns with the host's own Python code
-_IN_USE_S = 1.0  # after its last use, a sandbox counts for so long
+_IN_USE_S = 1.0  # how long a sandbox counts as a user after its last use
 
 
 class ProcessorShare:
-    """Divides the proxy's share of a core equally among the sandboxes that use their networks now."""
+    """Divides the proxy's share of a core equally among the sandboxes that currently use their networks."""
 
     def __init__(self) -> None:
-        self._used_at: dict[object, float] = {}  # the longest unused first
+        self._used_at: dict[object, float] = {}  # the least recently used first
 
     def of(self, user: object, most: float, now: float) -> float:
-        """Return the share of one core that a user has, at most `most`. Counts as a use at the time `now`, in
-        seconds.
-        """
+        """Return a user's share of one core, at most `most`. The call counts as a use at `now`, in seconds."""
         self._used_at.pop(user, None)
         self._used_at[user] = now
         while (first := next(iter(self._used_at))) is not user and self._used_at[first] < now - _IN_USE_S:

@@ -1,8 +1,8 @@
-"""The thread that serves the networks of all sandboxes of a backend, and one sandbox's share of it.
+"""The proxy thread, which serves the networks of all sandboxes of a backend, and the network of one sandbox.
 
-It has an event loop of its own, because a sandbox outlives the host's event loops, and because agents' transfers must
-not wait for a training step. A listening socket comes from a guest that may be hostile and may have kept a copy: what
-it changes about the socket (blocking or not) has an effect here. So each socket has a thread of its own that accepts,
+The thread has its own event loop, because a sandbox outlives the host's event loops, and because agents' transfers must
+not wait for a training step. A listening socket comes from a guest that may be hostile and may have kept a copy: if the
+guest changes the socket (blocking or not), the change has an effect here. So each socket has its own accepting thread,
 and a guest can delay only itself. Accepted connections belong to the host alone.
 """
 
@@ -29,7 +29,7 @@ from agentgym.sandbox.network.loop_thread import LoopThread
 from agentgym.threads import in_thread
 
 _LISTEN_S = 10.0
-_END_S = 10.0  # of the thread that accepts
+_END_S = 10.0  # time for the accepting thread to end
 _RETRY_S = 0.05
 _READS_OF_A_CONNECTION = 10  # accepting costs the host as much as ten reads
 _TRANSIENT = {
@@ -56,9 +56,9 @@ class Proxy:
         resolve: exchange.Resolve = addresses.resolve,
         dial: exchange.Dial = exchange.dial,
     ) -> None:
-        """`limits`: of each sandbox.
+        """Make a proxy. `limits` apply to each sandbox.
 
-        `resolve` finds the addresses of a name, `dial` connects to one that was checked.
+        `resolve` finds the addresses of a name, `dial` connects to a checked address.
         """
         self.limits = limits or NetworkLimits()
         self.resolve, self.dial = resolve, dial
@@ -68,7 +68,7 @@ class Proxy:
     async def attach(self, link: Link, names: tuple[str, ...]) -> SandboxNetwork:
         """Have a guest listen, before any agent code runs, and serve its connections.
 
-        Raises: SandboxUnavailable if the guest cannot; SandboxDied if what it hands over is not such a socket.
+        Raises: SandboxUnavailable if the guest cannot listen; SandboxDied if it does not hand over a listening socket.
         """
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -111,11 +111,11 @@ class SandboxNetwork:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Every request so far, in order."""
+        """Return every request so far, in order."""
         return self._account.connections()
 
     def stop(self) -> None:
-        """Start to end, without waiting. In a forked process it only closes its copy of the socket."""
+        """Begin to end, without waiting. In a forked process, only close its copy of the socket."""
         if self._owner != os.getpid():
             self._listener.close()
         elif not self._ending.is_set():
@@ -124,7 +124,7 @@ class SandboxNetwork:
             self._thread.soon(self._cancel)
 
     def close(self) -> None:
-        """End every connection and wait for it; takes about a millisecond. May be called twice."""
+        """End every connection and wait until all have ended, about a millisecond. May be called twice."""
         self.stop()
         if self._owner == os.getpid():
             self._acceptor.join(_END_S)
@@ -140,7 +140,7 @@ class SandboxNetwork:
                 if not self._thread.soon(self._begin, client, admitted):
                     client.close()
                     return
-                while not admitted.wait(_LISTEN_S):  # at most one accepted connection that has no slot
+                while not admitted.wait(_LISTEN_S):  # at most one accepted connection waits for a slot
                     if not self._thread.usable:
                         return
 
@@ -203,7 +203,7 @@ async def _received(stream: socket.socket) -> socket.socket:
     """Return the listening socket that a guest has sent. Raises: SandboxDied if it sent anything else."""
     descriptors: list[int] = []
     try:
-        stream.setblocking(False)  # it was sent before the guest replied, or never
+        stream.setblocking(False)  # the guest sent the socket before its reply, or never
         _, descriptors = receive(stream, 1, 1)
         received = socket.socket(fileno=descriptors[0])
     except (OSError, IndexError) as error:
@@ -224,9 +224,9 @@ def _shut(listener: socket.socket) -> None:
 
 
 def environment_for(names: Literal[False] | tuple[str, ...]) -> dict[str, str]:
-    """Return the variables that tell programs of the proxy.
+    """Return the environment variables that make programs use the proxy.
 
-    Addresses that the list names are the host's, so they use it too.
+    Addresses on the allow list are the host's, so they are reached through the proxy too.
     """
     if not names:
         return {}

@@ -1,4 +1,4 @@
-"""Limits how many sandboxes are alive at once: as many as the machine has room for. The others wait in a fair order."""
+"""Limits the sandboxes alive at once to what the machine has room for. Further callers wait in a fair order."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from agentgym.sandbox.pool.lease import Lease
 
 _HEALTH_S = 5.0  # a ready sandbox that does not answer in this time is not handed out
 _POLL_S = 0.25  # how often waiting callers check for room
-_HEADROOM_S = 0.05  # how long a measurement is used
+_HEADROOM_S = 0.05  # how long a measurement stays valid
 
 Loop = asyncio.AbstractEventLoop
 
 
 @dataclass(eq=False)
 class Slot:
-    """The place of one sandbox among those alive, from before it is created until after it has ended.
+    """One sandbox's place among the sandboxes alive, from before its creation until after its end.
 
     Attributes:
-        cost_mib: memory that it is expected to take.
-        loop: the event loop that used it last, if it is not leased.
+        cost_mib: memory that the sandbox is expected to take.
+        loop: the event loop that last used the sandbox, if it is not leased.
     """
 
     cost_mib: float
@@ -38,7 +38,7 @@ class Slot:
     timer: asyncio.TimerHandle | None = None
 
     async def answers(self) -> bool:
-        """Whether its sandbox is alive and serves requests."""
+        """Return whether the sandbox is alive and serves requests."""
         assert self.sandbox is not None
         self.loop = asyncio.get_running_loop()
         try:
@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass(eq=False)
 class _Waiter:
-    """A caller who waits for a slot. `slot`: set once granted. `rejected`: why there will be none."""
+    """A caller that waits for a slot. `slot`: set once granted. `rejected`: why there will be none."""
 
     cost_mib: Callable[[], float]
     loop: Loop
@@ -64,10 +64,10 @@ class Admission:
     """Hands out slots and takes them back. Safe from any thread; all state changes happen under `lock`."""
 
     def __init__(self, lock: threading.RLock, max_alive: int | None, wait_s: float, free_a_slot: Callable[[], bool]):
-        """`free_a_slot` starts to end a sandbox that nobody uses; it returns False if there is none."""
+        """Make an admission. `free_a_slot` starts to end an unused sandbox; it returns False if there is none."""
         self._lock, self._max_alive, self._wait_s, self._free_a_slot = lock, max_alive, wait_s, free_a_slot
         self.slots: set[Slot] = set()
-        self.leaving = 0  # sandboxes that are being ended to make room
+        self.leaving = 0  # sandboxes being ended to make room
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._headroom, self._headroom_until = Headroom(), 0.0
         self._taken, self._taken_mib = 0, 0.0  # admitted since the last measurement
@@ -123,7 +123,7 @@ class Admission:
                 _wake(waiter)
 
     def pump(self) -> None:
-        """Hand out slots in order. Nobody overtakes: a small request behind a large one waits as well."""
+        """Hand out slots in strict order: a small request behind a large one waits too."""
         while (waiter := self._queue.head()) is not None:
             if not self._shortage(waiter.cost_mib()):
                 self._queue.pop()
@@ -140,7 +140,7 @@ class Admission:
         return slot
 
     def _shortage(self, cost_mib: float) -> str:
-        """Which resource is exhausted and what to do about it, if one more sandbox does not fit; else ""."""
+        """Return which resource is exhausted and what to do, if one more sandbox does not fit; else ""."""
         alive = len(self.slots)
         if self._max_alive is not None and alive >= self._max_alive:
             return (

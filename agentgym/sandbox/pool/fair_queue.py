@@ -1,4 +1,4 @@
-"""A queue in which tenants take turns, and the kinds of item within a tenant; each kind is first in, first out."""
+"""A queue in which tenants take turns, as do kinds of item within a tenant; each kind is first in, first out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """First in, first out within one kind of one tenant. Whoever was just served goes behind all others."""
+    """First in, first out within one kind of one tenant. The tenant and kind just served go to the back."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, dict[Hashable, deque[T]]] = {}  # in order of turns, as are the kinds of each tenant
+        self._tenants: dict[str, dict[Hashable, deque[T]]] = {}  # tenants, and the kinds of each, in order of turns
         self._count = 0
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class FairQueue(Generic[T]):
         raise IndexError("the queue is empty")
 
     def remove(self, tenant: str, kind: Hashable, item: T) -> None:
-        """Remove an item; the order of the others stays. One that is not there is no error."""
+        """Remove an item, if it is there; the order of the others stays."""
         kinds = self._tenants.get(tenant, {})
         line = kinds.get(kind)
         if line is None or item not in line:

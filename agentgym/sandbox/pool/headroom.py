@@ -10,20 +10,20 @@ from pathlib import Path
 from agentgym.sandbox.guest.cgroup_mounts import cgroup_mounts, cgroups_of
 
 _MIB = 2**20
-_DESCRIPTORS_EACH = 3  # two of its own, and one that a call passes
+_DESCRIPTORS_EACH = 3  # two per sandbox, and one passed by a call
 _DESCRIPTORS_KEPT = 32
 _PROCESSES_EACH = 2  # process 1 and one call
 _PROCESSES_KEPT = 64
-_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # the smaller one stays reserved
+_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # the smaller of both amounts stays reserved
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What is available at a moment; infinity where there is no limit or it cannot be read.
+    """The resources available at one moment; infinity if there is no limit or it cannot be read.
 
     Attributes:
-        memory_mib: memory that this process and its sandboxes may take. memory_kept_mib: how much of it stays reserved.
-        descriptors: that this process may still open. processes: that may still be started.
+        memory_mib: memory that this process and its sandboxes may take. memory_kept_mib: its reserved part.
+        descriptors: how many this process may still open. processes: how many may still be started.
     """
 
     memory_mib: float = float("inf")
@@ -32,11 +32,11 @@ class Headroom:
     processes: float = float("inf")
 
     def shortage(self, *, cost_mib: float, taken_mib: float, taken: int) -> str:
-        """Which resource is exhausted and what to do about it, if one more sandbox does not fit; else "".
+        """Return which resource is exhausted and what to do, if one more sandbox does not fit; else "".
 
         Args:
-            cost_mib: memory that one more is expected to take.
-            taken_mib, taken: memory and number of sandboxes admitted since this was measured.
+            cost_mib: memory that one more sandbox is expected to take.
+            taken_mib, taken: memory and number of sandboxes admitted since the measurement.
         """
         free_mib = self.memory_mib - self.memory_kept_mib - taken_mib
         if free_mib < cost_mib:
@@ -69,7 +69,7 @@ def measure_headroom() -> Headroom:
 
 
 def _memory_mib() -> tuple[float, float]:
-    """All memory and what of it is available, in MiB; of the tightest control group, if that is less."""
+    """Return total and available memory in MiB: the machine's, or the tightest control group's if lower."""
     facts = dict.fromkeys(("MemTotal", "MemAvailable"), float("inf"))
     for line in _text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -79,7 +79,7 @@ def _memory_mib() -> tuple[float, float]:
     files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max", "memory.current")
     for folder, most, used in _groups("memory", *files):
         limit = _number(folder / most) / _MIB
-        cache = 0.0  # which the kernel frees on demand
+        cache = 0.0  # the kernel frees it on demand
         for line in _text(folder / "memory.stat").splitlines():
             if line.startswith(("inactive_file ", "total_inactive_file ")):
                 cache = float(line.split()[1]) / _MIB
@@ -100,9 +100,7 @@ def _processes() -> float:
 
 
 def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> list[tuple[Path, str, str]]:
-    """Return the control groups around this process that limit something, with the names of the limit and
-    usage files.
-    """
+    """Return the limiting control groups around this process, with the names of their limit and usage files."""
     groups, own = [], cgroups_of()
     for mount in cgroup_mounts():
         if (inside := mount.group_with(controller, own)) is None:

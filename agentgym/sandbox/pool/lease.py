@@ -1,4 +1,4 @@
-"""A sandbox on loan from a pool: passes calls through to it, until it is closed or the lease runs out."""
+"""A sandbox on loan from a pool: passes calls through until the sandbox is closed or the lease runs out."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from agentgym.sandbox.wrapper import SandboxWrapper
 
 
 class Lease(SandboxWrapper):
-    """A sandbox while one caller holds it. Its further attributes (`missing`, ...) are passed through.
+    """A sandbox while one caller holds it. Other attributes of the sandbox (`missing`, ...) are passed through.
 
     Attributes:
-        loop: the event loop that used it last, in which it has to be closed.
+        loop: the event loop that last used the sandbox, in which it must be closed.
         peak_mib: the highest memory peak seen so far.
         died: a call raised SandboxDied. `expired`: the lease has run out.
     """
 
     def __init__(self, sandbox: Sandbox, lease_s: float, returned: Callable[[Lease], None]) -> None:
-        """Make a lease. `returned` is called once, when the sandbox is closed, whatever closes it."""
+        """Make a lease. `returned` is called once, when the sandbox is closed for whatever reason."""
         self._sandbox, self._returned = sandbox, returned
         self.loop = asyncio.get_running_loop()
         self.peak_mib, self.died, self.closed, self.expired = 0.0, False, False, False
@@ -31,7 +31,7 @@ class Lease(SandboxWrapper):
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the lease runs out."""
+        """Return the seconds until the lease runs out."""
         return self._deadline - time.monotonic()
 
     def extend(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ class Lease(SandboxWrapper):
         return getattr(self._sandbox, name)
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the sandbox while the lease lasts. Raises: SandboxDied; what the method raises."""
+        """Call a method of the sandbox while the lease lasts. Raises: SandboxDied; whatever the method raises."""
         if self.remaining_s <= 0 and not self.closed:
             await self.expire()  # the pool's timer ended with its event loop
         self._check()

@@ -1,10 +1,10 @@
-"""A backend over another backend: keeps sandboxes ready ahead of time, and limits how many there are.
+"""A backend on top of another backend: keeps sandboxes ready ahead of time, and limits how many are alive.
 
     pool = Pool(NamespacesBackend(), ready=8)
     environment = agentgym.make("agentgym/code-v1", backend=pool)
 
-A sandbox is handed out once: what comes back is closed, and new ones are created in the background. A request that does
-not fit waits, in a fair order and for a limited time.
+A sandbox is handed out once: it is closed when it comes back, and new ones are created in the background. If there is
+no room, a request waits in a fair order and for a limited time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from agentgym.sandbox.pool.warm_set import WarmSet
 
 
 class Pool:
-    """Hands out sandboxes of another backend, which it owns and closes with itself.
+    """Hands out sandboxes of another backend. The pool owns that backend: closing the pool closes the backend.
 
-    One instance serves any number of event loops, at the same time too. Safe to cancel anywhere.
+    One instance serves any number of event loops, also concurrently. Safe to cancel anywhere.
     Args:
         ready: sandboxes kept ready per spec, once it is requested repeatedly.
-        max_alive: sandboxes alive at once, ready ones included; None for as many as the machine has room for.
-        lease_s: how long a sandbox may be held. Then it is closed, and its holder's next call raises SandboxDied.
+        max_alive: maximum of sandboxes alive at once, including ready ones; None for as many as the machine can hold.
+        lease_s: how long a caller may hold a sandbox. Then it is closed, and the next call raises SandboxDied.
         wait_s: how long `create` waits for room before it raises SandboxUnavailable.
         idle_s: after this time without a request, sandboxes of a spec are no longer kept ready.
     """
@@ -50,7 +50,7 @@ class Pool:
         wait_s: float = 120.0,
         idle_s: float = 60.0,
     ) -> None:
-        """Raise ValueError for a number that makes no sense."""
+        """Make a pool. Raises: ValueError for a number out of range."""
         for name, value, least in (("ready", ready, 0), ("max_alive", 1 if max_alive is None else max_alive, 1)):
             if value < least:
                 raise ValueError(f"Pool's {name} is {value}: give {least} or more.")
@@ -76,14 +76,14 @@ class Pool:
         self._waits = WaitTimes()
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """Return a sandbox that nobody has used: a ready one that answers, else a new one as soon as there is room.
+        """Return an unused sandbox: a ready one that answers, or else a new one as soon as there is room.
 
         Raises: SandboxUnavailable, which names the exhausted resource and what to do; LimitUnenforceable.
         """
         return await self.lease(spec, snapshot=snapshot)
 
     async def lease(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None, tenant: str = "") -> Lease:
-        """Create a sandbox for one of several tenants, who take turns when there is not enough room for all."""
+        """Create a sandbox for one of several tenants, which take turns when there is not enough room for all."""
         await self._restart_after_fork()
         began = time.monotonic()
         with self._lock:
@@ -104,7 +104,7 @@ class Pool:
         return lease
 
     async def warm(self, spec: SandboxSpec, count: int, *, snapshot: Snapshot | None = None) -> None:
-        """Create `count` sandboxes in advance, and keep as many ready until none was requested for `idle_s`.
+        """Create `count` sandboxes in advance, and keep that many ready until there is no request for `idle_s`.
 
         Raises: SandboxUnavailable, LimitUnenforceable.
         """
@@ -126,7 +126,7 @@ class Pool:
         return TenantView(self, partial(self.lease, tenant=tenant))
 
     def stats(self) -> PoolStats:
-        """Count of sandboxes and waiting times, for logs."""
+        """Return counts of sandboxes and waiting times, for logs."""
         with self._lock:
             ready = sum(len(warm_set.ready) for warm_set in self._warm_sets.values())
             leased = sum(slot.lease is not None for slot in self._admission.slots)
@@ -140,7 +140,7 @@ class Pool:
             )
 
     async def probe(self) -> Capabilities:
-        """Return what the backend below can enforce."""
+        """Return what the pool's backend can enforce."""
         return await self.backend.probe()
 
     async def running(self) -> list[Running]:
@@ -150,12 +150,12 @@ class Pool:
         return await self.backend.clean()
 
     async def close(self) -> None:
-        """Close every sandbox, ready or held, and the backend below. The pool may be used again afterwards."""
+        """Close every sandbox, ready or held, and the pool's backend. The pool may be used again afterwards."""
         await self._restart_after_fork()
         self._admission.reject_all("the pool was closed meanwhile")
         with self._lock:
             self._close_count += 1
-            self._warm_sets.clear()  # what is still being created finds its warm set gone, and is closed
+            self._warm_sets.clear()  # a sandbox still being created finds its warm set gone, and is closed
             tasks, slots = list(self._tasks), list(self._admission.slots)
         here = asyncio.get_running_loop()
         creating = [finished.wait() for finished, loop in list(self._creating.items()) if loop is here]
@@ -180,7 +180,7 @@ class Pool:
         return self._warm_sets[key]
 
     async def _take_warm(self, warm_set: WarmSet) -> Slot | None:
-        """Return a ready sandbox that is alive; dead ones are removed. None if there is none."""
+        """Remove dead ready sandboxes until one is alive, and return that one; None if there is none."""
         while True:
             with self._lock:
                 slot = None if self._admission.waiting else warm_set.take()
@@ -197,7 +197,7 @@ class Pool:
             await self._end(slot)
 
     async def _create_for_waiter(self, warm_set: WarmSet, slot: Slot, close_count: int) -> None:
-        """Fill a slot for a waiting caller. Raises: SandboxUnavailable if the pool is closed before that is done."""
+        """Fill a slot for a waiting caller. Raises: SandboxUnavailable if the pool is closed meanwhile."""
         finished = asyncio.Event()
         self._creating[finished] = asyncio.get_running_loop()
         try:
@@ -221,7 +221,7 @@ class Pool:
             self._counts["created"] += 1
 
     def _restock(self, warm_set: WarmSet) -> None:
-        """Start to create what is missing from a warm set, as far as there is room that nobody waits for."""
+        """Start to create the sandboxes missing from a warm set, as long as there is room and nobody waits."""
         with self._lock:
             if warm_set.paused_until > time.monotonic() or self._warm_sets.get(warm_set.key) is not warm_set:
                 return
@@ -237,7 +237,7 @@ class Pool:
         self._shrink_later()
 
     async def _restock_one(self, warm_set: WarmSet, slot: Slot) -> None:
-        """Create one in the background. After a failure, which only a request reports, it is tried again later."""
+        """Create one sandbox in the background. After a failure, which only a request reports, try again later."""
         try:
             await self._add_warm(warm_set, slot)
             warm_set.resume()
@@ -246,7 +246,7 @@ class Pool:
             asyncio.get_running_loop().call_later(pause_s, self._restock, warm_set)
 
     async def _add_warm(self, warm_set: WarmSet, slot: Slot | None) -> None:
-        """Create one, and add it to the warm set."""
+        """Create a sandbox and add it to the warm set."""
         if slot is None:
             slot = await self._admission.enter("", warm_set.key, lambda: warm_set.cost_mib)
         await self._fill(warm_set, slot)
@@ -258,10 +258,7 @@ class Pool:
             await self._end(slot)
 
     def _restock_done(self, warm_set: WarmSet, slot: Slot) -> None:
-        """Note that the task that was to fill a slot has ended.
-
-        If it was cancelled before it began, the slot is still to be released.
-        """
+        """Record that the task filling a slot has ended; release the slot if the task was cancelled before it began."""
         with self._lock:
             warm_set.pending -= 1
             if slot.sandbox is None:
@@ -289,7 +286,10 @@ class Pool:
                 self._shrink_later()
 
     def _free_a_slot(self) -> bool:
-        """End a lease that has run out unnoticed, or a ready sandbox of the warm set with the oldest request."""
+        """End a lease that ran out unnoticed, or a ready sandbox of the least recently requested warm set.
+
+        Returns: False if there is neither.
+        """
         for slot in self._admission.slots:
             if slot.lease is not None and slot.lease.remaining_s <= 0 and not slot.lease.expired:
                 self._expire(slot.lease)
@@ -350,7 +350,7 @@ class Pool:
     # Event loops and processes
 
     async def _end(self, slot: Slot) -> None:
-        """Close the sandbox of a slot in the event loop it belongs to, and release the slot."""
+        """Close a slot's sandbox in its event loop, and release the slot."""
         sandbox = slot.lease or slot.sandbox
         loop = slot.lease.loop if slot.lease is not None else slot.loop
         try:
@@ -366,12 +366,12 @@ class Pool:
     def _in_background(
         self, work: Coroutine[Any, Any, None], loop: Loop | None, then: Callable[[], None] | None = None
     ) -> None:
-        """Run `work` in the given event loop if it runs, else in this one; then call `then`, even on cancellation."""
+        """Run `work` in `loop` if that is running, else in this loop; then call `then`, even after cancellation."""
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             if not task.cancelled():
-                task.exception()  # a sandbox that cannot be closed is its backend's to clean
+                task.exception()  # the backend cleans up a sandbox that cannot be closed
             if then is not None:
                 then()
 
@@ -386,7 +386,7 @@ class Pool:
             loop.call_soon_threadsafe(begin)
 
     async def _restart_after_fork(self) -> None:
-        """In a forked process: start anew, since the sandboxes are its parent's."""
+        """Start anew in a forked process, because the sandboxes belong to its parent."""
         if self._pid != os.getpid():
             inherited = [slot.sandbox for slot in self._admission.slots if slot.sandbox is not None]
             self._begin()

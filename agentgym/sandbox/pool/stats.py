@@ -1,4 +1,4 @@
-"""Figures about a pool, for logs."""
+"""A pool's counts and waiting times, for logs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class PoolStats:
     """Counts of one pool.
 
     Attributes:
-        ready, leased, changing: sandboxes alive now: ready, held by callers, being created or ended.
+        ready, leased, changing: sandboxes alive now: ready; held by callers; being created or ended.
         waiting: callers who wait now.
-        created: sandboxes created. hits, misses: requests that found one ready, and that did not.
+        created: sandboxes created. hits, misses: requests that found a ready sandbox, and that found none.
         died: sandboxes found dead. expired: leases that ran out.
         evicted: sandboxes closed unused, to make room or because they were idle.
         wait_s: median, 95th and 99th percentile of the waiting time of the last thousand requests, in seconds.
@@ -50,7 +50,7 @@ class WaitTimes:
         self._seconds.append(seconds)
 
     def percentiles(self) -> tuple[float, float, float]:
-        """Median, 95th and 99th percentile, in seconds; 0 without data."""
+        """Return the median, 95th and 99th percentile, in seconds; 0 without data."""
         ordered = sorted(self._seconds)
         if not ordered:
             return 0.0, 0.0, 0.0

@@ -32,4 +32,4 @@ class TenantView:
         return await self._pool.clean()
 
     async def close(self) -> None:
-        """Do nothing: all tenants share the pool, and whoever made it closes it."""
+        """Do nothing: all tenants share the pool, and its creator closes it."""

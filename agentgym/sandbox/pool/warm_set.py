@@ -1,4 +1,4 @@
-"""The ready sandboxes of one spec: how many there should be, and how much memory one takes."""
+"""The ready sandboxes of one spec: how many there should be, and how much memory each takes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.pool.admission import Slot
 
-_FIRST_SHARE = 1 / 8  # of the spec's memory_mib: the estimate of a sandbox's memory before the first measurement
-_MARGIN = 1.25  # of the estimate over the mean of the measured peaks
+_FIRST_SHARE = 1 / 8  # the first estimate of a sandbox's memory, as a share of the spec's memory_mib
+_MARGIN = 1.25  # the estimate divided by the mean of the measured peaks
 _LEAST_MIB = 4.0
-_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after a failure to create one in the background
+_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after failing to create a sandbox in the background
 
 
 @dataclass(eq=False)
 class WarmSet:
     """Ready sandboxes of one spec, with the files of one snapshot or none.
 
-    `target`: how many should be ready. It starts at 0, so that a single use creates none in advance. Each later caller
-    who finds none raises it to 1, 2, 4, ... up to the pool's `ready`.
+    `target`: how many should be ready. It starts at 0, so that a single use creates none in advance. Each later request
+    that finds none raises the target to 1, 2, 4, ... up to the pool's `ready`.
     """
 
     key: Hashable
@@ -46,12 +46,12 @@ class WarmSet:
         self.requests, self.requested_at = self.requests + 1, now
 
     def missed(self, most: int) -> None:
-        """Record that a request found none ready."""
+        """Record that a request found no ready sandbox."""
         if self.requests > 1:
             self.target = max(self.target, min(2 * self.target or 1, most))
 
     def pause(self, now: float) -> float:
-        """Create none in the background for a while, which doubles with each failure in a row. Returns: its seconds."""
+        """Pause background creation; the pause doubles with each failure in a row. Returns: its seconds."""
         seconds = self.pause_s
         self.paused_until, self.pause_s = now + seconds, min(2 * seconds, _LONGEST_PAUSE_S)
         return seconds
@@ -60,13 +60,13 @@ class WarmSet:
         self.pause_s = _PAUSE_S
 
     def learn(self, peak_mib: float) -> None:
-        """Record the memory peak of a sandbox; it is the estimate for the next."""
+        """Record the memory peak of a sandbox, which updates the estimate for the next ones."""
         if peak_mib > 0:
             self.peaks_mib.append(peak_mib)
             self.cost_mib = max(sum(self.peaks_mib) / len(self.peaks_mib) * _MARGIN, _LEAST_MIB)
 
     def usable(self, slot: Slot) -> bool:
-        """Whether this event loop may use the sandbox: it last ran in this loop, or in one that has stopped."""
+        """Return whether this event loop may use the sandbox: it last ran in this loop, or in one that has stopped."""
         return slot.loop is None or slot.loop is asyncio.get_running_loop() or not slot.loop.is_running()
 
     def take(self) -> Slot | None:

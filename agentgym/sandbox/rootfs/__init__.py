@@ -1,8 +1,8 @@
-"""Root file systems for sandboxes: an image is found, unpacked once by content, and kept in the cache.
+"""Root file systems for sandboxes: finds an image, unpacks each content once, and keeps it in the cache.
 
 store.py      the cache of unpacked images           archive.py   reads a hostile archive, entry by entry
-sources.py    folders, tars, OCI layouts             tree.py      writes the files of an image, and nothing outside
-python_image.py  makes an image of an interpreter that is installed on this host
+sources.py    folders, tars, OCI layouts             tree.py      writes the files of an image into one folder only
+python_image.py  makes an image from an interpreter installed on this host
 """
 
 from agentgym.sandbox.rootfs.python_image import (

@@ -1,4 +1,4 @@
-"""Reads the archives of an image, which may be hostile: only forwards, in bounded pieces, and hashed on the way."""
+"""Reads the archives of an image, which may be hostile: only forwards, in bounded pieces, and hashing as it reads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, cast
 
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, members
 
-_MAX_READ_BYTES = 1 << 20  # at once: a larger header of an archive would be read into memory by tarfile
+_MAX_READ_BYTES = 1 << 20  # per read: tarfile would read a larger archive header into memory
 _PACKED_PIECE = 1 << 16
 _MAX_XZ_MEMORY = 256 << 20
-_FIRST = 8  # entries that tell what an archive is
+_FIRST = 8  # number of entries read to tell what an archive is
 _DAMAGE_ERRORS = (
     EOFError,
     OSError,
@@ -33,7 +33,7 @@ _DAMAGE_ERRORS = (
 
 
 def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", archive_digest: str = "") -> None:
-    """Unpack an archive over a tree. The digests, if given, are of the file and of the archive without its compression.
+    """Unpack an archive over a tree. The digests, if given, are of the file and of the decompressed archive.
 
     Raises: ImageError if it is damaged, hostile or does not have these digests.
     """
@@ -42,7 +42,7 @@ def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", a
         content = ForwardReader(_decompressed(blob))
         with _opened(content) as archive:
             tree.apply(archive)
-        if any(content.last):  # tarfile takes an invalid header for the end, which should be zeros
+        if any(content.last):  # tarfile takes an invalid header for the end, but a true end is zeros
             raise ImageError("An archive of the image is damaged: it ends in an invalid header.")
         content.finish(archive_digest)
         blob.finish(blob_digest)
@@ -65,7 +65,7 @@ def first_names(path: Path) -> list[str]:
 
 
 class ForwardReader(io.RawIOBase):
-    """A stream that is read once, from its start to its end.
+    """A stream read once, from start to end.
 
     No archive can make it read for ever, by an entry of negative size, or read everything into memory.
     """
@@ -78,7 +78,7 @@ class ForwardReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read bytes. Raises: ImageError for more at once than any honest archive needs."""
+        """Read bytes. Raises: ImageError for a larger read than any honest archive needs."""
         if not 0 <= size <= _MAX_READ_BYTES:
             raise ImageError(f"A header in an archive of the image claims {size} bytes.")
         piece = self._source.read(size)
@@ -99,7 +99,7 @@ class ForwardReader(io.RawIOBase):
         return self._position
 
     def finish(self, digest: str) -> None:
-        """Read the rest. Raises: ImageError if the digest of everything is not the one given."""
+        """Read the rest. Raises: ImageError if the digest of the whole stream is not the given one."""
         while self.read(_MAX_READ_BYTES):
             pass
         actual = f"sha256:{self._hash.hexdigest()}"
@@ -110,7 +110,7 @@ class ForwardReader(io.RawIOBase):
 
 
 class _PrefixedReader(io.RawIOBase):
-    """The first bytes of a stream, which were read already, then the rest."""
+    """Replays the bytes already read from a stream's start, then reads the rest."""
 
     def __init__(self, head: bytes, rest: ForwardReader) -> None:
         self._head, self._rest = head, rest
@@ -124,7 +124,7 @@ class _PrefixedReader(io.RawIOBase):
 
 
 class _DecompressingReader(io.RawIOBase):
-    """The output of a decompressor, never more at once than is requested."""
+    """Reads the output of a decompressor, never more at once than requested."""
 
     def __init__(self, decompressor: bz2.BZ2Decompressor | lzma.LZMADecompressor, source: BinaryIO) -> None:
         self._decompressor, self._source = decompressor, source
@@ -145,7 +145,7 @@ class _DecompressingReader(io.RawIOBase):
 
 
 def _decompressed(blob: ForwardReader) -> BinaryIO:
-    """Return a stream without its compression, which its first bytes tell."""
+    """Return a decompressed stream; the first bytes tell the compression."""
     head = blob.read(6)
     stream = cast(BinaryIO, _PrefixedReader(head, blob))
     if head.startswith(b"\x1f\x8b"):

@@ -1,4 +1,4 @@
-"""Images of this host's programs with another Python than its own, made of an interpreter that is installed here."""
+"""Images of this host's programs with a different Python, made from an interpreter installed on this host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.rootfs.store import cache_folder
 
 OLDEST_PYTHON = (3, 9)
-"""Of an image: the guest runs on it."""
+"""The oldest Python that an image may have: the guest runs on the image's Python."""
 PROGRAMS = (
     "sh bash cat chmod cmp comm cp cut date dd diff dirname basename echo env expr false find fold git grep gzip head "
     "id install join kill less link ln ls make md5sum mkdir mkfifo mktemp mv nl nohup nproc od paste patch printf ps "
@@ -44,7 +44,7 @@ _INSTALLED = (  # below the home folder
 
 
 def find_interpreter(python: str) -> Path | None:
-    """Return a Python of this version, such as 3.9, that runs on this host: on the PATH, of pyenv, uv or conda."""
+    """Return a Python of this version, such as 3.9, that runs on this host: from the PATH, pyenv, uv or conda."""
     paths = [Path(on_path)] if (on_path := shutil.which(f"python{python}")) else []
     for pattern in _INSTALLED:
         paths += sorted(Path.home().glob(pattern.format(python=python)), reverse=True)
@@ -102,11 +102,11 @@ def write_python_image(
     data: Sequence[str] = DATA,
     name: str = "Programs of a host",
 ) -> Path:
-    """Write a root file system of an interpreter, as /usr/bin/python3 and under its own prefix, and of host programs.
+    """Write a root file system with host programs and an interpreter, at /usr/bin/python3 and under its own prefix.
 
     Args:
-        programs: names with blanks between. `data`: folders. Those that are not on this host are left out.
-        name: as /etc/os-release says it.
+        programs: names separated by blanks. `data`: folders. Anything missing on this host is left out.
+        name: the name in /etc/os-release.
     Returns: the folder.
     Raises: SandboxUnavailable if the interpreter does not run.
     """
@@ -139,7 +139,7 @@ def write_python_image(
 
 
 def _ask(interpreter: Path) -> tuple[str, str, str] | None:
-    """Version, path and standard library of an interpreter; None for what is none that runs."""
+    """Return the version, path and standard library of an interpreter; None if it does not run."""
     try:
         output = subprocess.run([interpreter, "-S", "-E", "-c", _ASK], capture_output=True, check=True, timeout=60)
         version, real, library = json.loads(output.stdout)
@@ -149,7 +149,7 @@ def _ask(interpreter: Path) -> tuple[str, str, str] | None:
 
 
 def _libraries(binaries: list[str]) -> set[str]:
-    """Return the shared libraries that programs load, and those that wheels expect."""
+    """Return the shared libraries that programs load, and the ones that wheels expect."""
     listing = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     paths = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listing, re.MULTILINE))
     known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout

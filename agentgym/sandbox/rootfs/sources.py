@@ -1,10 +1,10 @@
-"""The forms of an image; each is read as a digest, a configuration and layers that are unpacked into a tree.
+"""The forms of an image; each is read as a digest, a configuration, and layers to unpack into a tree.
 
 A root file system: a folder, or a tar of one (`docker export`). An OCI image layout, or the output of `docker save`:
-again a folder or a tar. Archives may be compressed with gzip, bzip2 or xz. What an image says about itself is bounded,
-and checked against its digests.
+again a folder or a tar. Archives may be compressed with gzip, bzip2 or xz. An image's metadata is bounded in size and
+checked against its digests.
 
-Hand-written instead of skopeo and umoci: no further program has to be installed, and a hostile image reaches nothing.
+Hand-written instead of skopeo and umoci: no other program must be installed, and a hostile image can reach nothing.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class ImageSource(Protocol):
-    """An image as it was found.
+    """An image as found, not unpacked.
 
-    `digest` is of its content; `environment`: the variables that it sets for its programs.
+    `digest`: the hash of its content; `environment`: the variables that it sets for its programs.
     """
 
     digest: str
     environment: dict[str, str]
 
     def fill(self, tree: RootfsTree) -> None:
-        """Unpack it. Raises: ImageError if it does not have its digest, or is not an image at all."""
+        """Unpack the image. Raises: ImageError if its digest is wrong, or if it is not an image at all."""
 
 
 def open_source(path: Path, scratch: Path) -> ImageSource:
-    """Find out the form of an image, read its configuration, and hash it where it has no digest of its own.
+    """Find out the form of an image, read its configuration, and hash the image if it comes without a digest.
 
     Args:
-        scratch: an empty folder for the content of a packed layout; it has to stay until the source is unpacked.
-    Raises: ImageError for what is not an image; OSError if it cannot be read.
+        scratch: an empty folder for the content of a packed layout; it must exist until the source is unpacked.
+    Raises: ImageError if the path is not an image; OSError if it cannot be read.
     """
     if path.is_file():
         if not any(name in ("oci-layout", "manifest.json") or name.startswith("blobs/") for name in first_names(path)):
@@ -71,7 +71,7 @@ def open_source(path: Path, scratch: Path) -> ImageSource:
 
 @dataclass
 class FolderImage:
-    """A root file system in a folder, such as debootstrap makes."""
+    """A root file system in a folder, as debootstrap makes."""
 
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class FolderImage:
         self.digest = f"sha256:{total.hexdigest()}"
 
     def fill(self, tree: RootfsTree) -> None:
-        """Copy it, without what is mounted in it. Hard links stay hard links."""
+        """Copy the folder, without file systems mounted in it. Hard links stay hard links."""
         first_paths: dict[tuple[int, int], Parts] = {}
         for parts, status, where in self._walk():
             mode = agent_mode(status.st_mode, status.st_uid, status.st_gid)
@@ -114,7 +114,7 @@ class FolderImage:
                     first_paths[status.st_dev, status.st_ino] = parts
 
     def _walk(self) -> Iterator[tuple[Parts, os.stat_result, str]]:
-        """Everything but devices, pipes, sockets and other file systems; folders before their content."""
+        """Yield everything but devices, pipes, sockets and other file systems; folders before their content."""
         device = os.stat(self.path).st_dev
         pending: list[tuple[Parts, str]] = [((), str(self.path))]
         while pending:
@@ -131,7 +131,7 @@ class FolderImage:
 
 @dataclass
 class TarballImage:
-    """A root file system in one archive, such as `docker export` writes."""
+    """A root file system in one archive, as `docker export` writes."""
 
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -149,11 +149,11 @@ class TarballImage:
 
 @dataclass
 class LayeredImage:
-    """An image of layers; each is an archive that is unpacked over those before it."""
+    """An image of layers; each is an archive to unpack over the previous ones."""
 
     digest: str
     environment: dict[str, str]
-    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # opens it; digests of its bytes and of the archive inside
+    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # opener; digests of the bytes and of the archive inside
 
     def fill(self, tree: RootfsTree) -> None:
         """Unpack every layer in order, and check its digest."""
@@ -163,7 +163,7 @@ class LayeredImage:
 
 
 class _Layout:
-    """A folder of blobs. Paths that lead out of it are refused."""
+    """A folder of blobs. Refuses paths that lead out of the folder."""
 
     def __init__(self, folder: Path, display_path: Path) -> None:
         self.folder, self.display_path = folder, display_path
@@ -249,7 +249,7 @@ def _check_layer_count(layers: list[str]) -> list[str]:
 
 
 def _digest_for_this_platform(manifests: list[dict[str, Any]], layout: _Layout) -> str:
-    """Return the digest of the image for this machine's architecture, from an index."""
+    """Return from an index the digest of the image for this machine's architecture."""
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     digests = []
     for entry in manifests:

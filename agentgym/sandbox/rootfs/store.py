@@ -1,12 +1,12 @@
-"""Root file systems for sandboxes: found by path or name, unpacked once, and kept by their content.
+"""Root file systems for sandboxes: found by path or name, unpacked once, and stored by content.
 
     <cache>/images/NAME[.tar...]     images by name: a folder, an archive, or a link to one
     <cache>/roots/FORMAT/DIGEST/     an unpacked image: image.json, and the tree under root/
     <cache>/roots/FORMAT/seen/       the digest of each file that was hashed, so that it is hashed once
 
 The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Only its owner can enter roots/. An entry
-gets its name when it is complete, so a process killed while it unpacks leaves nothing that is ever used. A folder of
-roots/ may be deleted whenever no sandbox uses it.
+gets its name when it is complete, so a process killed while unpacking leaves nothing that is ever used. A folder in
+roots/ may be deleted when no sandbox uses it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class RootFilesystem:
-    """A root file system ready to be used. `digest` is of the image as it was found, not of the unpacked tree."""
+    """A root file system ready for use. `digest` is the digest of the image as found, not of the unpacked tree."""
 
     digest: str
     root: Path
@@ -47,7 +47,7 @@ class RootFilesystem:
 
 
 def prepare_rootfs(name: str) -> RootFilesystem:
-    """Find an image and unpack it, unless that was done before. Takes seconds for a new one.
+    """Find an image and unpack it, unless it is unpacked already. Takes seconds for a new image.
 
     Args:
         name: a path (if it contains a slash), or a name in the cache's folder images/.
@@ -75,7 +75,7 @@ def prepare_rootfs(name: str) -> RootFilesystem:
 
 
 def locate(name: str) -> Path:
-    """Return the path of an image. Raises: SandboxUnavailable if there is none of this name, with the known names."""
+    """Return the path of an image. Raises: SandboxUnavailable, which lists the known names, for an unknown one."""
     if "/" in name:
         path = Path(name).expanduser().absolute()
         if path.exists():
@@ -93,7 +93,7 @@ def locate(name: str) -> Path:
 
 
 def names() -> list[str]:
-    """Names of the images in the cache, sorted."""
+    """Return the names of the images in the cache, sorted."""
     image_names = set()
     with contextlib.suppress(FileNotFoundError):
         for entry in os.listdir(cache_folder() / "images"):
@@ -104,14 +104,14 @@ def names() -> list[str]:
 
 
 def cache_folder() -> Path:
-    """agentgym's folder for files that can be made again. It is not created by this call."""
+    """Return agentgym's folder for files that can be recreated. This call does not create the folder."""
     if configured := os.environ.get("AGENTGYM_CACHE"):
         return Path(configured).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "agentgym"
 
 
 def _unpack(roots: Path, source: ImageSource, max_bytes: int) -> RootFilesystem:
-    """Unpack into a temporary folder and rename it; one process at a time for one digest."""
+    """Unpack into a temporary folder and rename it; only one process at a time per digest."""
     final_folder, unpacking = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
     with _locked(roots / f".lock-{_folder_name(source.digest)}"):
         if rootfs := _find_unpacked(roots, source.digest):
@@ -139,7 +139,7 @@ def _unpack(roots: Path, source: ImageSource, max_bytes: int) -> RootFilesystem:
 
 
 def _add_required_files(tree: RootfsTree) -> None:
-    """Add what every sandbox needs of its root: mount points, and the few files that programs read."""
+    """Add what every sandbox needs in its root: mount points, and the few files that programs read."""
     for name in ("etc", *MOUNT_POINTS):
         tree.directory(tuple(name.split("/")))
     if not tree.names(("var", "tmp")):
@@ -202,7 +202,7 @@ def _delete(folder: Path) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """Return a hash that changes with a file, or anything in a folder; "" for what changed in the last two seconds."""
+    """Return a hash that changes with a file or anything in a folder; "" if it changed in the last two seconds."""
     total, newest = hashlib.sha256(), 0
     pending = [str(path)]
     while pending:

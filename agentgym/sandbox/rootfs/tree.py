@@ -1,9 +1,9 @@
-"""Unpacks a root file system into a folder. Whatever an archive says, nothing outside the folder is touched.
+"""Unpacks a root file system into a folder. No archive can make it touch anything outside the folder.
 
-Every path is resolved inside the folder, as if that were the root of the machine (openat2), and its last component is
-never followed. Permissions are kept as the agent meets them: the bits that user 1000 would have in the image are given
-to everyone, so that a tree looks the same from every sandbox, whoever unpacked it. Set-user-id bits, device nodes,
-pipes, sockets and extended attributes are left out.
+Every path is resolved inside the folder, as if the folder were the root of the machine (openat2), and its last
+component is never followed. Everyone gets the permissions that user 1000 would have in the image, so that a tree looks
+the same from every sandbox, whoever unpacked it. Set-user-id bits, device nodes, pipes, sockets and extended attributes
+are left out.
 
 Hand-written, because tarfile's filters know neither whiteouts nor a root directory for symbolic links.
 """
@@ -24,7 +24,7 @@ from agentgym.sandbox.guest import kernel
 from agentgym.sandbox.guest.root import AGENT_ID
 
 MAX_BYTES = 64 * 2**30
-_FREE_BYTES, _MAX_RATIO = 256 * 2**20, 50  # what any image may unpack to, and by how much more than its own size
+_FREE_BYTES, _MAX_RATIO = 256 * 2**20, 50  # unpacked size allowed for any image; maximum ratio to its packed size
 MAX_ENTRIES = 4_000_000
 _MAX_DEPTH = 128
 _PIECE = 1 << 20
@@ -41,14 +41,14 @@ Parts = tuple[str, ...]
 
 
 class ImageError(SandboxError):
-    """An image that cannot be used. The message says what is wrong, and where."""
+    """An image cannot be used. The message says what is wrong, and where."""
 
 
 _MISSING_ERRORS = (OSError, ImageError)
 
 
 def max_unpacked_bytes(image: Path) -> int:
-    """How much an image may unpack to, by the bytes it takes on disk: a small file must not fill the disk."""
+    """The unpacked size allowed for an image, from its bytes on disk: a small file must not fill the disk."""
     if image.is_file():
         own_bytes = image.stat().st_size
     else:
@@ -58,21 +58,21 @@ def max_unpacked_bytes(image: Path) -> int:
 
 
 class RootfsTree:
-    """A folder that is being filled. `finish` sets the modes and times of directories, which must come last."""
+    """A folder being filled. `finish` sets the modes and times of directories, which must come last."""
 
     def __init__(
         self, folder: Path, mode_of: Callable[[int, int, int], int] | None = None, *, max_bytes: int = MAX_BYTES
     ) -> None:
         """
         Args:
-            mode_of: gives the permissions of an archive's files, from their mode, user and group; see `agent_mode`.
-            max_bytes: of all files; see `max_unpacked_bytes`.
+            mode_of: maps the mode, user and group of an archive's file to its permissions; see `agent_mode`.
+            max_bytes: limit on the total of all files; see `max_unpacked_bytes`.
         """
         self._mode_of, self._max_bytes = mode_of or agent_mode, max_bytes
         self._root = os.open(folder, _DIRECTORY | os.O_CLOEXEC)
         self._modes: dict[Parts, tuple[int, float]] = {}
         self._parent: tuple[Parts, int] | None = (
-            None  # the last one opened: archives list the files of a folder together
+            None  # the last parent opened: archives list the files of a folder together
         )
         self._fresh: set[Parts] = set()  # paths of the current layer, which its own whiteouts do not hide
         self.entries = self.bytes = 0
@@ -80,7 +80,7 @@ class RootfsTree:
     # Files
 
     def directory(self, path: Parts, mode: int = 0o755, time_s: float = 0.0) -> None:
-        """Create a directory, or take over the existing one."""
+        """Create a directory, or reuse the existing one."""
         if path:
             parent = self._open_parent(path)
             if not self._is_directory(parent, path[-1]):
@@ -135,7 +135,7 @@ class RootfsTree:
     # Layers
 
     def apply(self, layer: tarfile.TarFile) -> None:
-        """Unpack a layer: its files replace, its whiteouts remove.
+        """Unpack a layer: its files replace files of lower layers, its whiteouts remove them.
 
         Raises: ImageError for a path that leads out of the tree, and for anything that does not belong in an image.
         """
@@ -174,7 +174,7 @@ class RootfsTree:
                 self._remove(hidden)
 
     def _remove_stale(self, folder: Parts) -> None:
-        """Remove from a folder what lower layers put there."""
+        """Remove the files of lower layers from a folder."""
         try:
             descriptor = self._open(folder, _DIRECTORY)
         except FileNotFoundError:
@@ -193,7 +193,7 @@ class RootfsTree:
     # The end
 
     def read(self, path: Parts, most: int) -> bytes | None:
-        """Content of a regular file; None if there is none of at most `most` bytes."""
+        """Return a regular file's content; None if there is no such file of at most `most` bytes."""
         try:
             descriptor = self._open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except _MISSING_ERRORS:
@@ -203,7 +203,7 @@ class RootfsTree:
             return file.read(most) if stat.S_ISREG(status.st_mode) and status.st_size <= most else None
 
     def names(self, path: Parts) -> list[str] | None:
-        """Names in a directory; None if there is no such directory."""
+        """Return the names in a directory; None if there is no such directory."""
         try:
             descriptor = self._open(path, _DIRECTORY | os.O_NOFOLLOW)
         except _MISSING_ERRORS:
@@ -214,7 +214,7 @@ class RootfsTree:
             os.close(descriptor)
 
     def exists(self, path: Parts) -> bool:
-        """Whether there is anything of this name, even a dangling link."""
+        """Return whether there is anything of this name, even a dangling link."""
         try:
             os.lstat(path[-1], dir_fd=self._open_parent(path, make=False))
         except _MISSING_ERRORS:
@@ -248,7 +248,7 @@ class RootfsTree:
             raise
 
     def _open_parent(self, path: Parts, *, make: bool = True) -> int:
-        """Return a descriptor of a path's directory. It stays owned by this object."""
+        """Return a descriptor of a path's directory. The descriptor stays owned by this object."""
         folder = path[:-1]
         if self._parent is not None and self._parent[0] == folder:
             return self._parent[1]
@@ -274,7 +274,7 @@ class RootfsTree:
             self._parent = None
 
     def _replace(self, path: Parts) -> int:
-        """Make room for something new. Returns: a descriptor of its directory, owned by this object."""
+        """Make room for a new entry. Returns: a descriptor of its directory, owned by this object."""
         self._remove(path)
         self._count_entry(path)
         return self._open_parent(path)
@@ -308,7 +308,7 @@ class RootfsTree:
 
 
 def members(layer: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Entries of an archive. tarfile's own loop would keep them all in memory."""
+    """Yield the entries of an archive. tarfile's own loop would keep them all in memory."""
     while (member := layer.next()) is not None:
         yield member
         layer.members = []  # type: ignore[attr-defined]  # typeshed does not know it
@@ -325,7 +325,7 @@ def split(name: str) -> Parts:
 
 
 def agent_mode(mode: int, user: int, group: int) -> int:
-    """Return the agent's permissions on a file of the image, granted to everyone; nobody may write."""
+    """Return the mode of a file of the image: everyone gets the agent's permissions, but nobody may write."""
     allowed = mode >> 6 if user == AGENT_ID else mode >> 3 if group == AGENT_ID else mode
     return (allowed & 0o5) * 0o111
 

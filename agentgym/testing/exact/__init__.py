@@ -1,8 +1,8 @@
-"""For `check_estimator`: the bias of an estimator, computed exactly by sums over every possible group.
+"""Computes the exact bias of an estimator for `check_estimator`, as sums over every possible group.
 
 problems.py   small decision problems, given as all their trajectories with probabilities and scores
 signals.py    the signals of these trajectories, such as states, values, components, potentials, hindsight, replays
-bias.py       how far an estimator's mean gradient is from the true one, over every tree that branching can grow
+bias.py       the distance of an estimator's mean gradient from the true one, over every possible tree of branches
 """
 
 from agentgym.testing.exact.bias import GradientBias, bias_of

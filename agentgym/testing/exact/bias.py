@@ -1,9 +1,9 @@
 """The distance between the mean gradient of an estimator and the true gradient, by exact sums.
 
 The distance of E[(1/N) sum_ik A_ik grad log pi] from the gradient of the expected outcome and turn rewards, in units of
-the length of the latter. The expectation is over every possible group of N trajectories of small decision problems;
-for estimators that need branches, over every tree with N first turns and two second turns each. The objective has the
-weights of outcome and turn rewards that the estimator uses.
+that gradient's length. The expectation is over every possible group of N trajectories of small decision problems; for
+estimators that need branches, over every tree with N first turns and two second turns each. The objective weights
+outcome and turn rewards as the estimator does.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from agentgym.testing.exact.problems import Problem, ProblemPath
 from agentgym.testing.exact.signals import PROBLEMS_WITH_WRONG_CRITIC, after, with_evidence
 
 Grown = tuple[tuple[ProblemPath, tuple[int, ...]], ...]
-"""Leaves: a path, and which child was taken at each turn."""
+"""The leaves of a tree: each a path, and the index of the child taken at each turn."""
 
 
 def trees(problem: Problem, fan: Sequence[int]) -> list[tuple[float, Grown]]:
-    """Every possible tree with its probability; trees that differ only in the order of children are merged."""
+    """Return every possible tree with its probability; trees that differ only in the order of children are merged."""
     return list(_families(list(problem.paths), 0, fan))
 
 
 def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
-    """Yield the possible children of a node, given the paths that are still possible."""
+    """Yield each possible set of children of a node with its probability, given the paths still possible."""
     total = sum(path.probability for path in paths)
     turns: defaultdict[object, list[ProblemPath]] = defaultdict(list)
     for path in paths:
@@ -59,7 +59,7 @@ def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[
 
 
 def group_of(grown: Grown) -> Group:
-    """Return the leaves as complete trajectories; turns that they share have the same label."""
+    """Return the leaves as complete trajectories; shared turns have the same label."""
     return Group.from_arrays(
         outcomes=[path.outcome for path, _ in grown],
         turn_rewards=[path.rewards for path, _ in grown],
@@ -68,7 +68,7 @@ def group_of(grown: Grown) -> Group:
 
 
 def estimated_gradient(problem: Problem, chosen: Estimator, fan: Sequence[int]) -> np.ndarray:
-    """[P] E[(1/N) sum_ik A_ik grad log pi] over every tree, N its leaves."""
+    """Return [P] E[(1/N) sum_ik A_ik grad log pi] over every tree with N leaves."""
     total = np.zeros(problem.paths[0].score.shape[1])
     for probability, grown in trees(problem, fan):
         for (path, _), advantages in zip(grown, chosen(group_of(grown)), strict=True):
@@ -84,7 +84,7 @@ _FEW_PATHS = 9  # the trees of a problem with fewer paths branch twice
 
 @dataclass(frozen=True, slots=True)
 class GradientBias:
-    """The bias on one problem with groups of one size.
+    """The bias on one problem for one group size.
 
     Attributes:
         error: distance between the two gradients in units of the true gradient's length.

@@ -25,7 +25,7 @@ NO_REWARD = math.nan
 class ProblemPath:
     """One possible trajectory: probability, outcome, turn rewards, and d log pi / d theta [K, P] of its turns.
 
-    `steps`: state and action of each turn. `signals`: its row of every other signal of `Group`, by name.
+    `steps`: state and action of each turn. `signals`: the trajectory's row of every other signal of `Group`, by name.
     """
 
     probability: float
@@ -48,7 +48,7 @@ class Problem:
     paths: tuple[ProblemPath, ...]
 
     def true_gradient(self, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> np.ndarray:
-        """[P] d/d theta of the expected weighted sum of outcome and turn rewards, by the definition of expectation."""
+        """Return [P] d/d theta of the expected weighted sum of outcome and turn rewards, by definition."""
         total = np.zeros(self.paths[0].score.shape[1])
         for path in self.paths:
             episode_return = outcome_weight * path.outcome + turn_weight * float(np.nansum(path.rewards))
@@ -57,7 +57,7 @@ class Problem:
 
     @cache  # noqa: B019 - there are only a few problems, and they are never freed
     def groups(self, size: int) -> list[tuple[float, Group, tuple[ProblemPath, ...]]]:
-        """Every group of `size` with its probability."""
+        """Return every group of `size` trajectories with its probability."""
         groups = []
         for members in combinations_with_replacement(range(len(self.paths)), size):
             ways = math.factorial(size)
@@ -74,7 +74,7 @@ class Problem:
         return groups
 
     def estimated_gradient(self, estimator: Estimator, size: int) -> np.ndarray:
-        """[P] E[(1/N) sum_ik A_ik grad log pi], N the valid trajectories, given that there are two or more."""
+        """Return [P] E[(1/N) sum_ik A_ik grad log pi], given N >= 2 valid trajectories."""
         total, weight = np.zeros(self.paths[0].score.shape[1]), 0.0
         for probability, group, paths in self.groups(size):
             valid = int(group.valid.sum())
@@ -95,14 +95,14 @@ class Problem:
         return Problem((*working, broken))
 
     def with_signals(self, **signals: Callable[[ProblemPath], Any]) -> Problem:
-        """Return the same problem whose trajectories carry more signals, each a function of the path."""
+        """Return the same problem with more signals per trajectory, each a function of the path."""
         return Problem(
             tuple(replace(p, signals={**p.signals, **{n: f(p) for n, f in signals.items()}}) for p in self.paths)
         )
 
 
 def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Signals of a group from the signals of its trajectories; the parts of a reward by name."""
+    """Join the signals of a group's trajectories; components are joined by name."""
     return {
         name: _joined([row[name] for row in rows]) if name.endswith("components") else [row[name] for row in rows]
         for name in rows[0]
@@ -121,7 +121,7 @@ def _nothing(signals: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def go_score(p_go: float, go_on: bool, parameter: int, parameters: int) -> np.ndarray:
-    """d log pi / d (logit of going on), as a row over all parameters."""
+    """Return d log pi / d (logit of going on), as a row over all parameters."""
     row = np.zeros(parameters)
     row[parameter] = (1 - p_go) if go_on else -p_go
     return row
@@ -154,8 +154,8 @@ def flip() -> Problem:
 def stop_or_go(go: Sequence[float] = (0.7, 0.4, 0.6), solved: Sequence[float] = (0.1, 0.5, 0.3, 0.9)) -> Problem:
     """Up to three turns, each stop or go with its own probability; going pays 0.2, -0.3, then no reward.
 
-    `solved[g]` is the chance of outcome 1 after g times going on. Uneven policy, lengths 1 to 3, both
-    signs of reward, a missing one, and an outcome that is not monotone in length.
+    `solved[g]` is the probability of outcome 1 after going on g times. The policy is uneven, lengths are 1 to 3,
+    rewards have both signs or are missing, and the outcome is not monotone in length.
     """
     pays = (0.2, -0.3, NO_REWARD)
     paths = []
@@ -173,9 +173,9 @@ def stop_or_go(go: Sequence[float] = (0.7, 0.4, 0.6), solved: Sequence[float] = 
 
 
 def lucky_tool(go: Sequence[float] = (0.6, 0.3)) -> Problem:
-    """Up to two calls of a tool that pays 1 with probability 0.3 and else -0.2; the outcome is 1 if it paid once.
+    """Up to two calls of a tool that pays 1 with probability 0.3, else -0.2; the outcome is 1 if any call paid 1.
 
-    The second choice has a logit of its own for either result of the first: stochastic tools, and two
+    The second choice has a separate logit for each result of the first. The problem covers stochastic tools, and two
     states at the same turn index.
     """
     paths = [ProblemPath(1 - go[0], 0.0, (0.1,), np.stack([go_score(go[0], False, 0, 3)]), steps=(("start", "stop"),))]

@@ -74,17 +74,17 @@ PROBLEMS_WITH_WRONG_CRITIC = {name: with_wrong_critic(problem) for name, problem
 
 
 def before(path: ProblemPath, k: int) -> Hashable:
-    """Everything that is known before turn k, including its state."""
+    """Return everything known before turn k, including its state."""
     return path.steps[:k], path.rewards[:k], path.steps[k][0]
 
 
 def after(path: ProblemPath, k: int) -> Hashable:
-    """Everything that is known after turn k."""
+    """Return everything known after turn k."""
     return path.steps[: k + 1], path.rewards[: k + 1]
 
 
 class ArbitraryFunction:
-    """A different number for every key: the predictions of some arbitrary critic."""
+    """Return a different number for every key, as the predictions of an arbitrary critic."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high, self.known = low, high, dict[Hashable, float]()

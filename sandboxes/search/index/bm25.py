@@ -1,4 +1,4 @@
-"""Exact BM25 over memory-mapped postings, with pruning: a query reads only the postings that can change the result.
+"""Exact BM25 over memory-mapped postings, with pruning: a query reads only postings that can change the result.
 
 Hand-written, because the pages that agents see must not change: tantivy rounds lengths and so ranks some pages
 otherwise; bm25s orders equal scores otherwise, and holds the corpus in memory to index it.
@@ -22,7 +22,7 @@ MAX_QUERY_TERMS = 64
 
 
 class Bm25:
-    """Ranks pages by BM25. Safe in threads; many episodes share one.
+    """Ranks pages by BM25. Thread-safe; many episodes share one instance.
 
     A term's postings are page numbers in order and, beside each, the term's whole contribution to that page's
     score, computed when the index was built. A query adds them up, the most telling term first. Once what the
@@ -38,10 +38,10 @@ class Bm25:
         self._pages = array_at(folder / "pages.npy")
         self._gains = array_at(folder / "gains.npy")
         self._most = array_at(folder / "most.npy")
-        self._spare: list[Floats] = []  # score per page, all zero; one for each query in progress
+        self._spare: list[Floats] = []  # zeroed arrays of a score per page; a query in progress uses one
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """See Ranking. A page that shares no word with the query is not returned."""
+        """Rank pages as Ranking says, without pages that share no word with the query."""
         terms = self._terms_of(query)
         if not terms or k < 1:
             return []
@@ -53,7 +53,7 @@ class Bm25:
         values = scores[pages]
         scores[read] = 0.0
         self._spare.append(scores)
-        if len(pages) > k:  # the k best, and all that equal the last of them
+        if len(pages) > k:  # keep the k best, and all pages tied with the last of them
             last = np.partition(values, len(values) - k)[len(values) - k]
             best = np.flatnonzero(values >= last)
             pages, values = pages[best], values[best]
@@ -70,13 +70,13 @@ class Bm25:
     def _gather(
         self, terms: list[tuple[int, float, float]], k: int, scores: Floats
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Fill `scores`. Returns: pages that may be among the best k, fully scored; pages whose score was touched."""
+        """Fill `scores`. Returns: candidates for the best k, fully scored; all pages whose score was changed."""
         touched: list[NDArray[np.int32]] = []
         rest = float(sum(most for _, _, most in terms))
         for index, (term, count, most) in enumerate(terms):
             start, end = self._starts[term : term + 2]
             scored = sum(map(len, touched))
-            if scored >= k and end - start > scored // 4:  # often enough to check whether new pages can still enter
+            if scored >= k and end - start > scored // 4:  # then check whether new pages can still enter
                 pages = np.concatenate(touched)
                 least = _kth(scores[pages], k)
                 if rest * _SLACK < least:
@@ -97,7 +97,7 @@ class Bm25:
         pages: NDArray[np.int32],
         scores: Floats,
     ) -> NDArray[np.int32]:
-        """Add the gains of the remaining terms to the pages that can still be among the best."""
+        """Add the gains of the remaining terms to the pages that can still rank among the best."""
         pages = np.sort(pages[scores[pages] + np.float32(rest * _SLACK) >= least])
         for term, count, _ in terms:
             start, end = self._starts[term : term + 2]
@@ -109,7 +109,7 @@ class Bm25:
         return pages
 
 
-_SLACK = 1.0001  # float32 sums may exceed the bound, which is added up in another order
+_SLACK = 1.0001  # float32 sums may exceed the bound, which is summed in a different order
 
 
 def _kth(values: Floats, k: int) -> float:

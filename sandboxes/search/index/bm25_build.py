@@ -1,4 +1,4 @@
-"""Building the postings of BM25: in blocks of pages, so that memory holds one block and not the corpus."""
+"""Builds the postings of BM25 in blocks of pages, so that memory holds one block instead of the corpus."""
 
 from __future__ import annotations
 

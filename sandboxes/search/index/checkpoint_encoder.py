@@ -1,4 +1,4 @@
-"""A dense encoder from any local or hub checkpoint that transformers can load: E5, BGE, MiniLM and their like."""
+"""A dense encoder from any local or hub checkpoint that transformers can load, such as E5, BGE or MiniLM."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CheckpointEncoder:
         return vectors
 
     def _fingerprint(self) -> str:
-        """Hash of the weights: a checkpoint that is trained on under the same path is another encoder."""
+        """Return a hash of the weights: a checkpoint trained further under the same path is a different encoder."""
         digest = hashlib.sha256()
         for name, weight in sorted(self._model.state_dict().items()):
             digest.update(name.encode())

@@ -1,4 +1,4 @@
-"""Corpora in files: pages in JSON lines, BEIR folders, and question sets with their own paragraphs."""
+"""Reads corpora from files: pages in JSON lines, BEIR folders, and question sets with their own paragraphs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pages_of_file(path: Path) -> Iterator[Page]:
 
 
 def pages_of_lines(lines: Iterable[bytes], where: str) -> Iterator[Page]:
-    """Pages of JSON lines: one page a line, or one question with its own paragraphs a line (MuSiQue)."""
+    """Yield the pages of JSON lines: per line one page, or one question with its own paragraphs (MuSiQue)."""
     titles: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -57,7 +57,7 @@ def pages_of_lines(lines: Iterable[bytes], where: str) -> Iterator[Page]:
 
 
 def pages_of_json(data: Any, where: str) -> Iterator[Page]:
-    """Pages of one JSON document.
+    """Yield the pages of one JSON document.
 
     Understood: a list of pages; a mapping of titles to texts or sentences; HotpotQA's and 2Wiki's questions with
     their `context`; MuSiQue's with their `paragraphs`; SQuAD's articles, one page a paragraph, linked in order.
@@ -144,7 +144,7 @@ def _joined(text: Any, where: str) -> str:
 
 
 def _once(pages: Iterable[Page], titles: dict[str, str] | None = None) -> Iterator[Page]:
-    """Pages that several questions carry, once each; another text under a known title is another page."""
+    """Yield pages that several questions share only once; a different text under a known title is another page."""
     texts: dict[str, str] = {} if titles is None else titles
     for page in pages:
         name, turn = page.title, 1

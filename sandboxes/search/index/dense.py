@@ -1,4 +1,4 @@
-"""Dense ranking: one unit vector a page in a memory-mapped file, compared with the query's, every page, exactly."""
+"""Exact dense ranking: a memory-mapped file has one unit vector per page; a query is compared with every page."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .folders import array_at
 from .page_store import Page
 
 Floats = NDArray[np.float32]
-_BLOCK = 65_536  # pages compared at once: bounds what a query needs to a few MB
+_BLOCK = 65_536  # pages compared at once: bounds a query's memory to a few MB
 
 
 class Encoder(Protocol):
-    """Texts to vectors. `name` goes into the index's address: another encoder is another index."""
+    """Encodes texts as vectors. `name` is part of the index's address: a different encoder has a different index."""
 
     name: str
     dimensions: int
 
     def encode_pages(self, texts: Sequence[str]) -> Floats:
-        """[n, dimensions], each row of length 1 (or 0 for a text without known words)."""
+        """Return [n, dimensions], each row of length 1 (or 0 for a text without known words)."""
         ...
 
     def encode_query(self, query: str) -> Floats:
-        """[dimensions], of length 1 or 0."""
+        """Return [dimensions], of length 1 or 0."""
         ...
 
 
@@ -41,7 +41,7 @@ class Dense:
         self._encoder = encoder
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """See Ranking. A query whose vector is 0 finds nothing."""
+        """Rank pages as Ranking says. A query whose vector is 0 finds nothing."""
         query_vector = self._encoder.encode_query(query)
         if k < 1 or not query_vector.any():
             return []
@@ -66,7 +66,7 @@ def write_vectors(folder: Path, pages: Iterable[Page], total: int, encoder: Enco
 
 
 def unit(vectors: Floats) -> Floats:
-    """Rows scaled to length 1; rows of zeros stay."""
+    """Scale rows to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     scaled: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-12)
     return scaled

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from agentgym.sandbox import cache_folder
 
-_SMALL = 1 << 20  # bytes; a map holds a file descriptor, and there may be many small corpora
+_SMALL = 1 << 20  # bytes; a memory map holds a file descriptor, and there may be many small corpora
 _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
 
 
@@ -61,7 +61,7 @@ def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def digest_of_file(path: Path, version: str) -> str:
-    """Hash of a file's content and a version; read again only if its size, time or place have changed."""
+    """Return a hash of a file's content and a version; read the file again only if size, time or place changed."""
     about = path.stat()
     stamp = [str(path.resolve()), about.st_size, about.st_mtime_ns, about.st_ino, version]
     note = root() / "seen" / hashlib.sha256(json.dumps(stamp).encode()).hexdigest()
@@ -81,7 +81,7 @@ def digest_of_file(path: Path, version: str) -> str:
 
 
 def digest_of_bytes(content: bytes, version: str) -> str:
-    """Hash of a version and content, as `digest_of_file` gives it for a file with this content."""
+    """Return the hash of a version and content, as `digest_of_file` does for a file with this content."""
     return hashlib.sha256(version.encode() + content).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""Texts to numbers without a dictionary in memory: sorted 64-bit hashes, looked up in a memory-mapped array."""
+"""Maps texts to numbers without a dictionary in memory: looks up 64-bit hashes in a sorted memory-mapped array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latent semantic analysis: a dense encoder learned from the corpus itself, that needs no downloaded weights."""
+"""Latent semantic analysis: a dense encoder learned from the corpus itself, without downloaded weights."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Library:
 
 
 class LocalRetriever:
-    """Pages of this process's own memory map."""
+    """Retrieves pages from this process's own memory map."""
 
     def __init__(self, pages: PageStore, ranking: Ranking, *, blocking: bool) -> None:
         self._pages, self._ranking, self._blocking = pages, ranking, blocking

@@ -1,4 +1,4 @@
-"""The pages of a corpus on disk: one file of JSON lines, where each begins, and which title is which page."""
+"""The pages of a corpus on disk: a file of JSON lines, the start of each line, and the page of each title."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PAGE_CHARS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page. `id`: as the corpus names it. `title`: unique in it. `links`: titles that it points to as `[title]`."""
+    """One page. `id`: its name in the corpus. `title`: unique there. `links`: titles that its text has as `[title]`."""
 
     id: str
     title: str
@@ -29,7 +29,7 @@ class Page:
 
 
 class PageStore:
-    """Read-only pages by number and title; what is not being read lies on disk."""
+    """Read-only pages by number and title; pages stay on disk until they are read."""
 
     def __init__(self, folder: Path) -> None:
         self._offsets = array_at(folder / "offsets.npy")

@@ -14,7 +14,7 @@ MAX_CONTENT_CHARS = 100_000
 
 
 class RemoteRetriever:
-    """Asks `{"queries": [...], "topk": k, "return_scores": true}` of a server, such as `search_server` of ours.
+    """Sends `{"queries": [...], "topk": k, "return_scores": true}` to a server, such as our `search_server`.
 
     Args:
         url: up to and without `/retrieve`, for example http://127.0.0.1:8000. It is given by who runs the gym,
@@ -45,7 +45,7 @@ class RemoteRetriever:
 
     @staticmethod
     def _hit(row: dict[str, Any]) -> Hit:
-        document = row.get("document", row)  # without scores, the documents stand bare
+        document = row.get("document", row)  # without scores, a row is the document itself
         first, _, rest = str(document["contents"])[:MAX_CONTENT_CHARS].partition("\n")
         title = " ".join(first.strip().strip('"').split())
         return Hit(Page(str(document.get("id", title)), title, rest), float(row.get("score", 0.0)))

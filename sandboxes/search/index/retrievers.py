@@ -1,4 +1,4 @@
-"""Retrievers: one contract for BM25, dense retrieval, both fused, and a retriever on another host."""
+"""Retrievers: one contract for BM25, dense retrieval, a fusion of both, and a retriever on another host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .page_store import Page
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A page that was found. `score` is on the retriever's own scale, higher is better."""
+    """A page found by a retriever. `score` is on the retriever's own scale, higher is better."""
 
     page: Page
     score: float
@@ -21,7 +21,7 @@ class Ranking(Protocol):
     """Ranks the pages of one corpus by number; the same question has the same answer in every process."""
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """At most k page numbers with their scores, best first; equal scores in order of page number."""
+        """Return at most k page numbers with scores, best first; equal scores in order of page number."""
         ...
 
 
@@ -29,7 +29,7 @@ class Retriever(Protocol):
     """Finds pages for a query."""
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        """At most k pages, best first."""
+        """Return at most k pages, best first."""
         ...
 
 
@@ -49,7 +49,7 @@ def fused(rankings: Sequence[Sequence[int]], k: int, *, constant: float = 60.0) 
 
 
 class Hybrid:
-    """Two or more rankings fused by rank. `depth`: how far down each is read."""
+    """Two or more rankings fused by rank. `depth`: how many pages of each are read."""
 
     def __init__(self, rankings: Sequence[Ranking], depth: int = 100) -> None:
         self._rankings, self._depth = rankings, depth

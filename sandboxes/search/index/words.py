@@ -1,4 +1,4 @@
-"""Text to index terms: lower case, accents folded, stop words dropped, plural endings cut."""
+"""Converts text to index terms: lower case, accents folded, stop words dropped, plural endings cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 
 ANALYSIS = "words-2"
-"""Goes into every index's address: change it whenever a text would give other terms."""
+"""Part of every index's address: change it whenever a text would yield different terms."""
 
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer; kana; Han characters.

@@ -1,9 +1,9 @@
-"""Tasks out of real packages: break them in one place, keep what some tests catch and most do not, say what fails.
+"""Makes tasks from real packages: break one place, keep bugs that a few tests catch, report what fails.
 
 mutations.py   the bugs, on the syntax tree
 package.py     a package's source distribution, and which of its tests pass
 recipe.py      which packages, how many bugs of each, and which releases are compared
-issue.py       what a user would report of a bug, without the fix
+issue.py       a user's report of a bug, without the fix
 difficulty.py  how hard a bug is to find
 trial.py       one bug, validated, as a task
 releases.py    two versions of a package as a task

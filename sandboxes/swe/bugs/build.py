@@ -1,4 +1,4 @@
-"""From a recipe of packages to a validated task set, with a journal from which a build that was killed goes on."""
+"""Builds a validated task set from a recipe of packages, with a journal from which a killed build resumes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .releases import release_task
 from .trial import Bug, Trials, facts_of, trials_of
 
 AT_ONCE = 8
-"""Bugs of a package that are chosen before the first of them is tried: the same set is built however many processors
-there are."""
+"""Number of a package's bugs chosen before the first is tried: the resulting set does not depend on the number of
+processors."""
 Caught = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is: bugs of a package tried, tasks of it made and to make, and tasks made in all. `ended`: no
-    more are made of the package."""
+    """The progress of a build: a package's tried bugs, its finished and planned tasks, and all finished tasks. `ended`:
+    the package is done."""
 
     package: str
     tried: int
@@ -61,11 +61,11 @@ async def build(
 ) -> TaskSet:
     """Build the set of a recipe and write it to `out`, one task a line.
 
-    Everything that is found out stands in a journal beside it (`out` + .journal) at once: a build that was killed goes
-    on with the bugs that it was trying, at most `concurrency` of them.
+    Every result is written at once to a journal beside it (`out` + .journal): a killed build resumes with the bugs that
+    it was trying, at most `concurrency` of them.
 
     Args:
-        left_out: is told of each package that gives no task, and why.
+        left_out: called with each package that yields no task, and the reason.
     Raises: TaskError if no package is left; JudgeError if no sandbox runs.
     """
     judge = judge or RepositoryTests(cpu_s=60, timeout_s=120)
@@ -104,7 +104,7 @@ async def build(
 
 
 async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, None]:
-    """Yield validated tasks of one package, in an order that the seed alone decides."""
+    """Yield validated tasks of one package, in an order that depends only on the seed."""
     recipe, journal = building.recipe, building.journal
     repository = await asyncio.to_thread(package.fetch)
     package = package.located(repository)
@@ -150,7 +150,7 @@ async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, 
 
 
 async def _tried(building: _Build, trials: Trials, name: str, bug: Bug, caught: Caught) -> Task | None:
-    """Return the task of a bug, None if it is none: from the journal, or tried now."""
+    """Return a bug's task, from the journal or by trying it now; None if the bug makes no task."""
     key = f"{name}:{bug.key}"
     if key not in building.journal:
         async with building.slots:
@@ -161,7 +161,7 @@ async def _tried(building: _Build, trials: Trials, name: str, bug: Bug, caught: 
 
 
 def _candidates(trials: Trials, seed: int) -> list[Bug]:
-    """All bugs that the rules know for a package, in the order of their trial: one of each kind in turn."""
+    """Return all bugs that the rules find in a package, in trial order: one of each kind in turn."""
     by_kind: dict[str, list[Bug]] = {}
     for path, source in trials.sources.items():
         for mutation in mutations(source):
@@ -186,7 +186,7 @@ def _is_allowed(bug: Bug, counts: Counter[str], recipe: BugRecipe) -> bool:
 
 
 def _pairs(singles: Sequence[tuple[Bug, Task]], seed: int) -> list[tuple[Bug, Caught]]:
-    """Two bugs of different files as one, with the tests that catch only the one and only the other."""
+    """Join two bugs in different files into one, with the tests that catch only one of them, for each."""
     pairs: list[tuple[Bug, Caught]] = []
     for (first, its_task), (second, other_task) in combinations(singles, 2):
         if set(first.places) & set(second.places) or "removed" in (first.kind, second.kind):

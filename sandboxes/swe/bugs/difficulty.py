@@ -1,4 +1,4 @@
-"""How hard a bug is to find and to mend, from what the tests reach and how much the fix changes."""
+"""Estimates how hard a bug is to find and fix, from the functions that tests reach and the size of the fix."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Reach:
-    """Which functions every test reaches, in a repository without a bug.
+    """The functions that each test reaches, in a repository without a bug.
 
     Args:
-        functions: path:name. `by_test`: by test, the places in `functions` of those that it reaches.
+        functions: path:name. `by_test`: per test, the indices in `functions` of the functions that it reaches.
     """
 
     def __init__(self, functions: Sequence[str], by_test: Mapping[str, Sequence[int]]) -> None:
@@ -22,7 +22,7 @@ class Reach:
                 self._tests.setdefault(number, set()).add(test)
 
     def tests_of(self, path: str, function: str) -> set[str]:
-        """The tests that reach a function, or anything in it: a class is reached where one of its methods is."""
+        """Return the tests that reach a function or anything in it: reaching a method reaches its class."""
         name = f"{path}:{function}"
         return {
             test
@@ -32,8 +32,7 @@ class Reach:
         }
 
     def rank(self, path: str, function: str, failing: Sequence[str]) -> int:
-        """How many functions one has to read, in the order in which the tests make them suspicious, before this one is
-        read too.
+        """Return how many functions one reads up to this one, starting with the most suspicious by the tests.
 
         Source: Ochiai's coefficient for locating faults, Abreu et al. 2006 (doi:10.1109/PRDC.2006.18), for functions.
         """
@@ -43,9 +42,9 @@ class Reach:
 
 
 def difficulty(ranks: Sequence[int], fix: str) -> tuple[float, dict[str, Any]]:
-    """Return an estimate: log2(1 + rank) for every place of a bug, and log2(1 + lines) that the fix changes.
+    """Estimate difficulty: log2(1 + rank) summed over a bug's places, plus log2(1 + lines changed by the fix).
 
-    Returns: it, and what it was computed from.
+    Returns: the estimate, and the values it was computed from.
     """
     lines = changed_lines(fix)
     value = sum(math.log2(1 + rank) for rank in ranks) + math.log2(1 + lines)
@@ -58,6 +57,6 @@ def _ochiai(tests: set[str], failing: set[str]) -> float:
 
 
 def changed_lines(patch: str) -> int:
-    """Return the lines that a patch adds or takes away, whichever are more."""
+    """Return the number of lines that a patch adds or removes, whichever is larger."""
     lines = patch.splitlines()
     return max(sum(line.startswith(sign) and not line.startswith(sign * 3) for line in lines) for sign in "+-")

@@ -1,5 +1,5 @@
-"""What a user would report of a bug: what was called, with which values, what came of it and what should have. Never
-where the bug is, or its fix."""
+"""Writes a user's report of a bug: the call, its values, the actual and the expected outcome. Never the location of the
+bug, or its fix."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..repository import Repository
 
 MAX_CODE, MAX_ERROR = 1_800, 600
 ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?<![0-9a-zA-Z])[0-9A-F]{9,16}(?![0-9a-zA-Z])")
-"""Where an object lies in memory: another place in every run, and no two builds would be the same."""
+"""An object's memory address: it differs in every run, so no two builds would be equal."""
 SET_UP = ("setup_method", "setUp")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a test was given and did: values by name, and calls with their outcomes, as `guest_calls.py` notes them."""
+    """A test's values by name, and its calls with their outcomes, as `guest_calls.py` records them."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     calls: Sequence[Sequence[str]] = ()
 
     @classmethod
     def by_test(cls, observed: Any) -> dict[str, Seen]:
-        """From what `Package.observe` gives for `calls`."""
+        """Read the result of `Package.observe` for `calls`."""
         return {test: cls(*seen) for test, seen in (observed or {}).items()}
 
 
 def shortest(repository: Repository, failing: Sequence[str], count: int) -> list[str]:
-    """Of tests that fail, those with the least code, which tell the most of a bug."""
+    """Return the failing tests with the least code, which tell the most about a bug."""
     readable = [(len(code), test) for test in failing if (code := _code_of(repository, test, {})) is not None]
     return [test for _, test in sorted(readable)[:count]]
 
@@ -68,8 +68,9 @@ def report(
 
 
 def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
-    """Return the first call whose outcome is another: the call, the right outcome and the wrong one. None if the calls
-    differ before any outcome does.
+    """Return the first call with a different outcome, the right outcome and the wrong one.
+
+    None if the calls differ before any outcome does.
     """
     for (call, should), (same, does) in zip(good.calls, bad.calls, strict=False):
         if call != same:
@@ -80,7 +81,7 @@ def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
 
 
 def missing_text(function: str, path: str) -> tuple[str, str]:
-    """Return the title and text for a function whose body is gone."""
+    """Return the title and text for a function whose body was removed."""
     return (
         f"{function} is not implemented",
         f"`{function}` in {path} raises NotImplementedError. Write it: its docstring says what it does, and it is used "
@@ -97,7 +98,7 @@ def others_text(failing: Sequence[str], reported: Sequence[str]) -> str:
 
 
 def leaks(text: str, fix: str) -> bool:
-    """Whether the text says a line that the fix would add."""
+    """Return whether the text contains a line that the fix would add."""
     added = (line[1:].strip() for line in fix.splitlines() if line.startswith("+") and not line.startswith("+++"))
     lines = {line.strip() for line in text.splitlines()}
     return any(len(line) > 6 and line in lines for line in added)
@@ -176,7 +177,7 @@ def _body(lines: Sequence[str], node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 
 def _error_lines(reason: str) -> str:
-    """Return the lines in which pytest says what was wrong, without the code it went through."""
+    """Return pytest's lines about the failure, without the traceback's code."""
     lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
     return ADDRESS.sub("", "\n".join(lines))[:MAX_ERROR]
 

@@ -1,6 +1,6 @@
-"""Small bugs for Python sources: one place changed, everything else byte for byte as it was.
+"""Small bugs for Python sources: one place changes, and everything else stays the same byte for byte.
 
-Each mutation is a piece of text replaced by another, found on the syntax tree. Its kind says what went wrong:
+Each mutation replaces a piece of text, found on the syntax tree. Its kind says what is wrong:
 
 operator, boundary, constant, slice   another sign, comparison, number or bound
 branch, loop                          a condition negated, `break` in place of `continue`
@@ -52,9 +52,9 @@ class Mutation:
     """One bug: the bytes from `start` to `end` of a source become `text`.
 
     Attributes:
-        kind: see the module. `line`: where it is, from 1.
+        kind: see the module. `line`: its line number, from 1.
         function: dotted name of the function or method it is in.
-        scope: where the outermost function or class around it begins and ends, in bytes.
+        scope: start and end of the outermost function or class around it, in bytes.
     """
 
     kind: str
@@ -70,8 +70,8 @@ class Mutation:
         return self._applied(source.encode("utf-8"), 0, None)
 
     def parses(self, source: str) -> bool:
-        """Whether it leaves Python that can be parsed. Only the function or class around it is read: to read the whole
-        file for each of its mutations takes minutes for a file of some thousand lines."""
+        """Return whether the mutated source can be parsed. Only the enclosing function or class is read: reading the
+        whole file for each mutation takes minutes for a file of some thousand lines."""
         begin, end = self.scope
         raw = source.encode("utf-8")
         begin = raw.rfind(b"\n", 0, begin) + 1
@@ -87,8 +87,8 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Every bug the rules know for a source, in its order. None at all for what is no Python. Whether one leaves
-    Python that can be parsed is for `Mutation.parses` to say, once it is to be tried."""
+    """Return every bug that the rules find in a source, in order; none if the source is not Python. `Mutation.parses`
+    later says whether a bug leaves parsable Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -97,7 +97,7 @@ def mutations(source: str) -> Iterator[Mutation]:
 
 
 class _Finder:
-    """Walks a tree with the name of the function it is in."""
+    """Walks a tree and tracks the name of the enclosing function."""
 
     def __init__(self, source: str) -> None:
         self._raw = source.encode("utf-8")
@@ -124,7 +124,7 @@ class _Finder:
             for part in (*defaults, *node.body):
                 yield from self._visit(part, name) if part is not None else ()
             return
-        if inside:  # what a module says at its top breaks its import, or nothing
+        if inside:  # a bug at a module's top level breaks the import, or nothing
             where = ".".join(inside)
             yield from self._of_expression(node, where)
             yield from self._of_statement(node, where)
@@ -192,7 +192,7 @@ class _Finder:
                     yield self._span("handling", handler.body[0], handler.body[-1], "raise", where)
 
     def _left_out(self, node: ast.AST, where: str) -> Iterator[Mutation]:
-        """Statements that are left out of the blocks of a node."""
+        """Yield mutations that leave out a statement from the blocks of a node."""
         for name in ("body", "orelse", "finalbody"):
             block: Sequence[ast.stmt] = getattr(node, name, ())
             if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
@@ -210,7 +210,7 @@ class _Finder:
         return self._raw[self._start(node) :].startswith(b"elif")
 
     def _removed(self, node: ast.FunctionDef, inside: tuple[str, ...]) -> Mutation | None:
-        """Return a function with a docstring and at least three lines below it, which has to be written again."""
+        """Remove the body of a function with a docstring and at least three lines below, to be written again."""
         if ast.get_docstring(node) is None or len(node.body) < 2 or node.name.startswith("__"):
             return None
         first, last = node.body[1], node.body[-1]
@@ -219,7 +219,7 @@ class _Finder:
         return self._span("removed", first, last, "raise NotImplementedError", ".".join(inside))
 
     def _between(self, kind: str, left: ast.expr, right: ast.expr, sign: str, other: str, where: str) -> Mutation:
-        """Replace the sign that stands between two expressions."""
+        """Replace the operator between two expressions."""
         start, end = self._end(left), self._start(right)
         gap = self._raw[start:end].decode("utf-8")
         line = left.end_lineno or left.lineno
@@ -250,7 +250,7 @@ class _Finder:
 
 
 def _kind_left_out(statement: ast.stmt) -> str:
-    """Return what it would be to leave a statement out; empty for a statement that no rule leaves out."""
+    """Return the kind of bug that leaving out a statement makes; empty if no rule leaves it out."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return "call"
     if isinstance(statement, ast.If) and not statement.orelse:
@@ -268,7 +268,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _texts(node: ast.BinOp) -> bool:
-    """Return joined or formatted text: another sign is an error of types, which anybody sees."""
+    """Return whether an operand is a text literal: a different operator would be an obvious type error."""
     return any(
         isinstance(side, ast.JoinedStr | ast.Constant) and not _is_number(side) for side in (node.left, node.right)
     )

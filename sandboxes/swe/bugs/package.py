@@ -1,4 +1,4 @@
-"""A package to be broken: its files, which of them may be, and what its tests do without a bug."""
+"""A package to break: its files, the breakable ones among them, and the results of its tests without a bug."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ class Package:
 
     @property
     def name(self) -> str:
-        """Without the version."""
+        """Return the package's name without the version."""
         return self.pinned.partition("==")[0]
 
     def fetch(self) -> Repository:
-        """Its files, and of its packages, from the cache or the package index. Raises: TaskError."""
+        """Return its files and its packages' files, from the cache or the package index. Raises: TaskError."""
         for other in self.packages:
             fetch(other)
         return Repository.from_archive(fetch(self.pinned, self.sha256).read_bytes(), self.pinned)
 
     def located(self, repository: Repository) -> Package:
-        """Return the same with what its recipe does not say of its layout.
+        """Return the package with the parts of its layout that the recipe omits.
 
-        Raises: TaskError for what it does not find.
+        Raises: TaskError for a part that is not found.
         """
         patterns = self.test_files or TEST_FILES
         paths = [path for path in repository.files if path.endswith(".py")]
@@ -130,7 +130,7 @@ class Package:
         return Task(id or self.pinned, ENVIRONMENT, prompt, parameters=parameters, split=self.split, **fields)
 
     async def passing(self, judge: RepositoryTests, times: int = 5) -> tuple[list[str], float]:
-        """Ids of the tests that pass every time, each time in another interpreter, and seconds of the quickest round.
+        """Return ids of tests that pass every time, each time in a new interpreter, and the fastest round's seconds.
 
         Raises: TaskError if none does.
         """
@@ -200,7 +200,7 @@ def _is_test(path: str) -> bool:
 
 
 def matches(path: str, patterns: Iterable[str]) -> bool:
-    """Whether a path matches one of the patterns."""
+    """Return whether a path matches one of the patterns."""
     return any(fnmatchcase(path, pattern) for pattern in patterns)
 
 

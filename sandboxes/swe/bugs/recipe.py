@@ -1,4 +1,4 @@
-"""Which packages are broken, how often, and which releases are compared: a TOML file."""
+"""A TOML file that says which packages to break, how often, and which releases to compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .package import Package
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Two versions of a package: what the newer one's tests ask of the older one's source is a task.
+    """Two versions of a package: a task is to make the older source pass the newer tests.
 
     Attributes:
         old: as in a recipe. `new`: the newer version, as name==version. `new_sha256`: of its source distribution.

@@ -115,7 +115,7 @@ def _passes(verdict: PatchVerdict | None, test: str) -> bool:
 async def _prompt(
     both: _Releases, judge: RepositoryTests, test_patch: str, failing: Sequence[str], verdict: PatchVerdict | None
 ) -> str:
-    """Return what the newer release's notes say, and calls that come out otherwise there."""
+    """Return the newer release's notes, and calls whose outcome differs there."""
     tests = shortest(both.after, failing, OBSERVED)
     with_tests = both.older.task(patch=test_patch, truth={})
     good = Seen.by_test(await both.newer.observe(judge, both.newer.task(truth={}), "calls", tests))
@@ -150,7 +150,7 @@ def _notes(both: _Releases) -> str:
 
 
 def _changed_functions(both: _Releases, gold: str) -> list[tuple[str, str]]:
-    """Path and dotted name of the functions that the newer release changes or adds."""
+    """Return path and dotted name of the functions that the newer release changes or adds."""
     functions: list[tuple[str, str]] = []
     for path in paths_of(gold):
         before, after = (_functions(files.files.get(path, b"")) for files in (both.before, both.after))

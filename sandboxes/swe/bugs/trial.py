@@ -1,4 +1,4 @@
-"""One bug becomes a task: tests catch it in the same way each time, an issue tells it, and its reverse mends it."""
+"""Turns one bug into a task: tests catch it the same way each time, an issue describes it, its reverse fixes it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from .mutations import Mutation
 from .package import Package
 
 MAX_FAILING_SHARE = 0.3
-"""Of a package's tests: a bug that more of them catch is no puzzle."""
+"""Limit on a package's failing tests: a bug that more tests catch is too easy."""
 CPU_FACTOR, CPU_EXTRA_S = 3, 2
-"""Of the seconds that tests take without a bug, how many times as many they have with one, and how many besides."""
+"""The time limit with a bug: this factor times the tests' seconds without a bug, plus these seconds."""
 OBSERVED = 4
-"""Tests that are looked at for a call that came out wrong."""
+"""Number of tests searched for a call with a wrong outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """Places of a package that are wrong at once: one mutation for each of one or more files, by path."""
+    """Simultaneous mutations of a package: one for each of one or more files, by path."""
 
     places: Mapping[str, Mutation]
 
     @property
     def kind(self) -> str:
-        """That of its mutation; `several` for a bug of more than one file."""
+        """Return the kind of its mutation; `several` for a bug in more than one file."""
         return next(iter(self.places.values())).kind if len(self.places) == 1 else "several"
 
     @property
     def functions(self) -> list[tuple[str, str]]:
-        """Path and name of the functions it is in."""
+        """Return path and name of the functions that contain the bug."""
         return [(path, mutation.function) for path, mutation in self.places.items()]
 
     @property
     def key(self) -> str:
-        """The same for the same bug in every build."""
+        """Return an id that is the same for the same bug in every build."""
         parts = (f"{path}:{m.kind}:{m.start}:{m.end}:{m.text}" for path, m in sorted(self.places.items()))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -54,8 +54,8 @@ class Trials:
     """Tries bugs on one package.
 
     Attributes:
-        sources: its files that may be broken, by path. `passing`: its tests that pass without a bug, each time.
-        reach: what they reach.
+        sources: the package's breakable files, by path. `passing`: its tests that always pass without a bug.
+        reach: the functions that these tests reach.
     """
 
     package: Package
@@ -79,7 +79,7 @@ class Trials:
         try:
             patch, fix = make_patch(good, dict(bad)), make_patch(bad, dict(good))
         except ToolError:
-            return None  # more than can be handed in
+            return None  # the fix would be too large to submit
         near = {test for function in bug.functions for test in self.reach.tests_of(*function)}.intersection(
             self.passing
         )
@@ -90,9 +90,9 @@ class Trials:
         verdict = await self.judge.judge(draft, "", self.passing)
         failing = self._failing(verdict, self.passing)
         if verdict is None or not set(first) <= set(failing) or set(failing) & near != set(first):
-            return None  # not the same each time
+            return None  # the failing tests differ between runs
         if any(not set(tests) & set(failing) for tests in caught):
-            return None  # one place hides what is wrong with the other
+            return None  # one mutation hides the other
         prompt = await self._prompt(bug, draft, verdict.reasons, failing, caught)
         if prompt is None or leaks(prompt, fix):
             return None
@@ -102,7 +102,7 @@ class Trials:
         return self._finished(bug, patch, fix, prompt, failing)
 
     def _failing(self, verdict: PatchVerdict | None, tests: Sequence[str] | set[str]) -> list[str]:
-        """Of tests those that failed; none if all did nothing, or if more failed than a puzzle may have."""
+        """Return the failed tests; none if no test ran, or if more failed than a task may have."""
         if verdict is None or not verdict.outcomes:
             return []
         failing = sorted(test for test in tests if not verdict.passed(test))
@@ -161,14 +161,14 @@ class Trials:
 
 
 def trials_of(package: Package, repository: Repository, judge: RepositoryTests, facts: Mapping[str, Any]) -> Trials:
-    """Return the trials of a package from the facts that `facts_of` found."""
+    """Return the trials of a package, from the result of `facts_of`."""
     sources = package.breakable(repository)
     patient = impatient(judge, facts["round_s"])
     return Trials(package, repository, sources, patient, facts["passing"], Reach(*facts["reach"]))
 
 
 async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
-    """Return what must be known of a package before it is broken, as plain data.
+    """Return the facts about a package needed before breaking it, as plain data.
 
     Raises: TaskError if no test passes.
     """

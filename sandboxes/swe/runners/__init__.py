@@ -1,6 +1,6 @@
-"""Test runners by their names in a task's `runner`: what each prints, read as outcomes by test.
+"""Test runners by their names in a task's `runner`: each parses its output into outcomes by test.
 
-runner.py    what a runner says for itself, and the report of a run
+runner.py    the definition of a runner, and the report of a run
 python.py go.py node.py cargo.py junit.py ctest.py    one or two runners each
 """
 

@@ -14,7 +14,7 @@ REASON = re.compile(r"^---- (.+?) stdout ----$")
 
 
 def parse_cargo(text: str) -> Report:
-    """Its two streams in one, so that the files stand before their tests."""
+    """Parse its two streams, merged, so that files come before their tests."""
     report = Report()
     file, reason_of = "", ""
     reasons: dict[str, list[str]] = {}

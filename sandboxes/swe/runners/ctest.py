@@ -1,4 +1,4 @@
-"""CMake's CTest. Every test is a program of its own, and what it prints is in no report. Ids are the tests' names."""
+"""CMake's CTest. Every test is a separate program, and reports do not show its output. Ids are the tests' names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_o
 RESULT = re.compile(r"^\s*+\d++/\d++ Test\s++#\d++: (\S++) \.++(.*?) sec")
 BUILD = "cmake -S . -B ../build > ../build.log 2>&1 && cmake --build ../build >> ../build.log 2>&1"
 LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMakeConfigureLog.yaml"
-"""They hold times and names that chance gives: with them no two snapshots would be equal."""
+"""Files with times and random names: with them no two snapshots would be equal."""
 
 
 def parse_ctest(text: str) -> Report:

@@ -13,7 +13,7 @@ MAX_CHARS, MAX_DEPTH, PIECE = 2**24, 100, 2**12
 
 
 def parse_junit(text: str) -> Report:
-    """All documents in a text, one behind another. None with a document type, which could define entities."""
+    """Parse the consecutive documents in a text, except any with a document type, which could define entities."""
     report = Report()
     for part in re.split(r"<\?xml\b[^<>]*\?>", text[:MAX_CHARS]):
         start, end = part.find("<testsuite"), max(part.rfind("</testsuites>"), part.rfind("</testsuite>"))
@@ -29,7 +29,7 @@ def parse_junit(text: str) -> Report:
 
 
 def _cases(document: str) -> Iterator[tuple[str, str, str]]:
-    """Id, outcome and reason of the test cases of a document, of which nothing else is kept.
+    """Yield id, outcome and reason of a document's test cases; nothing else of the document is kept.
 
     Raises: ParseError, also for a document that is nested deeper than any report.
     """

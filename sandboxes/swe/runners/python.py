@@ -17,7 +17,7 @@ HEADING = re.compile(r"^(FAIL|ERROR): (\w+) \(([\w.]+)\)")
 
 
 def parse_pytest(text: str) -> Report:
-    """Return the summary that `-rA` prints. Ids are those of pytest."""
+    """Parse the summary that `-rA` prints. Ids are pytest's."""
     report = Report()
     for line in text.splitlines():
         if match := SUMMARY.match(line):
@@ -26,7 +26,7 @@ def parse_pytest(text: str) -> Report:
 
 
 def parse_unittest(text: str) -> Report:
-    """Return what `-v` prints. Ids are module.Class.test, in every version of Python."""
+    """Parse the output of `-v`. Ids are module.Class.test, in every version of Python."""
     report = Report()
     current = ""
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""What a test runner says for itself: its command, how its report is read, and a test of it that fails."""
+"""The definition of a test runner: its command, the parser of its report, and a failing test for it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ RANK = {SKIPPED: 0, PASSED: 1, FAILED: 2}
 
 @dataclass(slots=True)
 class Report:
-    """What came of tests.
+    """Outcomes of tests.
 
-    A report is text that the tests may write into as well. So a test that is said to have failed has failed, whatever
-    else is said of it, and one that is said to have passed has not been skipped.
+    A report is text, and the tests may write into it too. So a test reported as failed has failed, whatever else the
+    report says, and a test reported as passed was not skipped.
 
     Attributes:
-        outcomes: by test: passed, failed or skipped. `reasons`: what the runner says of those that failed.
+        outcomes: passed, failed or skipped, by test. `reasons`: the runner's messages about failed tests.
     """
 
     outcomes: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A test that fails: `text` behind what the file `path` has, or in a new one. `name`: what its id ends with."""
+    """A failing test: `text` is appended to the file `path`, or put into a new file. `name`: the end of its id."""
 
     path: str
     text: str
@@ -63,11 +63,11 @@ class SuiteRunner:
     durations: str = "(?!)"
 
     def without_durations(self, text: str) -> str:
-        """Return what it prints, without the times. Words of the tests themselves stay as they are."""
+        """Return the runner's output without times. The tests' own output stays unchanged."""
         return re.sub(self.durations, "", text)
 
 
 def name_of_a_test(rng: random.Random) -> str:
-    """Words for a test, such as `keeps_empty_order_31`."""
+    """Return a random name for a test, such as `keeps_empty_order_31`."""
     verbs, nouns = ("keeps", "reads", "handles", "returns", "accepts"), ("order", "values", "empty", "first", "large")
     return f"{rng.choice(verbs)}_{rng.choice(nouns)}_{rng.choice(nouns)}_{rng.randrange(100)}"
