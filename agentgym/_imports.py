@@ -16,9 +16,9 @@ PACKAGE = "agentgym-core"
 
 
 def install_command(extra: str) -> str:
-    """Return what to run to get an extra, for an error message.
+    """Return the command that installs an extra, for an error message.
 
-    Where agentgym runs from a checkout, the command names its folder, so that it works from anywhere and the install
+    If agentgym runs from a checkout, the command names its folder, so that it works from anywhere and the install
     stays editable.
     """
     checkout = Path(__file__).resolve().parents[1]

@@ -3,7 +3,7 @@
     old import path             a row of `agentgym.moved.MOVED`
     old keyword argument        `@renamed_keywords(old="new")` above a function or a class
     old command-line option     `renamed_options(arguments, {"--old": "--new"}, where="agentgym eval")`
-    anything else               `warn_renamed("old", "new")` where the old name is used
+    anything else               `warn_renamed("old", "new")` in the code that handles the old name
 
 docs/stability.md promises users how long an old name works.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 __all__ = ["AgentGymDeprecationWarning"]
 
 REMOVED_IN = "0.4.0"
-"""The release in which the names that are old today stop working."""
+"""The release in which today's old names stop working."""
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
@@ -31,15 +31,15 @@ def warn_renamed(old: str, new: str, *, advice: str = "", stacklevel: int = 1) -
     """Warn that `old` is now called `new`.
 
     Args:
-        advice: a sentence that is added to the message.
-        stacklevel: 1 points the warning at the caller of the function that calls this one.
+        advice: a sentence to append to the message.
+        stacklevel: 1 attributes the warning to the caller of the function that calls `warn_renamed`.
     """
     message = f"{old} is now {new}. The old name stops working in agentgym {REMOVED_IN}."
     warnings.warn(f"{message} {advice}".rstrip(), AgentGymDeprecationWarning, stacklevel=stacklevel + 2)
 
 
 def renamed_keywords(**renames: str) -> Callable[[_Callable], _Callable]:
-    """Let a function, or the constructor of a class, still take keyword arguments by their old names.
+    """Let a function, or a class's constructor, still accept keyword arguments under their old names.
 
     Raises: TypeError, in the decorated function, if the old and the new name are both given.
     """
@@ -71,9 +71,9 @@ def _accepting(function: Any, shown_name: str, renames: Mapping[str, str]) -> An
 
 
 def renamed_options(arguments: Sequence[str], renames: Mapping[str, str], *, where: str) -> list[str]:
-    """Give old options among command-line arguments (`--old 4`, `--old=4`) their new names.
+    """Replace old option names in command-line arguments (`--old 4`, `--old=4`) by the new ones.
 
-    What follows `--` is left as it is.
+    Arguments after `--` are left unchanged.
     """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     current = list(arguments)

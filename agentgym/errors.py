@@ -3,42 +3,42 @@
 AgentGymError
 |-- ToolError               for the agent: becomes the result of its call, the episode goes on
 |   |-- FilesNotCaptured    the agent's files cannot be captured: too many, too large or too deep
-|   `-- SandboxExhausted    the agent's code made its sandbox end, by its memory or by what it left (also SandboxDied)
+|   `-- SandboxExhausted    the agent's code ended its sandbox, by memory use or by what it left (also SandboxDied)
 |-- ToolDefinitionError     a tool without type hints, docstring or a usable signature (TypeError)
 |-- UnknownNameError        nothing is registered under this name (KeyError)
 |-- DuplicateNameError      the name is taken by something else (ValueError)
-|-- RegistrationError       what is registered is not what its kind needs (TypeError)
+|-- RegistrationError       the registered object does not fit its kind (TypeError)
 |-- MissingExtraError       an optional dependency is not installed (ImportError)
 |-- TaskError               a task file, row or set that cannot be used (ValueError)
 |   |-- SplitLeakError      two splits share an id or the same content
 |   `-- HeldOutError        a trainer asked for the held-out split (PermissionError)
 |-- RewardError             a reward function returned something that is not a reward (ValueError)
 |-- JudgeError              a judge could not judge: the episode is kept, not trained on (RuntimeError)
-|-- SandboxError            the isolated machine, never the agent's code (RuntimeError)
-|   |-- SandboxDied         it ended or stopped answering (ConnectionError)
-|   |-- SandboxUnavailable  none can be made, and what is exhausted or missing
+|-- SandboxError            the isolated machine failed, never the agent's code (RuntimeError)
+|   |-- SandboxDied         the sandbox ended or stopped answering (ConnectionError)
+|   |-- SandboxUnavailable  no sandbox can be made: something is exhausted or missing
 |   `-- LimitUnenforceable  this machine cannot enforce a limit that the spec asks for
-|-- EnvironmentServerError  the server that runs environments, or the way to it (RuntimeError)
-|   |-- ServerUnreachable   it does not answer, or ended while a request was running (ConnectionError)
-|   |-- LeaseLost           it has given up the episode, which lost its environment (ConnectionError)
-|   |-- ServerFull          it had no room for another episode in time
-|   |-- AccessRefused       it does not accept the token (PermissionError)
-|   `-- VersionMismatch     it speaks another protocol, or its environment is not the one that the run began with
+|-- EnvironmentServerError  the server that runs environments, or the connection to it, failed (RuntimeError)
+|   |-- ServerUnreachable   the server does not answer, or ended during a request (ConnectionError)
+|   |-- LeaseLost           the server gave up the episode, which lost its environment (ConnectionError)
+|   |-- ServerFull          the server had no room for another episode in time
+|   |-- AccessRefused       the server does not accept the token (PermissionError)
+|   `-- VersionMismatch     the server's protocol differs, or its environment is not the one the run began with
 |-- RemoteEnvironmentError  the code of an environment on a server raised an error: a bug there (RuntimeError)
 |-- ClusterError            a cluster that cannot be reached or used, or whose last node is gone (RuntimeError)
-|   |-- NodeLost            a node is gone or silent: what was asked of it may have been done (ConnectionError)
-|   `-- NodeFailed          an episode failed on a node, and may not on another
+|   |-- NodeLost            a node is gone or silent; its last request may have been executed (ConnectionError)
+|   `-- NodeFailed          an episode failed on a node, but may succeed on another
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
-|   |-- ScriptEnded         a scripted policy has said all that it had to say
-|   |-- PolicyLeft          the program that plays has gone away
+|   |-- ScriptEnded         a scripted policy has no messages left
+|   |-- PolicyLeft          the program that plays has disconnected
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
 |-- EpisodesFailed          every episode of a batch failed, so there is nothing to learn from (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
-|   `-- DifferentRunError   a label of it holds episodes that were played differently (also EvaluationError)
+|   `-- DifferentRunError   a ledger label holds episodes that were played differently (also EvaluationError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
 |-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
-|-- SearchError             a search over turns that cannot be made, or cannot value its nodes (ValueError)
+|-- SearchError             a search over turns that cannot be run, or cannot value its nodes (ValueError)
 |-- CreditError             a group or estimator option that makes no sense (ValueError)
 |   |-- ShapeError          arrays whose axes disagree
 |   `-- MissingSignalError  an estimator needs a signal that the group does not carry
@@ -74,7 +74,7 @@ class DuplicateNameError(AgentGymError, ValueError):
 
 
 class RegistrationError(AgentGymError, TypeError):
-    """What is registered under a name is not what its kind needs."""
+    """The object registered under a name does not fit its kind."""
 
 
 class MissingExtraError(AgentGymError, ImportError):
@@ -94,11 +94,11 @@ class HeldOutError(TaskError, PermissionError):
 
 
 class RewardError(AgentGymError, ValueError):
-    """A reward function returned something that is not a reward (NaN, infinity, no number)."""
+    """A reward function returned something that is not a reward (NaN, infinity, not a number)."""
 
 
 class _QuotingError(AgentGymError, RuntimeError):
-    """One whose message may quote what a sandbox or a server wrote: printed or logged, it cannot steer a terminal."""
+    """An error whose message may quote a sandbox or a server; control characters in the message are made visible."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
@@ -117,9 +117,9 @@ class SandboxDied(SandboxError, ConnectionError):
 
 
 class SandboxExhausted(SandboxDied, ToolError):
-    """The code in a sandbox made it end: a result of the agent's, no failure of ours.
+    """The code in a sandbox ended the sandbox: the agent's doing, not an infrastructure failure.
 
-    It used up the memory, or left behind what takes the kernel too long to remove.
+    The code used up the memory, or left behind something that takes the kernel too long to remove.
     """
 
 
@@ -136,11 +136,11 @@ class LimitUnenforceable(SandboxError):
 
 
 class EnvironmentServerError(_QuotingError):
-    """The server that runs environments, or the way to it, failed; never the agent."""
+    """The server that runs environments, or the connection to it, failed; never the agent."""
 
 
 class ServerUnreachable(EnvironmentServerError, ConnectionError):
-    """The server does not answer, or ended while a request was running: what was asked may have been done."""
+    """The server does not answer, or ended during a request, which may have been executed."""
 
 
 class LeaseLost(EnvironmentServerError, ConnectionError):
@@ -152,7 +152,7 @@ class ServerFull(EnvironmentServerError):
 
 
 class AccessRefused(EnvironmentServerError, PermissionError):
-    """The server does not accept the token, or does not allow what was asked."""
+    """The server does not accept the token, or does not allow the request."""
 
 
 class VersionMismatch(EnvironmentServerError):
@@ -168,11 +168,11 @@ class ClusterError(_QuotingError):
 
 
 class NodeLost(ClusterError, ConnectionError):
-    """A node is gone or silent. What was asked of it may have been done."""
+    """A node is gone or silent. Its last request may have been executed."""
 
 
 class NodeFailed(ClusterError):
-    """An episode failed on a node because of something there, such as its disk or its sandboxes."""
+    """An episode failed because of a fault on its node, such as its disk or its sandboxes."""
 
 
 class PolicyError(AgentGymError, RuntimeError):
@@ -184,11 +184,11 @@ class ContextFull(PolicyError):
 
 
 class ScriptEnded(PolicyError):
-    """A scripted policy has said all its messages, and was asked for one more."""
+    """A scripted policy has no messages left, and was asked for one more."""
 
 
 class PolicyLeft(PolicyError):
-    """The program that plays has gone away: the episode ends where it is, and is judged."""
+    """The program that plays has disconnected: the episode ends as it stands, and is judged."""
 
 
 class ReplayDiverged(PolicyError):
@@ -212,11 +212,11 @@ class EvaluationError(AgentGymError, ValueError):
 
 
 class DifferentRunError(LedgerError, EvaluationError):
-    """A label of a ledger holds episodes of another policy, reward, sampling or task than those to be played."""
+    """A ledger label already holds episodes with a different policy, reward, sampling or task."""
 
 
 class SearchError(AgentGymError, ValueError):
-    """A search over turns that cannot be made as it was asked for, or cannot value its nodes."""
+    """A search over turns that cannot be run as requested, or cannot value its nodes."""
 
 
 class CreditError(AgentGymError, ValueError):

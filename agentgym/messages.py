@@ -31,7 +31,7 @@ class ImagePart:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the data as it stands, in hexadecimal: equal means the same image."""
+        """SHA-256 of the base64 data, in hexadecimal: equal digests mean the same image."""
         return hashlib.sha256(self.data.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -48,27 +48,27 @@ class Call:
     arguments: dict[str, Any] = field(default_factory=dict)
     """The arguments by name, as JSON data."""
     id: str = "call_0"
-    """The id that joins the call and its result."""
+    """The id that links the call to its result."""
     error: str | None = None
-    """Set when the text could not be understood as a call. It says what was wrong in words that teach the model, and
-    becomes the call's result without any tool being run."""
+    """Set when the text could not be parsed as a call. It tells the model what was wrong, and becomes the call's
+    result; no tool is run."""
 
     def in_one_line(self) -> str:
-        """Return the call as it is written in Python: `turn(key=3)`."""
+        """Return the call in Python syntax: `turn(key=3)`."""
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
 
 class ResultStatus(StrEnum):
-    """How a call came out. Everything but `infra_error` is the agent's own doing, and is scored."""
+    """The outcome of a call. Every status but `infra_error` is the agent's own doing, and is scored."""
 
     OK = "ok"
     TOOL_ERROR = "tool_error"  # the tool raised ToolError
-    MALFORMED = "malformed"  # the text was no call
+    MALFORMED = "malformed"  # the text could not be parsed as a call
     UNKNOWN_TOOL = "unknown_tool"
     WRONG_ARGUMENTS = "wrong_arguments"
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"  # a budget of the episode was used up before this call ran
-    BY_PROGRAM = "by_program"  # the agent's own program or team answered it: the environment did not run it
+    BY_PROGRAM = "by_program"  # answered by the agent's own program or team, not by the environment
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Result:
     content: Content
     """What the agent reads."""
     status: ResultStatus = ResultStatus.OK
-    """How the call came out."""
+    """The outcome of the call."""
     name: str = ""
     """The name of the tool."""
     call_id: str = "call_0"
@@ -86,15 +86,15 @@ class Result:
     final: bool = False
     """Whether the call ended the episode."""
     truncated: bool = False
-    """Whether the content was cut to `max_output_chars`."""
+    """Whether the content was truncated to `max_output_chars`."""
     duration_s: float = 0.0
     """The wall time of the tool in seconds."""
     usage: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """What the call used of sandboxes, by name as in `agentgym.sandbox.Usage`; empty if it used none."""
+    """The sandbox resources that the call used, by name as in `agentgym.sandbox.Usage`; empty if none."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is known to have gone wrong."""
+        """Whether no error is known."""
         return self.status in (ResultStatus.OK, ResultStatus.BY_PROGRAM)
 
     def message(self) -> Message:
@@ -109,45 +109,44 @@ class Message:
     role: Role
     """system, user, assistant or tool."""
     content: Content = ""
-    """A text, or a list of texts and images. An assistant's may hold thoughts between their marks, as it wrote them."""
+    """A text, or a sequence of texts and images. An assistant's text may contain marked thoughts, as written."""
     calls: tuple[Call, ...] = ()
     """The calls of an assistant's message."""
     call_id: str | None = None
-    """In a tool's message, the id of the call that it answers."""
+    """In a tool's message, the id of the call that the message answers."""
     name: str | None = None
     """In a tool's message, the name of the tool."""
     reasoning: str = ""
-    """What an assistant thought, where its server gives that apart from the content."""
+    """The assistant's thoughts, if its server returns them separately from the content."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What an assistant's server wants back with the message, by the field's name: signatures of thoughts, for
-    example."""
+    """Fields that an assistant's server wants back with the message, by name, for example thought signatures."""
 
     @property
     def text(self) -> str:
-        """What the message says: its text without an assistant's thoughts and without images."""
+        """The text of the message, without an assistant's thoughts and without images."""
         written = self._content_text
         return split_thoughts(written)[1] if self.role == "assistant" else written
 
     @property
     def thought(self) -> str:
-        """What an assistant thought before, between and after what it said; "" without a thought."""
+        """All thoughts of an assistant's message, wherever they stand in it; "" without a thought."""
         if self.role != "assistant":
             return ""
         return "\n".join(filter(None, (self.reasoning, split_thoughts(self._content_text)[0])))
 
     @property
     def written(self) -> str:
-        """Everything that an assistant wrote beside its calls: thoughts between their marks, and speech."""
+        """Everything an assistant wrote except its calls: speech, and thoughts with their marks."""
         thought = f"<think>\n{self.reasoning}\n</think>\n\n" if self.reasoning else ""
         return thought + self._content_text
 
     @property
     def speaks(self) -> bool:
-        """Whether the message says or shows something; a thought alone does not."""
+        """Whether the message has text or images; thoughts do not count."""
         return bool(self.text or self.images)
 
     def spoken(self) -> Message:
-        """Return the message as others hear it: without the thoughts of an assistant."""
+        """Return the message as other participants see it: without an assistant's thoughts."""
         if self.role != "assistant":
             return self
         content = self.content
@@ -169,42 +168,42 @@ class Message:
 
 
 def images_of(messages: Iterable[Message]) -> list[ImagePart]:
-    """Every image of a conversation, in the order in which they are read."""
+    """Return every image of a conversation, in reading order."""
     return [image for message in messages for image in message.images]
 
 
 class StopReason(StrEnum):
     """Why an episode ended. `terminated`, `truncated` and `failed` follow from it and are never merged."""
 
-    ANSWERED = "answered"  # a final tool was called, or the agent spoke and nobody answers
+    ANSWERED = "answered"  # a final tool was called, or nobody answers the agent's message
     ENVIRONMENT = "environment"  # the environment ended the episode
     MAX_TURNS = "max_turns"
     MAX_TOKENS = "max_tokens"
     MAX_CALLS = "max_calls"
     CONTEXT_FULL = "context_full"
     TIME = "time"
-    REPEATED_VOID = "repeated_void"  # several turns in a row without one understandable call
-    LEFT = "left"  # the program that played has gone away
-    HOPELESS = "hopeless"  # a rule said that it will not succeed any more
+    REPEATED_VOID = "repeated_void"  # several turns in a row without a call that can be parsed
+    LEFT = "left"  # the program that plays has disconnected
+    HOPELESS = "hopeless"  # a stop rule found that the episode can no longer succeed
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"
 
     @property
     def terminated(self) -> bool:
-        """The task itself ended the episode."""
+        """Whether the agent's answer or the environment ended the episode."""
         return self in (StopReason.ANSWERED, StopReason.ENVIRONMENT)
 
     @property
     def ends_attempt(self) -> bool:
-        """Another attempt may follow, where the episode has one left: no budget was used up."""
+        """Whether another attempt may follow, if one is left: no budget was used up."""
         return self.terminated or self is StopReason.HOPELESS
 
     @property
     def failed(self) -> bool:
-        """The infrastructure broke or the run was stopped: not scored and not trained on."""
+        """Whether the infrastructure failed or the run was cancelled: not scored and not trained on."""
         return self in (StopReason.INFRA_ERROR, StopReason.CANCELLED)
 
     @property
     def truncated(self) -> bool:
-        """A budget or a stop rule ended the episode; it is scored as it stands."""
+        """Whether a budget or a stop rule ended the episode, which is scored as it stands."""
         return not (self.terminated or self.failed)

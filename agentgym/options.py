@@ -23,12 +23,12 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 class Registered(NamedTuple):
-    """Marks a text field as the name of something registered: `Annotated[str | None, Registered("backends")]`."""
+    """Mark a text field as a registered name: `Annotated[str | None, Registered("backends")]`."""
 
     kind: str
-    """The kind that it is registered under."""
+    """The kind under which the name is registered."""
     metavar: str = "NAME"
-    """What the help of a command shows in place of the value."""
+    """The placeholder for the value in a command's help."""
 
 
 class Section(BaseModel):
@@ -37,16 +37,16 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     documented_by: ClassVar[tuple[type, ...]] = ()
-    """Classes whose texts explain the fields of the same name that have no text here."""
+    """Classes whose field texts are used for fields of the same name that have no text here."""
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """Read the text under each field of a class and of its bases: what help, reference pages and errors say of it.
+    """Return the text under each field of a class and its bases, for help, reference pages and error messages.
 
-    The source is read when it is asked for, so that importing a class of options costs nothing.
+    The source is read on demand, so that importing a class of options costs nothing.
 
-    Returns: by field, the first paragraph of its text in one line; what follows an empty line is for Python alone.
-        Fields without a text are left out, and all fields of a class without source.
+    Returns: by field, the first paragraph of its text, on one line; later paragraphs are for Python readers only.
+        Fields without a text are omitted, and so are all fields of a class whose source is unavailable.
     """
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -89,14 +89,14 @@ def _docs_of(cls: ast.ClassDef) -> dict[str, str]:
 
 
 def sections_in(annotation: Any) -> list[type[Section]]:
-    """Return the sections that a field's annotation names, for example that of `list[StageSection] | None`."""
+    """Return the section classes in a field's annotation, for example StageSection in `list[StageSection] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     return [section for part in get_args(annotation) for section in sections_in(part)]
 
 
 def explain_refusal(error: ValidationError, section: type[Section]) -> str:
-    """Say in one line what a section refuses, key by key, with what the key means or the nearest known key."""
+    """Explain on one line, key by key, why a section is invalid, with the key's meaning or the nearest known key."""
     lines = []
     for item in error.errors(include_url=False):
         key = ".".join(map(str, item["loc"])) or "recipe"
@@ -114,10 +114,10 @@ def explain_refusal(error: ValidationError, section: type[Section]) -> str:
 
 
 def _find_field(section: type[Section], location: Sequence[int | str]) -> tuple[type[Section], str]:
-    """Return the innermost section on the way to a place in a recipe, and the name of the place in it."""
+    """Return the innermost section on the path to a location in a recipe, and the field name in that section."""
     parts = list(location)
     while len(parts) > 1 and (field_info := section.model_fields.get(str(parts[0]))) is not None:
-        below = parts[2:] if _holds_many(field_info.annotation) else parts[1:]  # an entry has a number or a name
+        below = parts[2:] if _holds_many(field_info.annotation) else parts[1:]  # skip the entry's number or name
         inner = sections_in(field_info.annotation)
         if not (below and inner):
             break
@@ -136,7 +136,7 @@ def _nearest(name: str, section: type[Section]) -> str:
 
 
 def _meaning(cls: type, name: str) -> str:
-    """Say what a field means, in the first sentence of its text; empty without one."""
+    """Return the first sentence of a field's text, in parentheses; empty if the field has no text."""
     sentence = field_docs(cls).get(name, "").partition(". ")[0].rstrip(".")
     return f" ({name}: {sentence}.)" if sentence else ""
 
@@ -146,10 +146,10 @@ C = TypeVar("C", bound=type)
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def validated_dataclass(*, kw_only: bool = False) -> Callable[[C], C]:
-    """Make a class a frozen dataclass whose constructor checks each value against its annotation.
+    """Turn a class into a frozen dataclass whose constructor checks each value against its annotation.
 
-    Its constructor raises ValueError naming each field that is wrong, its value and what it may be, and TypeError for
-    a keyword that is not a field. Types of our own are checked by isinstance.
+    The constructor raises ValueError naming each wrong field, its value and the accepted values, and TypeError for
+    a keyword that is not a field. Types that pydantic does not know are checked by isinstance.
     """
 
     def decorate(cls: C) -> C:
@@ -184,7 +184,7 @@ def _explained(cls: type, error: ValidationError) -> Exception:
             problems[name] = f"{cls.__name__}.{name} is missing"
             continue
         reason = item["msg"][0].lower() + item["msg"][1:]
-        if name in problems:  # of a union each member says what it wants
+        if name in problems:  # each member of a union reports its own error
             problems[name] += f", or {reason}"
         else:
             problems[name] = f"{cls.__name__}.{name} is {item['input']!r}: {reason}"

@@ -1,12 +1,12 @@
 """Registered names: environments, task sets, importers, rewards, estimators, backends, policies and the like.
 
-What a name stands for, by kind: an environment is a class or a factory, called to make an instance; a task set or a
-reward is an instance or something that makes one; an importer is a function from the path of a public data set to a
-task set; an asset (a database, a corpus, a repository) is a function that returns its bytes; an environment scheme is
-the `http` of http://10.0.0.7:8650/agentgym/sql-v1, and a function from such an address to a factory.
+What a name refers to, by kind: an environment is a class or a factory, called to make an instance; a task set or a
+reward is an instance or a callable that makes one; an importer is a function from the path of a public data set to a
+task set; an asset (a database, a corpus, a repository) is a function that returns bytes; an environment scheme, such
+as the `http` of http://10.0.0.7:8650/agentgym/sql-v1, is a function from such an address to a factory.
 
 A name is registered in this process (`register`), or by an installed package as an entry point in the group
-`agentgym.<kind>`. Nothing is imported before it is loaded.
+`agentgym.<kind>`. A registered object is imported only when loaded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 T = TypeVar("T")
 DEFAULT_BACKEND = "namespaces"
 MAX_NAMED = 8
-"""Names that an error lists where none is near."""
+"""How many names an error lists if none is similar."""
 
 _VERSIONED = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*-v\d+", re.ASCII)
 _registered: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -67,14 +67,14 @@ _backend_users: WeakSet[BackendUser] = WeakSet()
 
 
 def register(name: str, registered: Any, *, kind: Kind = "environments") -> None:
-    """Register something under a name in this process; a package uses an entry point instead.
+    """Register an object under a name in this process; a package uses an entry point instead.
 
     Args:
         name: `namespace/name-vN` for environments and task sets.
-        registered: for an environment its class, or a factory: anything that is called with the options of `make` and
-            returns a new instance, such as a function that builds one from a file or from the tools of a server.
+        registered: for an environment its class, or a factory: any callable that takes the options of `make` and
+            returns a new instance, such as a function that builds one from a file or from a server's tools.
         kind: one of KINDS.
-    Raises: DuplicateNameError if the name stands for something else; ValueError if an environment or
+    Raises: DuplicateNameError if the name is already taken by another object; ValueError if an environment or
         task set is not named `namespace/name-vN`, or for an unknown kind; RegistrationError for an environment that
         cannot be called.
     """
@@ -93,29 +93,27 @@ def register(name: str, registered: Any, *, kind: Kind = "environments") -> None
 
 
 def registrations() -> dict[tuple[str, str], Any]:
-    """Return what was registered in this process, by kind and name: what another process needs to know the same
-    names.
-    """
+    """Return the objects registered in this process, by kind and name, for `adopt` in another process."""
     return {(kind, name): registered for kind, by_name in _registered.items() for name, registered in by_name.items()}
 
 
 def adopt(registered: Mapping[tuple[str, str], Any]) -> None:
-    """Register what another process has registered, in place of what has the same names here."""
+    """Register the objects that another process has registered, replacing those of the same name."""
     for (kind, name), value in registered.items():
         _registered[kind][name] = value  # type: ignore[index]
 
 
 def names(kind: Kind) -> list[str]:
-    """Everything that is registered of a kind, sorted."""
+    """Return all registered names of a kind, sorted."""
     _check_kind(kind)
     return sorted({*_registered[kind], *_points(kind)})
 
 
 def load(kind: Kind, name: str) -> Any:
-    """Return what is registered under a name, imported if need be.
+    """Return the object registered under a name; import it if necessary.
 
-    Raises: UnknownNameError with the nearest name; RegistrationError for an entry point that is wrong;
-        MissingExtraError if it needs a package that is not installed.
+    Raises: UnknownNameError with the nearest name; RegistrationError for an invalid entry point;
+        MissingExtraError if a required package is not installed.
     """
     _check_kind(kind)
     if not isinstance(name, str):
@@ -138,11 +136,10 @@ def make(
     """Return a fresh environment: `agentgym.make("agentgym/sql-v1")`.
 
     Args:
-        name: registered id of the environment, its address on an environment server, or a class or factory that makes
-            it.
-        backend: makes its sandboxes; a name or a Backend, by default `namespaces`. Unused if a factory has given one.
+        name: registered id of the environment, its address on an environment server, or its class or factory.
+        backend: creates its sandboxes; a name or a Backend, by default `namespaces`. Ignored if the factory set one.
         options: passed to the environment's class or factory.
-    Raises: UnknownNameError; RegistrationError if a factory returns something else.
+    Raises: UnknownNameError; RegistrationError if a factory does not return an Environment.
     """
     environment = prototype(name, **options)
     if environment.sandbox is not None and environment.backend is None:
@@ -151,10 +148,9 @@ def make(
 
 
 def prototype(name: str | Callable[..., Environment], **options: Any) -> Environment:
-    """Return an instance without a backend, to read its declarations: `tools`, `reward`, `sandbox`,
-    `unavailable_reason()`.
+    """Return an instance without a backend, to read `tools`, `reward`, `sandbox` and `unavailable_reason()`.
 
-    What is registered may be a class or a factory; only an instance has them for certain.
+    The registered object may be a class or a factory; only an instance is sure to have these attributes.
     """
     factory = load("environments", name) if isinstance(name, str) else name
     environment = factory(**options)
@@ -175,8 +171,8 @@ def environment_of(chosen: str | None, task_environment: str) -> str:
     """Return the environment to play a task in.
 
     Args:
-        chosen: None for the task's own; another id or address; or, with a slash at the end, the address of a server.
-        task_environment: the one that the task names.
+        chosen: None for the task's own; another id or address; or a server's address, which ends with a slash.
+        task_environment: the environment that the task names.
     """
     if chosen is None:
         return task_environment
@@ -184,9 +180,9 @@ def environment_of(chosen: str | None, task_environment: str) -> str:
 
 
 def shared_backend(name: str | Backend = DEFAULT_BACKEND) -> Backend:
-    """Return the backend of this name that the whole process shares, made at first use. A Backend is returned as it is.
+    """Return the process-wide backend of this name, made on first use. A Backend is returned unchanged.
 
-    A program that runs for long and closes the shared backends at its end holds a `BackendUser`; a script calls
+    To close the shared backends at the end, a long-running program holds a `BackendUser`; a script calls
     `close_backends`.
     """
     if not isinstance(name, str):
@@ -197,7 +193,7 @@ def shared_backend(name: str | Backend = DEFAULT_BACKEND) -> Backend:
 
 
 class BackendUser:
-    """One of several users of the shared backends, such as a rollout manager. The last one to close closes them."""
+    """A user of the shared backends, such as a rollout manager. The last user to close also closes the backends."""
 
     def __init__(self) -> None:
         _backend_users.add(self)
@@ -210,7 +206,7 @@ class BackendUser:
 
 
 async def close_backends() -> None:
-    """Close every shared backend at once, whatever uses it; the next `make` starts them anew."""
+    """Close every shared backend now, even if still used; the next `make` starts new ones."""
     while _backends:
         await _backends.popitem()[1].close()
 
@@ -218,7 +214,7 @@ async def close_backends() -> None:
 def load_task_set(name: str) -> TaskSet:
     """Return a task set by registered name, or from a `.jsonl` file by its path.
 
-    Raises: UnknownNameError, TaskError, SplitLeakError; RegistrationError if something else is registered.
+    Raises: UnknownNameError, TaskError, SplitLeakError; RegistrationError if the name is not a task set's.
     """
     if name.endswith((".jsonl", ".json")) or Path(name).is_file():
         return TaskSet.from_jsonl(name)
@@ -226,11 +222,10 @@ def load_task_set(name: str) -> TaskSet:
 
 
 def task_set_for(environment: str) -> TaskSet | None:
-    """Return a registered task set that is played in an environment; None if there is none.
+    """Return a registered task set whose tasks use an environment; None if there is none.
 
-    Task sets are built until one fits, which takes seconds for some. Those with the most similar names come first, and
-    then their families. The bundled ones are left out where the environment is not bundled: they know none of another
-    package.
+    Task sets are built until one fits; some take seconds to build. Sets from the family with the most similar name
+    come first. Bundled sets are skipped if the environment is not bundled: they only use bundled environments.
     """
     environment = environment.partition("://")[2].partition("/")[2] or environment  # of an address, the id
     bare = environment.rpartition("/")[2]
@@ -244,7 +239,7 @@ def task_set_for(environment: str) -> TaskSet | None:
 
     bundled = _is_bundled("environments", environment)
     candidates = [name for name in names("task_sets") if bundled or not _is_bundled("task_sets", name)]
-    nearest: dict[str, float] = {}  # the best of each family, whose other sets may well be of the same environment
+    nearest: dict[str, float] = {}  # best per family: its other sets may use the same environment
     for name in candidates:
         family = name.partition("/")[0]
         nearest[family] = max(nearest.get(family, 0.0), resemblance(name))
@@ -256,17 +251,15 @@ def task_set_for(environment: str) -> TaskSet | None:
 
 
 def load_reward(name: str, **options: Any) -> Reward:
-    """Return a reward by registered name: a Reward, or something that makes one when called with the options.
+    """Return a reward by registered name. The registered object is a Reward, or makes one when called with options.
 
-    Raises: UnknownNameError; RegistrationError if something else is registered.
+    Raises: UnknownNameError; RegistrationError if the name is not a reward's.
     """
     return _instance("rewards", name, Reward, options)
 
 
 def _instance(kind: Kind, name: str, expected: type[T], options: Mapping[str, Any]) -> T:
-    """Return what is registered, if it is an instance of what is expected, or what it makes. Raises:
-    RegistrationError.
-    """
+    """Return the registered instance, or the one that the registered maker returns. Raises: RegistrationError."""
     registered = load(kind, name)
     is_maker = callable(registered) and (options or not isinstance(registered, expected))
     instance = registered(**options) if is_maker else registered
@@ -280,21 +273,21 @@ def _instance(kind: Kind, name: str, expected: type[T], options: Mapping[str, An
 
 
 def origin(kind: Kind, name: str) -> str | None:
-    """Where a name comes from, as `module:attribute`; None if it was registered in this process. Imports nothing."""
+    """Return a name's entry point as `module:attribute`; None if registered in this process. Imports nothing."""
     if name in _registered[kind] or name not in _points(kind):
         return None
     return _points(kind)[name].value
 
 
 def everything() -> Iterator[tuple[Kind, str]]:
-    """Every registered name of every kind, without importing any."""
+    """Yield every kind and registered name, without importing anything."""
     for kind in KINDS:
         for name in names(kind):
             yield kind, name
 
 
 def _is_bundled(kind: Kind, name: str) -> bool:
-    """Whether a name comes with agentgym itself."""
+    """Return whether a name is bundled with agentgym."""
     return (origin(kind, name) or "").startswith("agentgym.")
 
 
@@ -304,7 +297,7 @@ def _points(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def _imported(kind: Kind, point: EntryPoint) -> Any:
-    """Return what an entry point stands for. Raises: RegistrationError, MissingExtraError, as `load`."""
+    """Return the object of an entry point. Raises: RegistrationError, MissingExtraError, as `load`."""
     remedy = "Correct it in the pyproject.toml of that package, and install the package again."
     if name_fault := _name_fault(kind, point.name):
         raise RegistrationError(f"{name_fault} The name is an entry point of {_package_of(point)}. {remedy}")
@@ -334,12 +327,12 @@ def _entry(kind: Kind, point: EntryPoint) -> str:
 
 
 def _package_of(point: EntryPoint) -> str:
-    """Return the package that has an entry point. Its metadata are parsed each time: for errors alone."""
+    """Return the package of an entry point. Its metadata is parsed on each call: use for errors only."""
     return f"the package {point.dist.name!r}" if point.dist else "a package"
 
 
 def _name_fault(kind: Kind, name: str) -> str:
-    """Return what is wrong with a name; nothing if it may be registered."""
+    """Return what is wrong with a name; "" if it may be registered."""
     if kind not in ("environments", "task_sets") or _VERSIONED.fullmatch(name):
         return ""
     return (

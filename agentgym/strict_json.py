@@ -1,4 +1,4 @@
-"""JSON from a peer that need not be honest: no NaN, no infinity, nothing on which code that walks it fails."""
+"""Parse JSON from an untrusted peer: no NaN, no infinity, and nothing that breaks code that walks the value."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> A
     """Return the value of a JSON text.
 
     Args:
-        allow_surrogates: accept escapes of lone surrogates, for those who write them in ASCII again.
-    Raises: ValueError for what is no JSON, for bytes that are no Unicode, for NaN and infinite numbers, which JSON has
-        none of and `json.loads` takes, for integers of thousands of digits, for lists and objects more than
-        `MAX_LEVELS` levels deep, and for lone surrogates: an answer that repeats one cannot be written as UTF-8.
+        allow_surrogates: accept escaped lone surrogates, for callers that write them as ASCII escapes again.
+    Raises: ValueError for invalid JSON, for bytes that are not Unicode, for NaN and infinite numbers, which
+        `json.loads` accepts but JSON does not have, for integers of thousands of digits, for nesting deeper than
+        `MAX_LEVELS` levels, and for lone surrogates: an answer that repeats one cannot be written as UTF-8.
     """
     if not isinstance(text, str):
-        text = text.decode(json.detect_encoding(text))  # json.loads lets bytes of half a character pass
+        text = text.decode(json.detect_encoding(text))  # json.loads accepts incomplete characters in bytes
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
@@ -43,7 +43,7 @@ def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> A
 
 
 def encodable(value: Any) -> bool:
-    """Whether every string in a value can be written as UTF-8."""
+    """Return whether every string in a value can be encoded as UTF-8."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -52,11 +52,11 @@ def encodable(value: Any) -> bool:
 
 
 def _may_hold_surrogates(text: str) -> bool:
-    return not text.isascii() or "\\u" in text  # as it is, or escaped
+    return not text.isascii() or "\\u" in text  # literal or escaped
 
 
 def _may_be_deep(text: str) -> bool:
-    """Whether there are brackets enough: few messages have, and the others need no walk through their values."""
+    """Return whether the text has enough brackets to be too deep. Few messages do, so most skip the depth check."""
     return text.count("[") + text.count("{") > MAX_LEVELS
 
 

@@ -1,7 +1,7 @@
-"""Text for people: shares in percent, and foreign text made safe to look at; and for judges, who compare it folded.
+"""Text helpers: format percentages, make untrusted text safe to display, and fold text for comparison by judges.
 
-Shares are rounded the same way everywhere, halves away from zero, as the pages' scripts do. Python's own formats round
-halves to even, and those of binary fractions either way: 62.5 % would be 62 % in a terminal and 63 % on a page.
+Shares are rounded the same way everywhere, halves away from zero, as in the pages' scripts. Python's own formats round
+halves to even, and inexact halves either way: 62.5 % would be 62 % in a terminal and 63 % on a page.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ _TWINS = {
     **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\uff02", '"'),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u2043", "-"),
 }
-"""The ASCII apostrophe, quote and hyphen, for each character that only typography tells apart from it."""
+"""The ASCII apostrophe, quote or hyphen for each of its typographic variants."""
 _OWN_MEANING = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>")
-"""The kinds of compatibility characters that say something else than the characters they are made of."""
+"""The kinds of compatibility characters whose meaning differs from that of their plain characters."""
 
 
 def hundredfold(share: float, digits: int = 0) -> str:
-    """Return a share of 1 as a number of hundredths: "63" for 0.625. The shortest decimal that reads as the share
-    counts.
-    """
+    """Return a share of 1 in hundredths: "63" for 0.625. Rounding starts from the share's shortest decimal form."""
     if not math.isfinite(share):
         return str(float(share))
     text = str(Decimal(repr(float(share))).scaleb(2).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
@@ -39,22 +37,22 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, whose plural ends in s: "1 call", "3 calls"."""
+    """Return a count with its noun, which takes an s in the plural: "1 call", "3 calls"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def points(difference: float, digits: int = 0) -> str:
-    """Return a difference of two shares in points of a hundred, with its sign: "+13" for 0.125."""
+    """Return a difference of two shares in percentage points, with its sign: "+13" for 0.125."""
     text = hundredfold(difference, digits)
     return text if text.startswith("-") else f"+{text}"
 
 
 def fold_text(text: str) -> str:
-    """Return a text as judges compare it: in one spelling, where Unicode and typography have several.
+    """Return a text in the normal form that judges compare, whatever its Unicode and typographic variants.
 
-    Small letters, composed; single spaces, and none around; plain quotes, apostrophes, hyphens and minus signs; ASCII
-    digits and full-width letters as plain ones; nothing that is not seen. Exponents, indices and fractions stay, so
-    that 10\N{SUPERSCRIPT TWO} is not 102.
+    Letters become lower case and composed; whitespace becomes single spaces, none at the ends; quotes, apostrophes,
+    hyphens, minus signs, digits and full-width letters become ASCII; invisible characters are removed. Exponents,
+    indices and fractions stay, so that 10\N{SUPERSCRIPT TWO} is not 102.
     """
     if not text.isascii():
         text = "".join(char if char.isascii() else _plain(char) for char in unicodedata.normalize("NFC", text))
@@ -64,7 +62,7 @@ def fold_text(text: str) -> str:
 
 @lru_cache(4096)
 def _plain(char: str) -> str:
-    """Return what stands for a character where texts are compared; nothing for one that is not seen."""
+    """Return the normal form of a character for comparison; "" for an invisible one."""
     if (twin := _TWINS.get(char)) is not None:
         return twin
     if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
@@ -76,7 +74,7 @@ def _plain(char: str) -> str:
 
 
 def visible(value: Any) -> str:
-    """Return the value as text in which every character that hides, moves or reorders others can be seen.
+    """Return the value as text, with every character that hides, moves or reorders others made visible.
 
     Control characters (terminal escapes among them) become their Unicode pictures; bidirectional overrides, other
     format characters, lone surrogates and private or unassigned characters become their code point. Line breaks

@@ -1,4 +1,4 @@
-"""What a model thinks and what it says, told apart in the text that it wrote."""
+"""Separate a model's thoughts from its speech in the text it wrote."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _AROUND_SPEECH = re.compile(
 
 
 def end_of_thought(text: str, opening: re.Match[str]) -> int:
-    """Return where a thought ends, behind its closing mark; the end of the text if it is never closed."""
+    """Return the position after a thought's closing mark; the end of the text if the thought is never closed."""
     closing = THOUGHTS[opening.group()]
     close = text.find(closing, opening.end())
     return close + len(closing) if close >= 0 else len(text)
 
 
 def thought_ranges(text: str) -> list[tuple[int, int]]:
-    """Return where each thought begins and ends, its marks included. One that is never closed reaches to the end.
+    """Return the start and end of each thought, marks included. An unclosed thought extends to the end of the text.
 
-    A closing mark without an opening ends a thought that began before the text, as with templates that open it in the
-    prompt: all that stands before the mark is that thought.
+    A closing mark without an opening ends a thought that began before the text, since some templates open the thought
+    in the prompt: everything before the mark is that thought.
     """
     ranges, at = list[tuple[int, int]](), 0
     while mark := _MARK.search(text, at):
@@ -47,9 +47,9 @@ def thought_ranges(text: str) -> list[tuple[int, int]]:
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """Return the thoughts of a text without their marks, on lines of their own, and what is said: the rest, stripped.
+    """Return a text's thoughts, without marks and one per line, and its speech, which is the rest, stripped.
 
-    A text without any mark is returned as it is.
+    A text without any mark is returned unchanged.
     """
     ranges = thought_ranges(text)
     if not ranges and not _AROUND_SPEECH.search(text):
@@ -64,11 +64,11 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def opened_before(text: str) -> str:
-    """Return the opening of the thought in which a text begins, as its first mark closes it; "" if in none."""
+    """Return the opening mark of the thought that a text's first mark closes; "" if the text begins outside one."""
     mark = _MARK.search(text)
     return _CLOSINGS.get(mark.group(), "") if mark else ""
 
 
 def begun_thought(prompt: str) -> str:
-    """Return the opening of the thought that a prompt ends in; "" if the agent begins outside of one."""
+    """Return the opening mark that a prompt ends with; "" if the agent begins outside a thought."""
     return next((mark for mark in THOUGHTS if prompt.rstrip().endswith(mark)), "")

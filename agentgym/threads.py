@@ -1,7 +1,7 @@
-"""Threads for tools that block: a tool that never returns costs one thread, never the run.
+"""Threads for blocking tools: a tool that never returns costs one thread, never the run.
 
-The event loop's own executor is not used: it has few threads, so a few hanging tools would stop all others, and the
-interpreter joins them at exit, so one hanging tool would keep the process from ending.
+The event loop's own executor is not used. It has few threads, so a few hanging tools would block all others, and the
+interpreter joins its threads at exit, so one hanging tool would keep the process alive.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _IDLE_S = 10.0
 
 
 class ThreadPool:
-    """Daemon threads that are started on demand and end after ten idle seconds."""
+    """Daemon threads that start on demand and end after ten idle seconds."""
 
     def __init__(self, max_threads: int | None = None) -> None:
-        """`max_threads`: by default `MAX_THREADS`, read whenever work is submitted."""
+        """Begin without threads. `max_threads` defaults to `MAX_THREADS`, read whenever work is submitted."""
         self._max_threads = max_threads
         self._begin()
 
@@ -34,7 +34,7 @@ class ThreadPool:
         self._changed = threading.Condition()
         self._work: deque[Callable[[], None]] = deque()
         self._alive = 0
-        self._free = 0  # threads that wait for work, or have been started and will look for some
+        self._free = 0  # threads that wait for work, or are starting
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run `work` in a thread, as soon as one is free. `work` must not raise."""
@@ -53,12 +53,12 @@ class ThreadPool:
     def _serve(self) -> None:
         while (work := self._next()) is not None:
             work()
-            del work  # else an idle thread would keep the tool's objects alive
+            del work  # otherwise an idle thread would keep the tool's objects alive
             with self._changed:
                 self._free += 1
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for work; None after ten idle seconds, and then this thread is counted no more."""
+        """Wait for work and return it. After ten idle seconds, return None and stop counting this thread as alive."""
         with self._changed:
             if self._changed.wait_for(lambda: self._work, _IDLE_S):
                 self._free -= 1
@@ -73,9 +73,9 @@ _default = ThreadPool()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Run a blocking function in a thread and wait for it. Cancelling stops the waiting, not the function.
+    """Run a blocking function in a thread and await its result. Cancelling stops the waiting, not the function.
 
-    Raises: what the function raises; RuntimeError in place of StopIteration and SystemExit, which would end
+    Raises: whatever the function raises; RuntimeError instead of StopIteration and SystemExit, which would end
         more than the tool.
     """
     loop = asyncio.get_running_loop()

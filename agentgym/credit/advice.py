@@ -1,7 +1,7 @@
-"""Which estimator to try on a run: facts of its groups that decide the matter, and what follows from them.
+"""Suggest an estimator for a run, from facts about its groups.
 
-The facts need nothing but the episodes of one or more steps. What follows rests on the runs in docs/credit.md and on
-`agentgym.credit.subtasks`, a model of episodes that gives each estimator's ratio of signal to noise.
+The facts need only the episodes of one or more steps. The suggestions are based on the runs in docs/credit.md and on
+`agentgym.credit.subtasks`, a model of episodes that gives each estimator's signal-to-noise ratio.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from agentgym.errors import CreditError
 from agentgym.text import percent
 
 HALF, MOSTLY = 0.5, 0.8
-ALIKE = 8  # turns up to which no estimator was seen to be better than another
-LONG = 4  # turns from which a critic is predicted to take away much noise
+ALIKE = 8  # up to this many turns, no estimator was observed to be better than another
+LONG = 4  # from this many turns, a critic is predicted to remove much noise
 CANDIDATES = ("rloo(turn_weight=0.0)", "rloo", "return_to_go", "turn_gae(lam=0.9)", "gigpo", "vine")
 
 
 @dataclass(frozen=True, slots=True)
 class CreditFacts:
-    """What the groups of a run are like. Shares are of 0 to 1, and NaN where there is nothing to take them of.
+    """Facts about the groups of a run. Shares are from 0 to 1, and NaN if undefined.
 
     Attributes:
-        groups, episodes: how many were looked at; failed episodes are left out.
+        groups, episodes: the numbers examined; failed episodes are left out.
         turns, most_turns: median and largest number of turns of an episode.
         outcome: mean outcome.
         silent_outcome: share of groups whose outcomes are all equal, so that the outcome alone teaches nothing.
         silent: share of groups in which outcomes and turn rewards are all equal.
         paid_turns: share of turns at whose index the turn rewards of the group differ.
-        later_noise: share of the variance of the return from a turn on that later turns bring about.
-        repeated_states: share of turns whose state another episode of the group was in; NaN without state keys.
-        has_potential: whether the environment tells a potential.
+        later_noise: share of the variance of the return from a turn on that is due to later turns.
+        repeated_states: share of turns whose state another episode of the group visited; NaN without state keys.
+        has_potential: whether the environment provides a potential.
     """
 
     groups: int
@@ -58,7 +58,7 @@ class CreditFacts:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """An estimator to try, as recipes write it, and why."""
+    """An estimator to try, in recipe notation, and the reason."""
 
     estimator: str
     reason: str
@@ -104,10 +104,10 @@ def facts_of(groups: Sequence[Group]) -> CreditFacts:
 
 
 def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]:
-    """Signal to noise of a group's gradient by estimator, in the model that is nearest to the run.
+    """Return the signal-to-noise ratio of a group's gradient per estimator, in the model closest to the run.
 
-    The model has as many turns as the median episode, all of which decide, and each is right so often that episodes
-    succeed as often as here. One skill serves all turns; a critic is ideal.
+    The model has as many turns as the median episode, all of them decisive, and the chance of a right turn is set so
+    that episodes succeed as often as in the run. One skill serves all turns; a critic is ideal.
     """
     turns = max(1, round(facts.turns))
     success = min(max(facts.outcome, 0.02), 0.98)
@@ -123,7 +123,7 @@ def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]
 
 
 def suggestions(facts: CreditFacts) -> list[Suggestion]:
-    """Return what to try, the best first; then, without an estimator, what would help more than any."""
+    """Return what to try, the best first; then suggestions without an estimator, which would help more than any."""
     later = f"{percent(facts.later_noise)} of the variance of a turn's return comes from later turns"
     if facts.turns <= ALIKE:
         reason = (

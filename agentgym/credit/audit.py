@@ -1,4 +1,4 @@
-"""How far an estimator's credit agrees with counterfactual credit: pure arithmetic on advantages of the same turns.
+"""Measure how well an estimator's credit agrees with counterfactual credit, from advantages of the same turns.
 
 Counterfactual credit of a turn is the mean return of episodes continued from after it, minus the mean return of
 episodes continued from before it (VinePPO, Kazemnejad et al. 2024, arXiv:2410.01679). It is slow and noisy, but assumes
@@ -27,9 +27,10 @@ class Agreement:
 
     Attributes:
         turns: how many turns were compared.
-        sign: share of turns with the same sign, where neither is 0, with its 95 % interval (bootstrap over
-            trajectories); NaN where there is no such turn. `signed`: how many those are.
-        rank: Spearman correlation over all turns, with its interval; NaN where one side does not vary.
+        signed: how many turns are non-zero on both sides.
+        sign: share of these turns with the same sign, with its 95 % interval (bootstrap over trajectories); NaN if
+            there is no such turn.
+        rank: Spearman correlation over all turns, with its interval; NaN if one side does not vary.
     """
 
     turns: int
@@ -48,8 +49,8 @@ class GroupStatistics:
 
     Attributes:
         zero_gradient: share of groups in which every advantage is 0, so that nothing is learnt from them.
-        singletons: share of valid turns whose state no other trajectory of its group was in; NaN without state keys.
-        variance: [T] of the advantages at each turn index, over valid trajectories that reached it.
+        singletons: share of valid turns whose state no other trajectory of the group visited; NaN without state keys.
+        variance: [T] variance of the advantages at each turn index, over valid trajectories that reached it.
     """
 
     zero_gradient: float
@@ -58,7 +59,7 @@ class GroupStatistics:
 
 
 def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, seed: int = 0) -> Agreement:
-    """Compare credit of the same turns, one array per trajectory each.
+    """Compare two credits of the same turns, each given as one array per trajectory.
 
     Raises: ValueError if the two sides have different turns.
     """
@@ -85,7 +86,7 @@ def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, s
 
 
 def group_statistics(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) -> GroupStatistics:
-    """Statistics of the advantages that an estimator gave to each group."""
+    """Return statistics of the advantages that an estimator gave to each group."""
     zero_gradient, turns, singleton_turns = 0, 0, 0
     keyed = bool(groups)
     by_index: dict[int, list[float]] = {}
@@ -113,10 +114,10 @@ def group_statistics(groups: Sequence[Group], advantages: Sequence[Sequence[Arra
 
 
 def counterfactual_credit(rewards: Array, values: Array) -> Array:
-    """[K] r_k + V_{k+1} - V_k of each turn.
+    """Return [K] r_k + V_{k+1} - V_k for each turn.
 
     Args:
-        rewards: [K] of the turns; NaN, a turn without one, counts 0.
+        rewards: [K] turn rewards; NaN, for a turn without a reward, counts as 0.
         values: [K+1] mean return of episodes continued from before each turn; the last entry is the outcome itself.
     """
     credit: Array = np.nan_to_num(rewards) + values[1:] - values[:-1]
@@ -124,7 +125,7 @@ def counterfactual_credit(rewards: Array, values: Array) -> Array:
 
 
 def spearman(a: Array, b: Array) -> float:
-    """Rank correlation with ties at their mean rank. NaN for fewer than 2 values, or where one side does not vary."""
+    """Return the rank correlation, ties at their mean rank; NaN for fewer than 2 values, or if one side is constant."""
     if len(a) < 2:
         return float("nan")
     x, y = _ranks(a), _ranks(b)

@@ -84,13 +84,13 @@ def credit_of(
     signals: Mapping[str, Sequence[Any]] | None = None,
     train_version: int | None = None,
 ) -> list[Array]:
-    """One array per trajectory of the batch with one advantage per turn.
+    """Return one array per trajectory of the batch, with one advantage per turn.
 
     Args:
         estimate: an Estimator, or a function of one group. It is not asked about groups in which every episode
             failed: no reward judged them, and their advantages are 0.
         group_size, signals, train_version: see `groups_of`.
-    Raises: as `groups_of`, and what the estimator raises.
+    Raises: as `groups_of`, and whatever the estimator raises.
     """
     options: dict[str, Any] = {"group_size": group_size, "signals": signals, "train_version": train_version}
     return batch_credit_of(trajectories, estimate, **options).advantages
@@ -104,9 +104,7 @@ def batch_credit_of(
     signals: Mapping[str, Sequence[Any]] | None = None,
     train_version: int | None = None,
 ) -> BatchCredit:
-    """Return what `credit_of` does, together with the weights of single tokens, where the estimator's wrappers give
-    them.
-    """
+    """Return the result of `credit_of`, with the weights of single tokens if the estimator's wrappers give them."""
     groups = groups_of(trajectories, group_size, signals=signals, train_version=train_version)
     judged_groups = [group for group in groups if group.valid.any()]
     estimated = iter(_credits(estimate, judged_groups) if judged_groups else ())

@@ -1,8 +1,8 @@
-"""What an estimator is: its declaration, and the rules that hold for every estimator.
+"""The contract of an estimator: its declaration, and the rules that hold for every estimator.
 
-The function of an estimator only sees groups in which every trajectory is valid. `Estimator` does the rest, the
-same way for all: it removes failed trajectories before the call and gives them advantage 0 after it, gives 0 to
-groups that are too small to compare, checks that the required signals are present, and checks the result.
+The function of an estimator only sees groups in which every trajectory is valid. `Estimator` does the rest in the same
+way for all: it removes failed trajectories before the call and gives them advantage 0 afterwards, gives 0 to groups
+that are too small to compare, checks that the required signals are present, and checks the result.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Credit:
 
     Attributes:
         advantages: one float64 array per trajectory with one entry per turn; 0 for a failed trajectory.
-        flags: what to know about the group: `none_valid`, `too_few` (fewer valid trajectories than the estimator
-            needs, so every advantage is 0), `no_spread` (enough trajectories, but every advantage is 0, so there
-            is nothing to learn), `failed` and `truncated` (some trajectories are).
+        flags: notes on the group: `none_valid`, `too_few` (fewer valid trajectories than the estimator needs, so
+            every advantage is 0), `no_spread` (enough trajectories, but every advantage is 0, so there is nothing
+            to learn), `failed` and `truncated` (some trajectories are).
         zero_share: share of the turns of valid trajectories whose advantage is exactly 0.
         token_weights: for each trajectory the factors by which its turns' advantages are multiplied on each token; no
             array for a failed one. None if every factor is 1.
@@ -121,7 +121,7 @@ class Estimator:
 
     @property
     def summary(self) -> str:
-        """One line: the estimator's formula, or the estimator that it is a preset of."""
+        """The estimator's formula, or the name and options of its original if it is a preset, on one line."""
         if self.name == self.function.__name__:
             return (self.function.__doc__ or "").strip().split("\n")[0]
         preset_options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -143,7 +143,7 @@ class Estimator:
         return replace(self.with_options(**options), name=name, source=source, caution=caution)
 
     def __call__(self, group: Group) -> list[Array]:
-        """One float64 array per trajectory with one advantage per turn, in reward units unless scaled.
+        """Return one float64 array per trajectory with one advantage per turn, in reward units unless scaled.
 
         Degenerate groups: with fewer than `minimum_group` valid trajectories every advantage is 0, and a failed
         trajectory always gets 0. `explain` reports both in its flags.
@@ -180,7 +180,7 @@ class Estimator:
         ]
 
     def _compute(self, groups: Sequence[Group]) -> list[Any]:
-        """Return what the function returns for each group, not yet checked."""
+        """Return the function's unchecked result for each group."""
         if self.scope == "group":
             return [self.function(group, **self.options) for group in groups]
         results = list(self.function(groups, **self.options)) if groups else []
@@ -258,9 +258,9 @@ def _credit(group: Group, computed: Array | None, weights: list[TokenWeights] | 
 
 
 def batch_advantages(estimate: Callable[[Group], list[Array]], groups: Sequence[Group]) -> list[list[Array]]:
-    """Advantages of every group, from an Estimator or from a function of one group.
+    """Return the advantages of every group, from an Estimator or from a function of one group.
 
-    Raises: what the estimator raises.
+    Raises: whatever the estimator raises.
     """
     if isinstance(estimate, Estimator):
         return [credit.advantages for credit in estimate.batch(groups)]

@@ -354,7 +354,7 @@ def _require_known(given: Mapping[str, Any]) -> None:
 
 
 def _count_turns(given: Mapping[str, Any], turns: Iterable[int] | None) -> NDArray[np.int64]:
-    """[N] turns of each trajectory, from `turns` or else from the first per-turn signal that is given."""
+    """Return [N] the turns of each trajectory, from `turns` or else from the first per-turn signal that is given."""
     size = len(given["outcomes"]) if "outcomes" in given else None
     if turns is not None:
         counts = list(turns)

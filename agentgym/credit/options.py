@@ -25,7 +25,7 @@ Ddof = Annotated[int, Ge(0), Le(1)]
 
 
 def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Every option of an estimator's function with its default value."""
+    """Return every option of an estimator's function with its default value."""
     parameters = inspect.signature(function).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
@@ -64,9 +64,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 @cache
 def _options_model(function: Callable[..., Any]) -> Any:
-    """Return a pydantic model with one strict field per option. It checks only: the estimator gets the values
-    as given.
-    """
+    """Return a pydantic model with one strict field per option, only for checks: values are passed on unchanged."""
     from pydantic import ConfigDict, create_model
 
     hints = typing.get_type_hints(function, include_extras=True)

@@ -22,7 +22,7 @@ TurnCounts = NDArray[np.int64]
 Labels = tuple[tuple[Hashable, ...], ...]
 Coalitions = tuple[Mapping[frozenset[int], float], ...]
 PLAIN_NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.bool_))
-"""Types that numpy reads as the same number as `float`; of strings, for example, it would make numbers too."""
+"""Types that numpy converts to the same number as `float` does; numpy would convert strings, for example, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class PerSubset(SignalKind):
 
 
 def trajectory_flags(name: str, given: Iterable[Any] | None, size: int, default: bool) -> Bools:
-    """[N] bool; `default` for every trajectory if nothing is given. Raises: ShapeError, CreditError."""
+    """Return [N] bool; `default` for every trajectory if nothing is given. Raises: ShapeError, CreditError."""
     if given is None:
         return np.full(size, default)
     items = _one_per_trajectory(name, given, size)
@@ -295,14 +295,14 @@ def _number(item: Any, where: str) -> float:
 
 
 def _row_of_numbers(row: list[Any], name: str, i: int) -> list[float]:
-    """One number per turn. Raises: CreditError naming the trajectory and the turn."""
+    """Return one number per turn. Raises: CreditError naming the trajectory and the turn."""
     if PLAIN_NUMBERS.issuperset(map(type, row)):  # almost always: then no message is prepared for every number
         return row
     return [_number(item, f"{name} of trajectory {i}, turn {k}") for k, item in enumerate(row)]
 
 
 def _numbers(item: Any, name: str, i: int, k: int) -> Array:
-    """Any number of numbers, of turn k of trajectory i. Raises: CreditError naming both."""
+    """Return the numbers of turn k of trajectory i. Raises: CreditError naming both."""
     if isinstance(item, np.ndarray) and item.ndim == 1 and item.dtype.kind in "fiu":
         return item.astype(np.float64)
     if isinstance(item, list) and PLAIN_NUMBERS.issuperset(map(type, item)):

@@ -1,6 +1,6 @@
-"""Chains of sub-tasks: T turns, some of which decide; how noisy an estimator's gradient is, and how fast it learns.
+"""Chains of sub-tasks: T turns, some of them decisive, to measure an estimator's gradient noise and learning speed.
 
-A model of the task sets with a horizon knob. Each turn does its own part right or wrong, independently of the others.
+A model of the task sets with a horizon axis. Each turn does its own part right or wrong, independently of the others.
 An episode succeeds if all decisive turns are right. One *skill* may serve all turns (one logit, as where a network
 reads each turn alike) or each turn may have its own.
 """
@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 Feedback = Literal["outcome", "sparse", "dense", "delayed", "misleading", "last", "even", "wrong"]
 Skills = Literal["shared", "own"]
 CONTINUATIONS = 4
-PAYMENTS = 4  # of an episode, with the feedback "sparse"; a quarter of the episode is the delay of "delayed"
+PAYMENTS = 4  # per episode with feedback "sparse"; "delayed" has a delay of a quarter of the episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class SubtaskChain:
 
     Attributes:
         turns: T.
-        decisive: how many of them decide, spread evenly; the others change nothing.
-        feedback: what the turns are paid. "dense": 1 / decisive for each decisive turn that is right, on that turn.
+        decisive: the number of decisive turns, spread evenly; the others have no effect.
+        feedback: how turns are rewarded. "dense": 1 / decisive for each decisive turn that is right, on that turn.
             "sparse": the same, but only at every quarter of the episode. "delayed": a quarter of the episode later.
             "last", "even", "wrong": the same total on the last turn, on all turns alike, or half an episode too late.
             "misleading": 1 / turns for each turn, right or wrong. "outcome": nothing.
@@ -47,7 +47,7 @@ class SubtaskChain:
 
     @property
     def decides(self) -> Bools:
-        """[T] which turns decide. The first one does, if only one does."""
+        """[T] which turns are decisive. If there is only one, it is the first."""
         decides = np.zeros(self.turns, np.bool_)
         decides[np.linspace(0, self.turns, self.decisive, endpoint=False).astype(int)] = True
         return decides
@@ -77,7 +77,7 @@ class SubtaskChain:
         return float(np.prod(chance[self.decides]))
 
     def rewards(self, right: Bools, rng: np.random.Generator) -> Array:
-        """[N, T] turn rewards of trajectories whose turns are right as [N, T] says; NaN without any."""
+        """Return [N, T] the turn rewards, given [N, T] which turns are right; NaN if turns are not rewarded."""
         if self.feedback == "outcome":
             return np.full(right.shape, np.nan)
         base = np.full(right.shape, 1 / self.turns) if self.feedback == "misleading" else right @ self.payments
@@ -102,7 +102,7 @@ class SubtaskChain:
         return Group.from_arrays(turns=[self.turns] * len(right), environment="subtasks", **given)
 
     def sample(self, chance: Array, size: int, rng: np.random.Generator, *, tree: bool) -> tuple[Bools, list[Any]]:
-        """[N, T] which turns are right, and where each trajectory was forked off: (trajectory, turn) or None.
+        """Return [N, T] which turns are right, and the fork of each trajectory: (trajectory, turn) or None.
 
         With `tree`, trajectory N/2 + i begins like trajectory i, up to a random turn.
         """
@@ -127,7 +127,7 @@ class _Inputs:
     forks: Sequence[Any]
 
     def values(self) -> Array:
-        """[N, T+1] the expected return from each turn on, given the turns before: what an ideal critic predicts."""
+        """Return [N, T+1] an ideal critic's values: the expected return from each turn on, given the turns before."""
         chain, turns = self.chain, self.chain.turns
         later_success = np.cumprod(np.where(chain.decides, self.chance, 1.0)[::-1])[::-1]
         values = np.zeros((len(self.right), turns + 1))
@@ -138,7 +138,7 @@ class _Inputs:
         return values
 
     def continuations(self) -> list[list[list[float]]]:
-        """Return of further trajectories from before each turn on, and the outcome itself after the last."""
+        """Return the returns of trajectories continued from before each turn, and the outcome after the last turn."""
         chain, shape = self.chain, self.right.shape
         later = self.rng.random((CONTINUATIONS, *shape)) < self.chance
         returns = np.zeros((*shape, CONTINUATIONS))
@@ -151,7 +151,7 @@ class _Inputs:
         return np.concatenate([returns, ends], axis=1).tolist()  # type: ignore[no-any-return]
 
     def _paid_from(self, right: Array, k: int) -> Array:
-        """[..., N] the sum of the rewards of turns k to T - 1, given [..., N, T] which turns are right."""
+        """Return [..., N] the sum of the rewards of turns k to T - 1, given [..., N, T] which turns are right."""
         if self.chain.feedback == "misleading":
             return np.full(right.shape[:-1], (self.chain.turns - k) / self.chain.turns)
         paid: Array = right @ self.chain.payments[:, k:].sum(axis=1)
@@ -186,11 +186,11 @@ SIGNAL_MAKERS: Mapping[str, Callable[[_Inputs], Any]] = {
     "continuations": _Inputs.continuations,
     "parents": lambda inputs: [None] * len(inputs.right),
 }
-"""How each signal of a group is made. Values are those of an ideal critic."""
+"""The function that makes each signal of a group. Values come from an ideal critic."""
 
 
 def gradient(estimate: Estimator, chain: SubtaskChain, chance: Array, size: int, rng: np.random.Generator) -> Array:
-    """[T] the gradient of one sampled group with respect to each turn's logit."""
+    """Return [T] the gradient of one sampled group with respect to each turn's logit."""
     tree = "branches" in estimate.requires
     right, forks = chain.sample(chance, size, rng, tree=tree)
     credit = np.stack(estimate(chain.group(right, chance, rng, estimate.requires, forks)))
@@ -201,10 +201,12 @@ def gradient(estimate: Estimator, chain: SubtaskChain, chance: Array, size: int,
 def signal_to_noise(
     estimate: Estimator, chain: SubtaskChain, *, chance: float, size: int = 8, groups: int = 400, seed: int = 0
 ) -> dict[Skills, float]:
-    """Length of the mean gradient over its standard deviation, for one group, by kind of skill.
+    """Return the length of the mean gradient over its standard deviation, for one group, by kind of skill.
 
     Args:
-        chance: that a turn is right. size: trajectories of a group. groups: sampled.
+        chance: the probability that a turn is right.
+        size: trajectories per group.
+        groups: the number of groups sampled.
     Raises: CreditError for a signal that a chain cannot give.
     """
     rng, chances = np.random.default_rng(seed), np.full(chain.turns, chance)
@@ -234,10 +236,11 @@ def steps_to(
     most: int = 400,
     seed: int = 0,
 ) -> int:
-    """Return steps of Adam until the chance of success is `target`; `most` if it is not reached.
+    """Return the number of Adam steps until the success probability is `target`; `most` if not reached.
 
     Args:
-        chance: that a turn is right at the start. groups, size: of a step.
+        chance: the initial probability that a turn is right.
+        groups, size: groups per step, and trajectories per group.
     Raises: CreditError for a signal that a chain cannot give.
     """
     rng = np.random.default_rng(seed)

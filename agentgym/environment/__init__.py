@@ -1,13 +1,13 @@
 """Environments: what the agent acts on, and its tools.
 
 contract.py      Environment, which every environment subclasses
-state.py         what it can say of its state: Checkpoint, Outlook, ObservedState
-contexts.py      HasContexts, for an agent that goes on in other contexts
+state.py         descriptions of its state: Checkpoint, Outlook, ObservedState
+contexts.py      HasContexts, for an agent that continues in other contexts
 running.py       how a call becomes a result
-sandboxes.py     the sandboxes of an environment, and what they have used
+sandboxes.py     the sandboxes of an environment, and their usage
 wrapper.py       EnvironmentWrapper, around another environment
 guest_module.py  code of a package that runs inside a sandbox
-old_names.py     members by their names of 0.2
+old_names.py     members under their names in 0.2
 """
 
 from agentgym.environment.contexts import ContextChange, HasContexts

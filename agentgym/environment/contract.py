@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 class Environment(OldNames):
     """Base of every environment: subclass it, mark methods with `@tool`, register it.
 
-    Free functions and tools made by `Tool.from_schema` are given to the class, or to one instance by `add_tools`:
-    `class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)])`. An environment whose agent goes on in
-    other contexts derives from `HasContexts`, too.
+    Add free functions and tools made by `Tool.from_schema` to the class, or to one instance with `add_tools`:
+    `class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)])`. An environment whose agent continues
+    in other contexts also derives from `HasContexts`.
 
     Attributes:
-        sandbox: what its dangerous part runs in; None for a harmless environment in memory.
-        reward: registered name of the reward that judges this environment unless a recipe says otherwise. An instance
-            may hold a Reward of its own here, if it alone knows what its episode is worth.
-        tools: the tools of this instance by name, at first those of its class. The mapping is never changed in place:
-            another mapping means other tools, which the agent has from its next turn on.
-        role: the role that the agent has now, where an episode has several; recorded with each turn.
+        sandbox: spec of the sandbox for the dangerous part; None for a harmless in-memory environment.
+        reward: registered name of the default reward of this environment; a recipe may name another. An instance
+            may set a Reward object instead, if only the instance can judge its episode.
+        tools: the tools of this instance by name, initially the tools of its class. Never change the mapping in place:
+            assign another mapping to give the agent other tools from its next turn on.
+        role: the agent's current role, if an episode has several; recorded with each turn.
         ended: whether `end_episode` was called; `reset` sets it to False again.
-        public_truth: keys of a task's truth that its agent may read, such as an answer that stands in a given text.
-        private_texts: what the agent must never read, such as a simulated user's goal: `reset` sets it for the checks.
-        backend: makes the sandboxes; set by `agentgym.make`.
-        sandboxes: the sandboxes that are open now, and what they have used.
+        public_truth: keys of a task's truth that the agent may read, such as an answer contained in a given text.
+        private_texts: texts the agent must never read, such as a simulated user's goal; set by `reset`, for checks.
+        backend: creates the sandboxes; set by `agentgym.make`.
+        sandboxes: the open sandboxes, and the resources used so far.
     """
 
     sandbox: ClassVar[SandboxSpec | None] = None
@@ -57,39 +57,39 @@ class Environment(OldNames):
     # ---- Override these -------------------------------------------------------------------------------------------
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task and return the opening messages. `task.truth` is always None here."""
+        """Start a task and return the opening messages. `task.truth` is always None here."""
         return task.opening()
 
     async def respond(self, message: Message) -> list[Message]:
-        """Answer an agent message without a call, as a user would. An empty list ends the episode with that answer."""
+        """Answer an agent message without a call, as a user would. An empty list ends the episode with that message."""
         return []
 
     async def close(self) -> None:
-        """Free everything. Always awaited, also when the episode is cancelled; may be called twice."""
+        """Free all resources. Always awaited, even if the episode is cancelled; may be called twice."""
         await self.sandboxes.close()
 
-    # ---- Override these where they make sense: each is optional ---------------------------------------------------
+    # ---- Optional overrides ---------------------------------------------------------------------------------------
 
     @classmethod
     def least_turns(cls, task: Task) -> int:
-        """Return the fewest turns in which a task can be solved, as far as that is known before it is played.
+        """Return the fewest turns in which a task can be solved, as far as known before the episode.
 
-        It is the task's `parameters["least_turns"]`, else 1. Evaluations warn of tasks for which `max_turns` is less.
+        Defaults to the task's `parameters["least_turns"]`, else 1. Evaluations warn if `max_turns` is smaller.
         """
         least = task.parameters.get("least_turns")
         return least if isinstance(least, int) and least > 0 else 1
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        """Return what this host lacks to run it, a package or a program, and how to get it; empty if nothing."""
+        """Return which package or program this host lacks for the environment, and how to get it; "" if nothing."""
         return ""
 
     async def state_key(self) -> str | None:
-        """Return a hash of the canonical state, for grouping equal states and checking replays; None without one."""
+        """Return a hash of the canonical state, to group equal states and check replays; None if unsupported."""
         return None
 
     async def potential(self) -> float | None:
-        """Return how near the state is to the task's end, for credit: higher is nearer, on one scale for a task."""
+        """Return how close the state is to solving the task, for credit: higher is closer, on one scale per task."""
         return None
 
     async def outlook(self) -> Outlook | None:
@@ -97,7 +97,7 @@ class Environment(OldNames):
         return None
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the environment as it is now; None if it cannot be captured."""
+        """Return a checkpoint of the current state; None if the state cannot be captured."""
         return None
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -107,9 +107,9 @@ class Environment(OldNames):
     # ---- Call these -----------------------------------------------------------------------------------------------
 
     async def default_sandbox(self, *, empty: bool = False) -> Sandbox:
-        """Return the one sandbox that most environments need, opened at the first use with the spec of the class.
+        """Return the one sandbox that most environments need, opened on first use with the class's spec.
 
-        `empty` removes what an earlier task left in it. Raises: SandboxUnavailable, LimitUnenforceable.
+        `empty` removes what an earlier task left in the sandbox. Raises: SandboxUnavailable, LimitUnenforceable.
         """
         return await self.sandboxes.open_default(self.open_sandbox, empty=empty)
 
@@ -124,35 +124,35 @@ class Environment(OldNames):
         return self.sandboxes.add(await self.backend.create(spec, snapshot=snapshot))
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
-        """Give this instance more tools: functions that `@tool` marked, or tools made by `Tool.from_schema`.
+        """Add tools to this instance: functions marked with `@tool`, or tools made by `Tool.from_schema`.
 
-        To take tools away, assign a mapping without them to `self.tools`. Raises: ToolDefinitionError for a taken name.
+        To remove tools, assign a mapping without them to `self.tools`. Raises: ToolDefinitionError for a taken name.
         """
         self.tools = tools_by_name((*self.tools.values(), *tools), type(self).__qualname__)
 
     def end_episode(self) -> None:
-        """Say, in a tool or `respond`, that the environment itself is over; the turn's results still count."""
+        """End the episode after this turn, from a tool or `respond`; the turn's results still count."""
         self.ended = True
 
     # ---- The framework calls these --------------------------------------------------------------------------------
 
     async def call(self, call: Call) -> Result:
-        """Run one call and return its result, with what it used of sandboxes.
+        """Run one call and return its result, with the sandbox resources it used.
 
-        Everything the agent does wrong is a result that says what to do instead. Raises: SandboxError from the sandbox,
+        Every mistake of the agent becomes a result that says what to do instead. Raises: SandboxError from the sandbox,
         any other exception from a broken tool; neither is the agent's fault.
         """
         return await run_call(self.tools, self, call, self._in_order, meter=self.backend is not None)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Set what every instance has, so that a subclass need not call `super().__init__()`."""
+        """Set the attributes of every instance, so that a subclass need not call `super().__init__()`."""
         environment = super().__new__(cls)
         environment.sandboxes = environment._make_sandboxes()
         environment._in_order = asyncio.Lock()  # held by a call of a tool that is not `parallel`
         return environment
 
     def __init_subclass__(cls, *, tools: Iterable[Tool | Callable[..., Any]] = (), **kwargs: Any) -> None:
-        """Collect the tools: marked methods, and what the class keyword `tools` adds. Raises: ToolDefinitionError."""
+        """Collect the tools: marked methods, and tools in the class keyword `tools`. Raises: ToolDefinitionError."""
         super().__init_subclass__(**kwargs)
         adopt_old_overrides(cls)
         cls._free_tools = (*cls._free_tools, *tools)

@@ -1,8 +1,8 @@
-"""Runs code of ours inside a sandbox: the source of a module is sent, and its functions are called with plain data.
+"""Run our own code inside a sandbox: send the source of a module, and call its functions with plain data.
 
-A guest module is an ordinary file of a package. It may import the standard library, what the sandbox's image has, and
-the guest modules that are sent before it (`from .other import name`). It refuses a request, with a text for the
-agent, by raising an exception of its own whose class says `for_agent = True`.
+A guest module is an ordinary file of a package. It may import the standard library, packages in the sandbox's image,
+and guest modules sent before it (`from .other import name`). To reject a request with a text for the agent, it raises
+an exception whose class has `for_agent = True`.
 """
 
 from __future__ import annotations
@@ -46,57 +46,57 @@ _READY = "_sys.path[:] = _path"  # what was imported until now is ours, whatever
 
 
 class GuestStopped(ToolError):
-    """The guest ran out of time or memory, or a signal ended it; its session, if it had one, is lost."""
+    """The guest ran out of time or memory, or was ended by a signal; its session, if any, is lost."""
 
 
 class GuestModule:
     """Files of a package that run inside a sandbox.
 
     Args:
-        package: the package that holds the files, by its dotted name (`__package__` for one's own), or their folder.
-        names: the files without `.py`, each behind those that it imports. Functions are called on the last.
+        package: dotted name of the package with the files (`__package__` for the caller's own), or their folder.
+        names: the file names without `.py`, each after the files it imports. Functions are called on the last.
     """
 
     def __init__(self, package: str | Path, *names: str) -> None:
         self.package, self.names = package, names
 
     def program(self, function: str, *arguments: Any) -> str:
-        """Python that loads the files and calls a function with plain data, for `Sandbox.run_python`."""
+        """Return Python code that loads the files and calls a function with plain data, for `Sandbox.run_python`."""
         return f"{_source(self.package, self.names)}\n_guest.{function}(*_json.loads({_plain(arguments)}))\n"
 
     async def run(
         self, sandbox: Sandbox, function: str, *arguments: Any, timeout_s: float = 30.0, max_output_bytes: int = 65_536
     ) -> ExecResult:
-        """Call a function that prints, or that ends its process itself. Returns: how the process ended."""
+        """Call a function that prints, or that ends its own process. Returns: how the process ended."""
         program = self.program(function, *arguments)
         return await sandbox.run_python(program, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
 
     async def call(self, sandbox: Sandbox, function: str, *arguments: Any, timeout_s: float = 30.0) -> Any:
-        """Call a function in a process of its own. Returns: what it returns, as JSON carries it.
+        """Call a function in its own process. Returns: the function's result, after conversion to JSON and back.
 
-        Raises: ToolError with what it refused; GuestStopped; SandboxDied if it ends without a reply.
+        Raises: ToolError with the text of a rejection; GuestStopped; SandboxDied if it ends without a reply.
         """
         program = f"{_source(self.package, self.names)}\n{_request('_guest', function, arguments)}"
         result = await sandbox.run_python(program, timeout_s=timeout_s, max_output_bytes=2 * MAX_REPLY_BYTES)
         return _reply(result, self.names[-1])
 
     def object(self, sandbox: Sandbox, maker: str, *arguments: Any, timeout_s: float = 10.0) -> GuestObject:
-        """Return an object that lives on inside, made by a function or class of the module at the first request.
+        """Return a persistent object inside the sandbox, made by a function or class of the module at first request.
 
         Args:
             maker: name of the function or class, such as `Database.open`.
-            timeout_s: wall time of a request; the guest's own limits should strike before.
+            timeout_s: wall-time limit of a request; the guest's own limits should be shorter.
         """
         return GuestObject(self, sandbox, maker, arguments, timeout_s)
 
 
 class GuestObject:
-    """An object inside a sandbox, in a session of its own. Requests are served one after another.
+    """An object inside a sandbox, in its own session. Requests are served one after another.
 
-    One that was lost (time, memory, a cancelled request) is made anew by the next request.
+    If the object is lost (time, memory, a cancelled request), the next request makes it again.
 
     Attributes:
-        losses: how often it was lost by time, memory or a signal.
+        losses: how often the object was lost by time, memory or a signal.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class GuestObject:
         self.losses = 0
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method. Returns: what it returns, as JSON carries it.
+        """Call a method. Returns: the method's result, after conversion to JSON and back.
 
-        Raises: ToolError with what it refused; GuestStopped; SandboxDied if it ends without a reply.
+        Raises: ToolError with the text of a rejection; GuestStopped; SandboxDied if it ends without a reply.
         """
         async with self._one_at_a_time:
             request = _request("_object", method, arguments)
@@ -140,7 +140,7 @@ class GuestObject:
 
 @cache
 def _source(package: str | Path, names: tuple[str, ...]) -> str:
-    """Return the text that loads the files; the last is called `_guest`."""
+    """Return the code that loads the files; the last one becomes `_guest`."""
     folder = package if isinstance(package, Path) else files(package)
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in names]
     return _PRELUDE + "".join(f"_guest = _load({name!a}, {source!a})\n" for name, source in sources) + _READY
@@ -151,7 +151,7 @@ def _request(owner: str, name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _plain(arguments: tuple[Any, ...]) -> str:
-    """Arguments as a Python literal of their JSON. Raises: TypeError if they are not plain data."""
+    """Return the arguments' JSON as a Python string literal. Raises: TypeError if they are not plain data."""
     return ascii(json.dumps(arguments))
 
 

@@ -1,4 +1,4 @@
-"""Members of Environment by their names of 0.2, which users may call or override for one more release."""
+"""Members of Environment under their names in 0.2, which users may call or override for one more release."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _DERIVE = "Derive the class from HasContexts first, and then from Environment."
 
 
 def adopt_old_overrides(cls: type) -> None:
-    """Let a subclass that overrides `hopeless`, `turns_needed`, `usage` or `private_texts` go on to do so."""
+    """Keep a subclass working that overrides `hopeless`, `turns_needed`, `usage` or `private_texts`."""
     own = vars(cls)
     old = [name for name in ("hopeless", "turns_needed") if inspect.iscoroutinefunction(own.get(name))]
     if old and "outlook" not in own:

@@ -1,4 +1,4 @@
-"""How a call of an agent becomes a result: validated, run, metered, and every way in which it may end told apart."""
+"""Turn an agent's call into a result: validate it, run it, meter it, and distinguish every possible ending."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def run_call(tools: Mapping[str, Tool], owner: object, call: Call, lock: a
     """Run one call of an agent and return its result.
 
     Args:
-        tools: the tools that the agent has now, by name.
-        owner: the environment, which the function of a tool gets as its first argument.
+        tools: the agent's current tools, by name.
+        owner: the environment, passed to a tool's function as the first argument.
         lock: held by a call of a tool that is not `parallel`.
-        meter: whether the result says what the call used of sandboxes.
+        meter: whether the result has the sandbox usage of the call.
     Raises: SandboxError from a sandbox; any other exception from a broken tool.
     """
     if call.error is not None:
@@ -47,7 +47,7 @@ async def _run_metered(tool: Tool, owner: object, call: Call) -> Result:
 
 
 async def _run(tool: Tool, owner: object, call: Call) -> Result:
-    """Run one call of a tool that exists, and turn every way in which it may end into a result."""
+    """Run one call of an existing tool, and turn every possible ending into a result."""
     started = time.perf_counter()
     status, truncated = ResultStatus.OK, False
     options = tool.options
@@ -63,7 +63,7 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
     except ToolError as error:
         cause = error.__cause__
         if isinstance(cause, SandboxError) and not isinstance(cause, ToolError):
-            # A sandbox that died is a ConnectionError, which a tool may take for an error of one of its files.
+            # SandboxDied is a ConnectionError, which a tool may mistake for an error of one of its files.
             raise cause from cause.__cause__
         content, truncated = render_output(str(error), options.max_output_chars)
         status = ResultStatus.TOOL_ERROR
@@ -71,7 +71,7 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
         content, status = str(error), ResultStatus.WRONG_ARGUMENTS
     except TimeoutError:
         if limit is None or not limit.expired():
-            raise  # not ours: something inside the tool timed out and was not handled there
+            raise  # not our limit: an unhandled timeout inside the tool
         content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
         if not tool.is_async:  # its thread cannot be stopped
             content += " It is still running: what it changes may come later."

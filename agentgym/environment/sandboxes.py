@@ -11,14 +11,14 @@ from agentgym.sandbox import Sandbox, SandboxMeter, Usage
 
 
 class EnvironmentSandboxes(Sequence[Sandbox]):
-    """The sandboxes that are open now, in the order in which they were opened.
+    """The open sandboxes, in opening order.
 
-    An environment that uses other resources, such as those of a server, puts a subclass with a `usage` of its own in
-    place, in its constructor: `self.sandboxes = ServerSandboxes(...)`.
+    An environment that uses other resources, such as a server's, installs a subclass that overrides `usage` in its
+    constructor: `self.sandboxes = ServerSandboxes(...)`.
 
     Attributes:
-        default: the one that `Environment.default_sandbox` opens; None until then.
-        were_opened: whether there has been any, so that `usage` can be more than zero.
+        default: the sandbox that `Environment.default_sandbox` opens; None until then.
+        were_opened: whether any sandbox was ever opened, so that `usage` can be more than zero.
     """
 
     default: Sandbox | None = None
@@ -39,7 +39,7 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
 
     @cached_property
     def _opening(self) -> asyncio.Lock:
-        """Hold this while the default sandbox is opened."""
+        """The lock to hold while the default sandbox is opened."""
         return asyncio.Lock()
 
     @cached_property
@@ -47,13 +47,13 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
         return SandboxMeter()
 
     def add(self, sandbox: Sandbox) -> Sandbox:
-        """Take over a sandbox: it is metered, and closed with the others. Returns: the same sandbox."""
+        """Add a sandbox, to be metered and closed with the others. Returns: the same sandbox."""
         self._open.append(sandbox)
         self.were_opened = True
         return sandbox
 
     async def open_default(self, make: Callable[[], Awaitable[Sandbox]], *, empty: bool) -> Sandbox:
-        """Return the default sandbox. `make` opens it if there is none; `empty` resets one that is open already."""
+        """Return the default sandbox. `make` opens it if necessary; `empty` resets a sandbox that is already open."""
         async with self._opening:
             if self.default is None:
                 self.default = await make()
@@ -62,9 +62,9 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
             return self.default
 
     async def usage(self) -> Usage:
-        """Return what all sandboxes have used since the environment was made, over resets and ends.
+        """Return the usage of all sandboxes since the environment was made, including reset and closed ones.
 
-        A sandbox that was closed or died counts with its last reading. Peaks of several sandboxes are added up.
+        A sandbox that was closed or died counts with its last reading. Peaks of several sandboxes are summed.
         """
         return await self._meter.read(self._open)
 
@@ -75,7 +75,7 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
         return sorted(digests - {""})
 
     async def close(self) -> None:
-        """Close every sandbox. Raises: the first error, when every sandbox was closed."""
+        """Close every sandbox. Raises: the first error, after all sandboxes were closed."""
         sandboxes, self._open, self.default = self._open, [], None
         outcomes = await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]

@@ -1,4 +1,4 @@
-"""What an environment can say of its state: a checkpoint, an outlook, and what an agent has seen of it."""
+"""Descriptions of an environment's state: a checkpoint, an outlook, and what an agent has seen of the state."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Outlook:
     """How the task can still end from here. The stop rules of a rollout read it; the agent is not told.
 
     Attributes:
-        hopeless: why the task cannot be solved any more, in words; None while it can, or if that is unknown.
-        turns_needed: the fewest turns in which the oracle would still solve the task; None if that is unknown.
+        hopeless: a text that says why the task can no longer be solved; None if it still can, or if unknown.
+        turns_needed: the fewest turns in which the oracle would still solve the task; None if unknown.
     """
 
     hopeless: str | None = None
@@ -32,13 +32,13 @@ class Outlook:
 
 
 class ObservedState:
-    """The results that an agent has seen so far. Neither their order nor repetition counts.
+    """The set of results that an agent has seen so far; order and repetition do not count.
 
-    Two episodes in which an agent has read the same things of the same environment are in the same state.
+    Two episodes whose agents have read the same results from the same environment are in the same state.
 
     Args:
-        identity: what the results are about, such as the hash of a database.
-        seen: results seen already.
+        identity: identifies what the results describe, such as the hash of a database.
+        seen: results already seen.
     """
 
     def __init__(self, identity: str = "", seen: Iterable[str] = ()) -> None:
@@ -46,14 +46,12 @@ class ObservedState:
         self._seen = set(seen)
 
     def add(self, result: str) -> str:
-        """Remember a result. Returns: the same."""
+        """Add a result. Returns: the same result."""
         self._seen.add(result)
         return result
 
     def key(self, *more: str) -> str:
-        """Return a hash of the identity, of the results, and of whatever else tells two states apart, for
-        `state_key`.
-        """
+        """Return a hash for `state_key`: of the identity, the results, and `more` that tells states apart."""
         parts = (self.identity, *more) if self.identity else more
         digest = hashlib.sha256("\0".join(parts).encode("utf-8", "replace"))
         for result in sorted(self._seen):
@@ -61,9 +59,9 @@ class ObservedState:
         return digest.hexdigest()[:32]
 
     def data(self) -> dict[str, Any]:
-        """As plain data, for a checkpoint."""
+        """Return the state as plain data, for a checkpoint."""
         return {"seen": sorted(self._seen)}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Take over what `data` gave."""
+        """Restore the state from the result of `data`."""
         self._seen = set(data["seen"])

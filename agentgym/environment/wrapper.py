@@ -1,4 +1,4 @@
-"""EnvironmentWrapper: an environment around another one, which it asks for everything that it does not do itself."""
+"""EnvironmentWrapper: an environment around another one, to which it delegates everything it does not do itself."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from agentgym.task import Task
 
 
 class EnvironmentWrapper(HasContexts, Environment):
-    """Passes on to another environment what is not a concern of its own. What is isolated is up to that environment.
+    """An environment that delegates to another one, which alone decides what is isolated.
 
-    A subclass overrides `reset`, `call` and `respond`, and `data` and `restore_data` if it has a state of its own.
+    A subclass overrides `reset`, `call` and `respond`; a stateful one also overrides `data` and `restore_data`.
 
-    Contexts that the environment begins are passed on, too; a wrapper with contexts of its own refuses them.
+    Contexts that the wrapped environment begins are passed on; a wrapper that begins contexts itself refuses them.
 
     Args:
-        environment: the one that is wrapped, of one episode.
+        environment: the environment to wrap, for one episode.
     Attributes:
-        begins_contexts: whether the wrapper has contexts of its own.
-        is_transparent: whether class, tools and role of the episode are those of the wrapped environment.
+        begins_contexts: whether the wrapper itself begins contexts.
+        is_transparent: whether the episode takes its class, tools and role from the wrapped environment.
     """
 
     begins_contexts: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class EnvironmentWrapper(HasContexts, Environment):
         return super().changes_context or changes_context(self._environment)
 
     def take_context_change(self) -> ContextChange | None:
-        """Take a change of either. Raises: AgentGymError where both the wrapper and the environment begin contexts."""
+        """Return the change that either has made. Raises: AgentGymError if wrapper and environment begin contexts."""
         if (change := take_context_change(self._environment)) is None:
             return super().take_context_change()
         if self.begins_contexts:
@@ -74,7 +74,7 @@ class EnvironmentWrapper(HasContexts, Environment):
         return await self._environment.outlook()
 
     async def call_own(self, call: Call) -> Result:
-        """Run a call of a tool that the wrapper itself has. Judges that repeat calls leave it out."""
+        """Run a call of one of the wrapper's own tools. Judges that repeat calls skip such calls."""
         result = await super().call(call)
         return replace(result, status=ResultStatus.BY_PROGRAM) if result.status is ResultStatus.OK else result
 
@@ -83,7 +83,7 @@ class EnvironmentWrapper(HasContexts, Environment):
         return {}
 
     def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:
-        """Take over what `data` gave, once the environment is restored."""
+        """Restore the wrapper's state from the result of `data`, after the environment is restored."""
 
     async def checkpoint(self) -> Checkpoint | None:
         checkpoint = await self._environment.checkpoint()
@@ -114,7 +114,7 @@ def may_begin_contexts(environment: Environment) -> bool:
 
 
 def unwrapped(environment: Environment) -> Environment:
-    """Return the environment inside transparent wrappers: the one whose class, tools and role an episode has."""
+    """Return the environment inside transparent wrappers, which gives the episode its class, tools and role."""
     while isinstance(environment, EnvironmentWrapper) and environment.is_transparent:
         environment = environment._environment
     return environment

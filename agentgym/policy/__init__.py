@@ -1,4 +1,4 @@
-"""Policies: served, local, API and scripted ones behind one contract, and the call formats that they write.
+"""Policies: served, local, API and scripted ones behind one contract, and the formats of their calls.
 
 The names below are loaded when first used: importing this package loads no torch and no transformers.
 """

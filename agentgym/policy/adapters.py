@@ -1,7 +1,7 @@
 """LoRA adapters by peft: made, saved, and loaded only onto the model that they belong to.
 
-peft itself fills an adapter into a model with other layers without a word, and skips targets that the model does not
-have. Source: Hu et al., "LoRA", arXiv 2106.09685.
+peft itself silently loads an adapter into a model with other layers, and skips targets that the model does not have.
+Source: Hu et al., "LoRA", arXiv 2106.09685.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from agentgym.policy.role_adapters import RoleAdapters, read_roles, role_adapter
 
 CONFIGURATION, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ADAPTER = "default"
-"""peft's name for the adapter that is trained. TRL keeps a frozen copy beside it, for the KL term."""
+"""peft's name for the trained adapter. TRL also keeps a frozen copy, for the KL term."""
 
 
 def adapter_folder(source: str | Path, revision: str | None = None) -> Path | None:
-    """Return the folder of an adapter, which has no config.json of a model; None for anything else."""
+    """Return the folder of an adapter, which has no model's config.json; None for anything else."""
     folder = Path(source)
     if folder.is_dir():
         return folder if (folder / CONFIGURATION).is_file() and not (folder / "config.json").is_file() else None
@@ -40,7 +40,7 @@ def adapter_folder(source: str | Path, revision: str | None = None) -> Path | No
 
 
 def base_of(folder: Path) -> str:
-    """Return the model that an adapter names as its own. Raises: PolicyError if it names none."""
+    """Return the base model that an adapter names. Raises: PolicyError if it names none."""
     try:
         base = json.loads((folder / CONFIGURATION).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError) as error:
@@ -51,12 +51,12 @@ def base_of(folder: Path) -> str:
 
 
 def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> Any:
-    """Return the model with a fresh adapter, which changes nothing yet; the adapter alone is trained.
+    """Return the model with a new adapter that has no effect yet; only the adapter is trainable.
 
     Args:
-        base: name or folder of the model, which the saved adapter names.
-        seed: the seed of its random half.
-    Raises: PolicyError if the model has no layer of one of the target names.
+        base: name or folder of the model, stored in the saved adapter.
+        seed: the seed of the adapter's randomly initialised matrix.
+    Raises: PolicyError if the model has no layer with one of the target names.
     """
     from peft import LoraConfig
 
@@ -80,7 +80,7 @@ def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> An
 def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
     """Return the model with a saved adapter.
 
-    Raises: PolicyError if the adapter is not a LoRA adapter, cannot be read, or is that of another model.
+    Raises: PolicyError if the adapter is not a LoRA adapter, cannot be read, or belongs to another model.
     """
     from peft import PeftConfig, get_peft_model_state_dict
 
@@ -105,29 +105,29 @@ def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
 
 
 def load_into(adapted: Any, folder: Path) -> None:
-    """Give a model's adapter the weights of a saved one that fits."""
+    """Load the weights of a matching saved adapter into a model's adapter."""
     from peft import set_peft_model_state_dict
 
     set_peft_model_state_dict(adapted, load_file(folder / WEIGHTS))
 
 
 def has_adapter(model: Any) -> bool:
-    """Whether the model has an adapter that is not merged into its weights."""
+    """Return whether the model has an adapter that is not merged into its weights."""
     return hasattr(model, "peft_config") and hasattr(model, "merge_and_unload")
 
 
 def can_merge(model: Any) -> bool:
-    """Whether the model has an adapter that can be added into its weights: one for all roles, on whole weights."""
+    """Return whether the model has a mergeable adapter: a single one for all roles, on weights not quantised."""
     return has_adapter(model) and not getattr(model, "is_quantized", False) and role_adapters_of(model) is None
 
 
 def own_model(model: Any) -> Any:
-    """Return the model of transformers beneath an adapter; a model without one itself."""
+    """Return the transformers model beneath an adapter; a model without an adapter is returned unchanged."""
     return model.get_base_model() if has_adapter(model) else model
 
 
 def merged(model: Any) -> Any:
-    """Return the model with its adapter added into its own weights, in place; a model without one as it is."""
+    """Merge the adapter into the model's weights, in place, and return the model; no change without an adapter."""
     return model.merge_and_unload(safe_merge=True, adapter_names=[ADAPTER]) if has_adapter(model) else model
 
 
@@ -135,15 +135,15 @@ def _adapted(model: Any, configuration: Any) -> Any:
     from peft import get_peft_model
 
     base, configuration.base_model_name_or_path = configuration.base_model_name_or_path, None
-    with warnings.catch_warnings():  # peft reads a name that transformers has given up
+    with warnings.catch_warnings():  # peft reads a name deprecated by transformers
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         adapted = get_peft_model(model, configuration)
-    adapted.peft_config[ADAPTER].base_model_name_or_path = base  # peft would write what the model's configuration says
+    adapted.peft_config[ADAPTER].base_model_name_or_path = base  # peft would use the name in the model's configuration
     return adapted
 
 
 def _prepared(model: Any) -> Any:
-    """Return a quantised model needs its norms in float32 to be trained."""
+    """Return the model ready for training: a quantised one needs its norms in float32."""
     if not getattr(model, "is_quantized", False):
         return model
     from peft import prepare_model_for_kbit_training
@@ -154,9 +154,9 @@ def _prepared(model: Any) -> Any:
 
 
 def target_layers(model: Any, targets: str | list[str]) -> list[str]:
-    """Return the names of layers that LoRA's targets stand for.
+    """Return the layer names that LoRA's targets refer to.
 
-    peft would name each layer of the model by itself, so that the adapter would seem to fit a deeper one.
+    peft would list each layer by its full name, so that the adapter would seem to fit a deeper model.
 
     Raises: PolicyError if the model has no linear layer of one of these names.
     """
@@ -174,7 +174,7 @@ def target_layers(model: Any, targets: str | list[str]) -> list[str]:
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Of each tensor of a saved adapter, without reading the tensors."""
+    """Return the shape of each tensor of a saved adapter, without reading the tensors."""
     try:
         with safe_open(folder / WEIGHTS, "pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

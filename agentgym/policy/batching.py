@@ -1,8 +1,8 @@
-"""Requests of many concurrent episodes gathered into batches for a model that lives in this process.
+"""Collect requests of many concurrent episodes into batches for a model in this process.
 
 A batch starts when every live episode waits for its reply. Without lockstep it also starts as soon as it is full or
-its oldest request has waited long enough. The work runs in a thread
-of its own, one batch at a time, and the event loop stays free.
+its oldest request has waited long enough. The work runs in its own thread, one batch at a time, so that the event
+loop stays free.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUT_OF_MEMORY_REMEDY = (
     "or a smaller dtype (in a recipe machine.max_batch_tokens, machine.max_batch and [policy]), or episodes fewer "
     "tokens."
 )
-SETTLE = 8  # turns of the event loop in which an episode that ends may be followed by the next one
+SETTLE = 8  # passes of the event loop to wait, so that the next episode can follow one that ends
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Batcher(Generic[J, R]):
     """Collects jobs, runs them as one batch, and returns each its result.
 
     Args:
-        run: from jobs to their results, in order; called in the worker thread, never twice at once.
+        run: maps jobs to their results, in order; called in the worker thread, never concurrently.
         worker: the thread; may be shared, so that two batchers never use one model at the same time.
         max_batch: jobs in one batch.
         max_wait_s: the longest a job waits for others to join it. Unused in lockstep.
@@ -69,7 +69,7 @@ class Batcher(Generic[J, R]):
         self._closed = False
 
     async def submit(self, job: J, episode: str = "") -> R:
-        """Add a job and wait for its result. Raises: what `run` raised, wrapped in PolicyError."""
+        """Add a job and wait for its result. Raises: any error of `run`, wrapped in PolicyError."""
         if self._closed:
             raise PolicyError("The policy is closed. Make a new one, or close it after the last episode.")
         loop = self._enter_loop()
@@ -86,17 +86,17 @@ class Batcher(Generic[J, R]):
                 self._look(loop)
 
     def started(self, episode: str) -> None:
-        """Batches wait for this episode from now on."""
+        """Make batches wait for this episode."""
         self._live.add(episode)
 
     def ended(self, episode: str) -> None:
-        """No batch waits for this episode any more."""
+        """Stop making batches wait for this episode."""
         self._live.discard(episode)
         if self._pending and self._loop is not None and not self._loop.is_closed():
             self._look(self._loop)
 
     def close(self) -> None:
-        """Refuse new jobs and fail those that wait."""
+        """Reject new jobs and fail the waiting ones."""
         self._closed = True
         if self._loop is None or self._loop.is_closed():
             return
@@ -109,7 +109,7 @@ class Batcher(Generic[J, R]):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._running, self._timer, self._settle = loop, None, None, 0
-            self._pending.clear()  # their loop is gone, and whoever waited with it
+            self._pending.clear()  # their loop is gone, and so are the waiting tasks
         return loop
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -147,7 +147,7 @@ class Batcher(Generic[J, R]):
         self._running = loop.create_task(self._work(loop, begun))
 
     async def _work(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
-        """Run the collected jobs in batches. In lockstep they are a whole round, which no later job joins."""
+        """Run the collected jobs in batches. In lockstep the jobs form a round that later jobs cannot join."""
         try:
             for first in range(0, len(begun), self.max_batch):
                 await self._run_batch(loop, begun[first : first + self.max_batch])
@@ -172,13 +172,13 @@ class Batcher(Generic[J, R]):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on a GPU or on the CPU. Known by name: this module needs no torch."""
+    """Return whether an error means out of memory, on GPU or CPU. Checked by name, so that torch is not imported."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"OutOfMemoryError", "MemoryError"}) or "DefaultCPUAllocator" in str(error)
 
 
 def _as_policy_error(error: Exception) -> PolicyError:
-    """Return a fresh error for one waiter: an exception object shared by several would gather all their tracebacks."""
+    """Return a new error for one waiting request: a shared exception object would collect all their tracebacks."""
     if isinstance(error, PolicyError):
         policy_error = type(error)(str(error))
     else:

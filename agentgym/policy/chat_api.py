@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible chat API as a policy, for evaluation: it gives no token ids, so it cannot be trained."""
+"""Any OpenAI-compatible chat API as a policy, for evaluation only: the API returns no token ids for training."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from agentgym.registry import load as load_registered
 from agentgym.tools.arguments import replace_lone_surrogates
 
 _REASONING = ("reasoning_content", "reasoning")
-"""Fields in which servers give thoughts. They are sent back in the same: some servers refuse a history without."""
+"""Fields in which servers return thoughts. Thoughts are sent back in the same field, as some servers require."""
 _SIGNED = ("reasoning_details", "thinking_blocks", "extra_content")
-"""Fields of a message or a call that hold signatures of thoughts, which a server wants back unchanged."""
+"""Fields of a message or a call with thought signatures, which a server wants back unchanged."""
 _EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
 
 
@@ -38,16 +38,17 @@ class ChatApiPolicy(Policy):
     """Answers through `/chat/completions`.
 
     Args:
-        base_url: up to and with the version, for example https://api.openai.com/v1.
-        model: as the server names it.
+        base_url: up to and including the version, for example https://api.openai.com/v1.
+        model: the server's name for the model.
         call_format: None uses the API's own `tools`; a name (or an instance) writes calls as text, for servers
-            that know no tools. Results then come back in user messages.
-        api_key_env: environment variable that holds the key; None sends none.
-        retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
+            without tool support. Results are then sent in user messages.
+        api_key_env: environment variable that holds the key; None sends no key.
+        retry_policy: how long to try, see RetryPolicy.
+        connections: the most requests open at once.
         extra: further fields of the request, for example {"reasoning_effort": "low"}.
-        omit: fields to leave out of the request and of its messages, for servers that refuse them, for example
+        omit: fields to leave out of the request and its messages, for servers that reject them, for example
             ("seed", "temperature", "top_p") or ("reasoning_content",).
-        token_field: what the server calls the limit; some want max_completion_tokens.
+        token_field: the server's name for the token limit; some want max_completion_tokens.
     """
 
     name = "chat_api"
@@ -140,7 +141,7 @@ class ChatApiPolicy(Policy):
 
 
 def _calls(written: Any) -> tuple[Call, ...]:
-    """Return the calls of an API's answer; one that cannot be understood has `error` set, as in every call format."""
+    """Return the calls of an API's answer; a call that cannot be parsed has `error` set, as in every call format."""
     if not isinstance(written, list):
         return ()
     calls: list[Call] = []
@@ -164,9 +165,9 @@ def _calls(written: Any) -> tuple[Call, ...]:
 
 
 def _wanted_back(written: dict[str, Any]) -> dict[str, Any]:
-    """Return what a server wants back with its message beside the thought: signatures, and the thought's field.
+    """Return what a server wants back with its message besides the thought: signatures, and the thought's field name.
 
-    What belongs to a call stands under `tool_calls`, by the call's id.
+    Signatures of calls are under `tool_calls`, by call id.
     """
     extra = {field: written[field] for field in _SIGNED if written.get(field)}
     if (field := _reasoning_field(written)) != _REASONING[0]:
@@ -187,7 +188,7 @@ def _reasoning_field(written: dict[str, Any]) -> str:
 
 
 def _reasoning_of(message: Message) -> dict[str, Any]:
-    """Return the fields in which a server finds a message's thought again, and its signatures."""
+    """Return the fields in which a server expects a message's thought and signatures."""
     signatures = {field: message.extra[field] for field in _SIGNED if field in message.extra}
     field = message.extra.get("reasoning_field", _REASONING[0])
     return ({field: message.reasoning} if message.reasoning else {}) | signatures
@@ -201,7 +202,7 @@ def _native(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                # A call that could not be read has no arguments to repeat; its result says what was wrong.
+                # A call that could not be parsed has no arguments to repeat; its result says what was wrong.
                 "function": {"name": call.name or "unreadable", "arguments": json.dumps(call.arguments)},
                 **signed.get(call.id, {}),
             }
@@ -222,7 +223,7 @@ def _textual(message: Message, call_format: CallFormat) -> dict[str, Any]:
     readable = tuple(call for call in message.calls if call.error is None)
     try:
         written = call_format.render(readable) if readable else "[a call that could not be read]"
-    except ValueError:  # the syntax cannot say it, so the model wrote it in another
+    except ValueError:  # this syntax cannot express the call, so the model used another
         written = "[a call that cannot be written again]"
     content = "\n".join(text for text in (replace(message, reasoning="").written, written) if text)
     return {"role": message.role, "content": content, **_reasoning_of(message)}
@@ -240,7 +241,7 @@ def _content(content: Content) -> str | list[dict[str, Any]]:
 
 
 def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
-    """Return what to do where a server refuses a field that every request carries."""
+    """Return a remedy if a server rejected a field of the request; else ""."""
     sent = {*body, *(field for row in body["messages"] for field in row)}
     known = ("seed", "temperature", "top_p", "max_tokens", *_REASONING, *_SIGNED)
     refused = [name for name in known if name in sent and re.search(rf"\b{name}\b", refusal)]
@@ -250,7 +251,7 @@ def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
 
 
 def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the first choice and the usage. Raises: PolicyError if the answer is none of a chat API."""
+    """Return the first choice and the usage. Raises: PolicyError if the answer is not from a chat API."""
     choices = answer.get("choices") if isinstance(answer, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
@@ -262,7 +263,7 @@ def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def finish_reason(choice: Mapping[str, Any]) -> FinishReason:
-    """Return why a server's message ended, which is `stop` for every reason that is not ours."""
+    """Return why a server's message ended; `stop` for every reason unknown to agentgym."""
     reason = choice.get("finish_reason")
     return reason if reason in ("length", "content_filter") else "stop"
 

@@ -1,4 +1,4 @@
-"""A tokenizer's chat template: the text that it puts around messages, found by rendering placeholders."""
+"""A tokenizer's chat template: find the text that it puts around messages, by rendering placeholders."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mark(index: int, part: str = "CONTENT") -> str:
 
 
 def placeholders(messages: Sequence[Message], start: int = 0) -> list[Row]:
-    """Return messages as a template takes them, with placeholders for what they say."""
+    """Return messages in the form a template takes, with placeholders for their contents."""
     rows: list[Row] = []
     for index, message in enumerate(messages, start):
         row: Row = {"role": message.role, "content": mark(index)}
@@ -46,15 +46,15 @@ def placeholders(messages: Sequence[Message], start: int = 0) -> list[Row]:
 
 
 def call_id(index: int) -> str:
-    """Return the id of the call of so many: Mistral's template insists on nine letters or digits."""
+    """Return the id of call number `index`: Mistral's template requires nine letters or digits."""
     return f"call{max(index, 0):05d}"
 
 
 def call_shapes(calls: Sequence[Row]) -> Iterator[Row]:
-    """Yield an assistant's message with these calls in each of the ways in which templates want it.
+    """Yield an assistant's message with these calls in each form that templates accept.
 
-    Some refuse content beside calls, DeepSeek's wants None and the arguments as JSON text, and some write the content
-    alone.
+    Some templates reject content together with calls, DeepSeek's wants None and the arguments as JSON text, and some
+    write only the content.
     """
     written = [
         {**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])}}
@@ -67,13 +67,13 @@ def call_shapes(calls: Sequence[Row]) -> Iterator[Row]:
 
 
 class ChatTemplate:
-    """Renders conversations, and finds what ends a turn and what stands between it and the next.
+    """Renders conversations, and finds the token that ends a turn and the text before the next turn.
 
     Args:
-        tokenizer: a tokenizer of transformers, with a chat template.
-        name: what errors call it.
+        tokenizer: a transformers tokenizer, with a chat template.
+        name: the tokenizer's name in errors.
         options: further variables of the template.
-        control: the special tokens that calls are written with. They end nothing.
+        control: the special tokens used in calls, which never end a message.
     """
 
     def __init__(
@@ -104,15 +104,16 @@ class ChatTemplate:
 
     @cached_property
     def begun_thought(self) -> str:
-        """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
+        """The opening mark of a thought at the end of the prompt, as in some thinking models' templates; else ""."""
         return begun_thought(self.render(self.opening(0)[:1], []))
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
-        """What the agent writes last, by the template: after words, and after a call. Else tokens end its message.
+        """The template's last token of an agent's message: after text, and after a call.
 
-        Harmony ends a message that is read again by another token than one that was just written, and GLM ends a call
-        by the token that begins the result.
+        If the template ends a last message without a token, the token that ends it before another message is used.
+        Harmony ends an earlier message with another token than the newest one, and GLM ends a call with the token that
+        begins the result.
         """
         user = placeholders([Message("user")], start=2)
         words = called = self._end(self.opening(0), user)
@@ -123,12 +124,12 @@ class ChatTemplate:
 
     @cached_property
     def takes_calls(self) -> bool:
-        """Whether the template writes calls, with a result after them."""
+        """Whether the template writes calls followed by a result."""
         result = placeholders([Message("tool")], start=2)
         return self._call_shape is not None and CALLED in self.render([*self.opening(1), *result], [PROBE_TOOL])
 
     def opening(self, calls: int) -> list[Row]:
-        """Return a question and the agent's message: words, or so many calls."""
+        """Return a question and the agent's message: text, or this many calls."""
         question, words = placeholders([Message("user"), Message("assistant")])
         if not calls or self._call_shape is None:
             return [question, words]
@@ -177,7 +178,7 @@ class ChatTemplate:
 
     @cached_property
     def _call_shape(self) -> int | None:
-        """Which of the shapes of a message with calls the template takes, and answers with a result."""
+        """The index of the call shape that the template accepts with a result after it; None if there is none."""
         result = placeholders([Message("tool")], start=2)
         question = placeholders([Message("user")])
         for index, answer in enumerate(call_shapes([_call(0)])):
@@ -190,9 +191,7 @@ class ChatTemplate:
         return None
 
     def _end(self, opening: Sequence[Row], rows: Sequence[Row]) -> tuple[str, str, str]:
-        """Return the token that ends the agent's message if it is the last, the one that ends it before further
-        messages, and the text after that.
-        """
+        """Return the token that ends a last message, the token that ends it before others, and the text after that."""
         is_call = "tool_calls" in opening[1]
         text = self.render([*opening, *rows], [PROBE_TOOL])
         if not (anchor := anchor_in(text)):
@@ -207,7 +206,7 @@ class ChatTemplate:
         return last, candidates[0].group(), after[candidates[0].end() :]
 
     def unusable(self, why: str) -> PolicyError:
-        """Return the error of a template with which tokens cannot be kept."""
+        """Return the error for a template that does not preserve earlier tokens."""
         return PolicyError(
             f"The chat template of {self._name} is not prefix-preserving: it {why}. Tokens would not be what the agent "
             "saw, and TRL has no training variant of it that could be used. Give a template that does not "
@@ -217,7 +216,7 @@ class ChatTemplate:
 
 
 def anchor_in(text: str) -> str:
-    """Return the last placeholder of the agent's message that a text holds; "" if it holds none."""
+    """Return the last placeholder of the agent's message in a text; "" if there is none."""
     return CALLED if CALLED in text else mark(1) * (mark(1) in text)
 
 

@@ -21,7 +21,7 @@ from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.policy.training_template import use_training_template
 
 DIGESTED_BYTES = 1 << 20
-"""Of each end of a file of weights."""
+"""How many bytes at each end of a weights file enter the digest."""
 
 
 def load_checkpoint(
@@ -29,15 +29,15 @@ def load_checkpoint(
 ) -> tuple[Any, Any]:
     """Load a model from a folder, or by the name of a hub model that is cached here or may be downloaded.
 
-    A LoRA adapter is loaded with the model that it belongs to, and merged into it unless that is quantised or the
-    adapter has parts of several roles.
+    A LoRA adapter is loaded with its base model, and merged into the base model unless that model is quantised or the
+    adapter has parts for several roles.
 
     Args:
-        device: as `device_of` gives it.
-        sees: whether to read it as a model of images and text; by default what its configuration says.
+        device: as returned by `device_of`.
+        sees: whether to load a model that reads images and text; by default as its configuration says.
 
     Returns: the model on its device, and its tokenizer, or its processor if it reads images.
-    Raises: PolicyError if a part of the checkpoint is missing, cannot be read or does not fit the others;
+    Raises: PolicyError if a part of the checkpoint is missing, cannot be read or does not fit the other parts;
         MissingExtraError.
     """
     options = options or LoadOptions()
@@ -47,7 +47,7 @@ def load_checkpoint(
     base = options.base or base_of(adapter)
     if Path(base).resolve() == adapter.resolve():
         raise PolicyError(f"The adapter in {adapter} names itself as its model. Name the model as base.")
-    # The revision is the adapter's, and one more base cannot be meant.
+    # The revision refers to the adapter, and the base model has no further base.
     model, reader = load_checkpoint(
         base, device=device, options=options.model_copy(update={"revision": None, "base": None}), sees=sees
     )
@@ -58,10 +58,10 @@ def load_checkpoint(
 
 
 def describe_weights(source: str, model: Any) -> dict[str, Any]:
-    """Return what tells the weights of a checkpoint from others, for `Policy.identity`.
+    """Return an identification of a checkpoint's weights, for `Policy.identity`.
 
-    Returns: of a folder a digest of the beginning and the end of each file of weights, so that a copy has the same; of
-        a hub model its name and commit.
+    Returns: for a folder, a digest of the beginning and the end of each weights file, which is the same for a copy; for
+        a hub model, its name and commit.
     """
     if not Path(source).is_dir():
         return {"model": source, "revision": getattr(model.config, "_commit_hash", None)}
@@ -90,7 +90,7 @@ def load_tokenizer(source: str | Path, options: LoadOptions | None = None) -> An
 
 
 def load_configuration(source: str | Path, options: LoadOptions | None = None) -> Any:
-    """Return the configuration of the model in a checkpoint, or of the one that an adapter belongs to.
+    """Return the configuration of the model in a checkpoint; for an adapter, of its base model.
 
     Raises: PolicyError if there is none.
     """
@@ -110,8 +110,8 @@ def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions
     """Check, without loading weights, that a saved adapter fits its model and that LoRA's targets are there.
 
     Args:
-        lora: the adapter that is to be made.
-    Raises: PolicyError; MissingExtraError for a quantisation that cannot be had.
+        lora: the options of the adapter to be made.
+    Raises: PolicyError; MissingExtraError if the package for quantisation is not installed.
     """
     if options.quantization:
         quantization_config()
@@ -129,7 +129,7 @@ def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions
 
 
 def tokenizer_of(reader: Any) -> Any:
-    """Return the tokenizer: the reader itself, or that of a processor."""
+    """Return the tokenizer: the reader itself, or the processor's tokenizer."""
     return getattr(reader, "tokenizer", reader)
 
 
@@ -172,14 +172,14 @@ def _load(source: str | Path, device: str, options: LoadOptions, sees: bool | No
 
 
 def _load_reader(source: str | Path, options: LoadOptions, sees: bool) -> Any:
-    """Return the tokenizer or processor, with the template that it shall have.
+    """Return the tokenizer or processor, with the template to use.
 
-    A template that rewrites earlier turns is replaced by its training variant, where TRL has one.
+    A template that rewrites earlier turns is replaced by its training variant, if TRL has one.
     """
     revision = options.revision if options.tokenizer is None else None
     reader = (AutoProcessor if sees else AutoTokenizer).from_pretrained(options.tokenizer or source, revision=revision)
     tokenizer = reader.tokenizer if sees else reader
-    if sees:  # older checkpoints have the template where only the processor looks
+    if sees:  # in older checkpoints only the processor has the template
         tokenizer.chat_template = getattr(reader, "chat_template", None) or tokenizer.chat_template
     if options.chat_template is not None:
         tokenizer.chat_template = Path(options.chat_template).read_text(encoding="utf-8")

@@ -32,15 +32,15 @@ class Request:
     """One request to a policy.
 
     Attributes:
-        messages: the conversation so far. Read it, never change it.
+        messages: the conversation so far; read-only.
         tools: schemas of the tools in the OpenAI function-call shape.
-        prefix_ids: the exact token ids so far, where the policy has a renderer; the reply continues them.
+        prefix_ids: the exact token ids so far, which the reply continues; None if the policy has no renderer.
         sampling: how to sample; the seed already differs by episode and turn.
-        episode, turn: which episode and which of its turns asks.
-        role: that the agent has in the turn, where an episode has several; else empty.
-        start: the first turn in the present environment: 0 unless a hook renewed it, as for another
-            attempt at the task.
-        attempt: the conversation as it would be if the episode had begun there; None where it did.
+        episode, turn: the id of the requesting episode, and the number of the turn.
+        role: the agent's role in the turn, if the episode has several; else empty.
+        start: the first turn in the current environment: 0 unless a hook renewed the environment, for example for
+            another attempt at the task.
+        attempt: the conversation as if the episode had begun at `start`; None if `start` is 0.
     """
 
     messages: Sequence[Message]
@@ -59,17 +59,17 @@ class Reply:
     """The answer of a policy.
 
     Attributes:
-        message: the assistant message, calls parsed; a call that cannot be understood has `error` set.
-        token_ids: exactly what was sampled, its end-of-turn token included; None without a renderer.
-        logprobs: natural-log probability of each token under the distribution that it was sampled from, after
-            temperature and top-p; at temperature 0 under the model's own. As many as token_ids.
-        finish_reason: `length` if the limit of the turn or of the context ended it; `content_filter` if the server
-            would not let the model say it.
-        policy_version: version of the weights that sampled it, or its first token if they changed meanwhile.
-        version_changes: (token, version) where they changed: from that token on, weights of this version sampled.
+        message: the assistant message, with its calls parsed; a call that cannot be parsed has `error` set.
+        token_ids: the tokens exactly as sampled, including the end-of-turn token; None without a renderer.
+        logprobs: natural-log probability of each token under the sampling distribution, after temperature and
+            top-p; at temperature 0 under the model's own distribution. As many as token_ids.
+        finish_reason: `length` if the turn's or the context's token limit ended the message; `content_filter` if the
+            server blocked the message.
+        policy_version: version of the weights that sampled the message, or the first token if they changed meanwhile.
+        version_changes: (token, version) pairs: from that token on, weights of this version sampled.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
-        policy: the name of who wrote it, where that is not the policy that was asked; see agentgym.Turn.
-        masks: where a logit hook restricted what could be sampled, see agentgym.Turn.
+        policy: the name of the policy that wrote the message, if not the one asked; see agentgym.Turn.
+        masks: where a logit hook restricted sampling, see agentgym.Turn.
     """
 
     message: Message
@@ -86,26 +86,26 @@ class Reply:
 
 
 class Renderer(Protocol):
-    """Turns messages into token ids and back for one model, so that the loop can be token in, token out.
+    """Converts messages to token ids and back for one model, so that the loop can be token in, token out.
 
-    Text that comes from outside (prompts, tool results) is encoded with special tokens disabled:
-    it can never forge a turn.
+    Text from outside (prompts, tool results) is encoded with special tokens disabled: such text can never
+    forge a turn.
     """
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
-        """Ids of the opening messages up to where the agent begins to write."""
+        """Return the ids of the opening messages, up to where the agent begins to write."""
         ...
 
     def observation(self, messages: Sequence[Message]) -> list[int]:
-        """Ids from right after the agent's end-of-turn token through results to where it writes again."""
+        """Return the ids after the agent's end-of-turn token, through the results, up to where it writes again."""
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Message:
-        """Return the assistant message that the sampled ids spell. Never raises on model output."""
+        """Return the assistant message that the sampled ids encode. Never raises on model output."""
         ...
 
     def encode(self, message: Message) -> list[int]:
-        """Return the ids that the agent would have sampled to write this message, its end-of-turn token included."""
+        """Return the ids that the agent would have sampled for this message, including the end-of-turn token."""
         ...
 
 
@@ -114,9 +114,9 @@ class Policy:
 
     Attributes:
         name: for logs and reports.
-        renderer: set where token ids are known; then trajectories are token-exact and can train.
-        version: the version of the weights; the trainer counts it up.
-        context_tokens: how many tokens fit, None if unknown.
+        renderer: set if token ids are known; trajectories are then token-exact and usable for training.
+        version: the version of the weights; the trainer increments it.
+        context_tokens: the size of the context window in tokens; None if unknown.
     """
 
     name: str = "policy"
@@ -125,43 +125,43 @@ class Policy:
     context_tokens: int | None = None
 
     async def generate(self, request: Request) -> Reply:
-        """Answer.
+        """Answer a request.
 
-        Raises: PolicyError when the model or its server failed; ContextFull when it does not fit; PolicyLeft when the
-            program that plays has gone away, which ends the episode where it is.
+        Raises: PolicyError if the model or its server failed; ContextFull if the conversation does not fit; PolicyLeft
+            if the program that plays has disconnected, which ends the episode as it stands.
         """
         raise NotImplementedError
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
-        """Natural-log probability of each continuation token after the prefix, teacher-forced."""
+        """Return the natural-log probability of each continuation token after the prefix, teacher-forced."""
         raise PolicyError(f"{self.name} cannot score given tokens: it offers no log-probabilities of a given text.")
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """In nats and at temperature 1, how unsure the policy is before each continuation token, teacher-forced.
+        """Return the entropy in nats at temperature 1 before each continuation token, teacher-forced.
 
-        Returns: -sum of p log p over the `top` likeliest tokens, at most 20.
+        The entropy is -sum of p log p over the `top` likeliest tokens, at most 20.
         """
         raise PolicyError(f"{self.name} cannot measure entropies: it offers no log-probabilities of a given text.")
 
     async def refresh(self) -> None:
         """Load the current weights of the trained model; called in training before each batch of episodes or scores.
 
-        Raises: PolicyError if they cannot be had.
+        Raises: PolicyError if the weights are not available.
         """
 
     def identity(self) -> dict[str, Any]:
-        """Return what decides the answers, by name, for the ledger to compare when a run goes on under the same label.
+        """Return everything that affects the answers, by name; the ledger compares it when a run resumes.
 
-        What changes no answer, such as the number of connections, is left out. A policy without a name of its own is
-        told from others by its class.
+        Settings that do not affect answers, such as the number of connections, are omitted. A policy without a name of
+        its own is identified by its class.
         """
         return {"name": self.name} | ({"class": type(self).__qualname__} if self.name == Policy.name else {})
 
     def episode_started(self, episode: str) -> None:
-        """Told when an episode begins, so that a batching policy knows how many requests to wait for."""
+        """Note that an episode begins, so that a batching policy knows how many requests to wait for."""
 
     def episode_ended(self, episode: str) -> None:
-        """Told when an episode is over, however it ended."""
+        """Note that an episode is over, however it ended."""
 
     async def close(self) -> None:
         """Free the model, sockets and threads."""

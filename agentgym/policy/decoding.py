@@ -1,10 +1,10 @@
 """The batched sampling loop: many conversations, one local model, token in and token out.
 
-Prompts are padded on the left. The prefix that all prompts share is computed once, and so is a prompt that several rows
-share. Keys and values of earlier turns are reused. Finished rows leave the batch.
+Prompts are padded on the left. A prefix shared by all prompts is computed once, and so is a prompt shared by several
+rows. Keys and values of earlier turns are reused. Finished rows leave the batch.
 
-Hand-written instead of transformers' own continuous batching, because each row samples by its own seed and keeps what
-its earlier turns computed.
+Hand-written instead of transformers' own continuous batching, because each row samples with its own seed and reuses
+the keys and values of its earlier turns.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from agentgym.policy.sampling import draw, restrict, uniforms
 from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
 
-SHARE_FROM = 8  # tokens that prompts must have in common before that beginning is computed on its own
-DROP_AT = 0.5  # the part of a batch that may still be running when the finished rows are dropped
+SHARE_FROM = 8  # shortest common prefix of the prompts that is computed separately
+DROP_AT = 0.5  # finished rows are dropped once at most this share of the batch is running
 
 
 SCORED_AT_ONCE = 2**27  # logits, in float64: 1 GiB
@@ -37,15 +37,18 @@ class DecodeRequest:
     """One request on its way through a batch.
 
     Attributes:
-        prefix: tokens to continue. `limit`: how many tokens may be sampled.
-        role: whose adapter computes it, where the model has one for each; the rows of a batch have the same.
-        past: keys and values that an earlier turn left, if they cover the prefix.
-        keep: leave a Past behind for the next turn.
-        ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
-        hook: which tokens may follow (see LogitHook). `masks`: what it said, as in agentgym.Turn.
+        prefix: tokens to continue.
+        limit: how many tokens may be sampled.
+        role: the role whose adapter is used, if the model has one per role; the same for all rows of a batch.
+        past: keys and values from an earlier turn, if they cover the start of the prefix.
+        keep: whether to keep a KVPrefix for the next turn.
+        ended: given the tokens so far, whether a stop text has been written (see CallFormat.stop).
+        hook: returns the tokens that may follow (see LogitHook).
+        masks: the masks from `hook`, as in agentgym.Turn.
         tilt: changes the logits of the next token, given the tokens so far (see LogitTilt).
-        tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
-        version: the version of the weights that sampled the first token. `version_changes`: as in agentgym.Turn.
+        tokens, logprobs, finish_reason, left: the outcome; `left` is the new KVPrefix.
+        version: the version of the weights that sampled the first token.
+        version_changes: as in agentgym.Turn.
     """
 
     prefix: list[int]
@@ -66,7 +69,7 @@ class DecodeRequest:
     version_changes: list[tuple[int, int]] = field(default_factory=list)
 
     def append(self, token: int, logprob: float, version: int) -> None:
-        """Add a token that weights of this version sampled."""
+        """Append a token sampled by weights of this version."""
         if not self.tokens:
             self.version = version
         elif version != (self.version_changes[-1][1] if self.version_changes else self.version):
@@ -76,9 +79,7 @@ class DecodeRequest:
 
 
 def batches_within(rows: Sequence[DecodeRequest], max_tokens: int) -> list[list[DecodeRequest]]:
-    """Return the rows in their order, in batches whose keys and values hold at most so many tokens; a longer row by
-    itself.
-    """
+    """Split the rows, in order, into batches of at most `max_tokens` keys and values; a longer row is on its own."""
     batches: list[list[DecodeRequest]] = []
     longest = 0
     for row in rows:
@@ -95,14 +96,14 @@ class Decoder:
 
     Args:
         model: a causal language model of transformers.
-        pad_token_id: fills the left; never attended to.
+        pad_token_id: fills the left side; never attended to.
         eos_token_ids: any of these ends a row.
-        weights: tells the model's weights from those it had before.
-        swap_lock: held for each forward pass, so that weights may be replaced between two.
-        read_version: gives the version of the model's weights.
+        weights: a key that differs between different weights of the model.
+        swap_lock: held during each forward pass, so that weights are replaced only between two passes.
+        read_version: returns the version of the model's weights.
 
-    Where weights are replaced, the rows go on: what the old weights computed of them stays until the turn ends, as the
-    tokens' own versions do. A later turn computes it anew.
+    When weights are replaced, the rows continue: keys and values from the old weights are used until the turn ends, and
+    tokens keep their versions. A later turn recomputes the keys and values.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Decoder:
 
     def run(self, rows: Sequence[DecodeRequest]) -> None:
         """Sample every row to its end. The caller has put the model into eval mode."""
-        # Quantised layers may replace tensors of their own, which training could then not use.
+        # Quantised layers may replace their own tensors, which training could not use if made in inference mode.
         quantised = getattr(self.model, "is_quantized", False)
         with torch.no_grad() if quantised else torch.inference_mode():
             batch = _Batch(self, rows)
@@ -132,7 +133,7 @@ class Decoder:
                 batch.step()
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
-        """[B, V] logits after the last column."""
+        """Return [B, V] the logits after the last column."""
         with self.swap_lock.computing():
             self.version = self.read_version()
             out = self.model(
@@ -167,7 +168,7 @@ class _Batch:
             chance[index, : row.limit] = uniforms(row.sampling, row.limit)
         self.chance = torch.from_numpy(chance).to(self.device)
         self.is_hooked = any(row.hook is not None for row in rows)
-        self.mask_ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id of the mask, which lives as long
+        self.mask_ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id() of the mask, which is kept alive here
         self.temperature = self._column([row.sampling.temperature for row in rows])
         self.top_p = self._column([row.sampling.top_p for row in rows])
 
@@ -188,7 +189,7 @@ class _Batch:
                 self.cache.batch_select_indices(order)
 
     def _pasts(self, rows: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
-        """Keys and values that each row already has: of its earlier turns, or of the shared prefix."""
+        """Return the keys and values that each row already has, from earlier turns or from the shared prefix."""
         pasts = [row.past for row in rows]
         fresh = [row.prefix for row in rows if row.past is None]
         if not fresh:
@@ -256,7 +257,7 @@ class _Batch:
             self._advance(tokens)
 
     def _mask_logits(self) -> None:
-        """Change logits as a row's hook says, and take the probability from tokens that it does not let follow."""
+        """Apply each row's tilt to its logits, and set the tokens that its hook forbids to -inf."""
         self.logits = self.logits.clone()
         for row, logits in zip(self.rows, self.logits, strict=True):
             if row.hook is None or row.finish_reason == "stop" or len(row.tokens) >= row.limit:
@@ -272,7 +273,7 @@ class _Batch:
             note_mask(row.masks, len(row.tokens), mask)
 
     def _record(self, row: DecodeRequest, token: int, logprob: float) -> bool:
-        """Append a token to a row. Returns: whether the row goes on. A row that has ended is left unchanged."""
+        """Append a token to a row. Returns: whether the row continues. An ended row is left unchanged."""
         if row.finish_reason == "stop" or len(row.tokens) >= row.limit:
             return False
         if not np.isfinite(logprob):
@@ -317,7 +318,7 @@ class _Batch:
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """Return the common prefix of two lists; that of the smallest and largest of many lists is common to all."""
+    """Return the common prefix of two lists. For the smallest and largest of many lists, all of them share it."""
     for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return first[:index]
@@ -325,12 +326,12 @@ def _beginning(first: list[int], other: list[int]) -> list[int]:
 
 
 def of_chosen(logprobs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """[B, L] of [B, L, V] log-probabilities those of the tokens [B, L]."""
+    """Return [B, L] the log-probabilities of the tokens [B, L], out of [B, L, V]."""
     return logprobs.gather(2, tokens[..., None])[..., 0]
 
 
 def entropy_of_top(logprobs: torch.Tensor, tokens: torch.Tensor, *, top: int) -> torch.Tensor:
-    """[B, L] in nats: -sum of p log p over the `top` largest of V probabilities, of [B, L, V] log-probabilities."""
+    """Return [B, L] -sum of p log p in nats over the `top` largest probabilities, from [B, L, V] log-probabilities."""
     likeliest = logprobs.topk(min(top, logprobs.shape[-1])).values.exp()
     return -torch.special.xlogy(likeliest, likeliest).sum(-1)
 
@@ -342,12 +343,12 @@ def score(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     read: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = of_chosen,
 ) -> list[list[float]]:
-    """Natural-log probability of each continuation token after its prefix, teacher-forced, temperature 1.
+    """Return the natural-log probability of each continuation token after its prefix, teacher-forced, temperature 1.
 
     Args:
-        pairs: (prefix, continuation), each of at least one token. They are one batch, or several where their logits
-            would fill the memory.
-        read: what is returned of the log-probabilities and tokens instead, as `of_chosen`.
+        pairs: (prefix, continuation), each of at least one token. The pairs are split into several batches if their
+            logits would fill the memory.
+        read: maps log-probabilities and tokens to the values returned; see `of_chosen`.
     """
     columns = max(len(rest) for _, rest in pairs) + 1
     rows = max(1, SCORED_AT_ONCE // (columns * model.config.get_text_config().vocab_size))

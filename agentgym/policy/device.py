@@ -26,7 +26,7 @@ def device_of(requested: str) -> str:
 
 
 def dtype_of(requested: str, device: str) -> Any:
-    """Return the dtype for `from_pretrained`. `auto`: float32 on a CPU, elsewhere that of the checkpoint."""
+    """Return the dtype for `from_pretrained`. `auto`: float32 on a CPU, the checkpoint's dtype elsewhere."""
     if requested == "auto":
         return torch.float32 if device == "cpu" else "auto"
     dtype = getattr(torch, requested, None)

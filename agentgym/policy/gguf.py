@@ -1,6 +1,6 @@
 """Read a model out of a GGUF file, the format of llama.cpp, and save it as a checkpoint that can be trained.
 
-transformers takes the quantised weights apart, but does not save a model that it read so.
+transformers dequantises the weights, but cannot save a model loaded this way.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from agentgym.policy.checkpoint import save_atomically
 
 MAGIC = b"GGUF"
 ROUNDING = 0.25
-"""Two roundings of the same weights differ by less than this part of them; other weights by more than all of them."""
+"""Two roundings of the same weights have a relative difference below this; unrelated weights differ by over 1."""
 
 
 def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | None = None) -> int:
     """Write the model and the tokenizer of a GGUF file into a new folder, as `save_pretrained` does.
 
-    The weights are saved in float32, each exactly the number that its quantised form stands for. An output layer that
-    is the embedding in another rounding is tied to it. The folder appears complete or not at all.
+    The weights are saved in float32, with exactly the values of their quantised form. An output layer that equals the
+    embedding except for rounding is tied to it. The folder appears complete or not at all.
 
     Args:
-        chat_template: Jinja text in place of the template that the file holds, for example one that tells of tools.
+        chat_template: Jinja text that replaces the file's template, for example one that supports tools.
     Returns: the number of the model's parameters.
     Raises: PolicyError if the file is none that can be read, or the folder exists; MissingExtraError.
     """
@@ -60,9 +60,9 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
 
 
 def _is_tied(model: Any) -> bool:
-    """Return whether the output layer is the embedding of the tokens, also where a file holds both in other roundings.
+    """Return whether the output layer is the token embedding, even if the file has both with different rounding.
 
-    Files of quantised models often keep the output layer apart, as it is rounded less.
+    Files of quantised models often store the output layer separately, with less rounding.
     """
     embedding, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     if embedding is output:

@@ -1,7 +1,7 @@
-"""A JSON endpoint over HTTP that survives what model servers do: overload, restarts, half-written answers.
+"""A JSON endpoint over HTTP that survives the usual failures of model servers: overload, restarts, partial answers.
 
-Hand-written on httpx: tenacity would replace the loop alone, not Retry-After, the errors that name a remedy, or the
-clients kept per event loop.
+Hand-written on httpx: tenacity would only replace the loop, not Retry-After, the errors that name a remedy, or the
+client per event loop.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ class RetryPolicy:
     """How long to keep trying, in seconds. Pauses begin at backoff_s and double after each failed attempt.
 
     Attributes:
-        attempt_s: one attempt, from sending to the last byte. `total_s`: all of them with the pauses between.
+        attempt_s: limit of one attempt, from sending to the last byte.
+        total_s: limit of all attempts, including the pauses between them.
         attempts: the largest number of attempts.
-        backoff_s, longest_backoff_s: the first and the longest pause, before jitter (each is drawn from half of it
-            to all of it). A server's Retry-After is honoured where it is longer.
-        unreached_s: how long to try a server that has never answered yet, because its address is wrong or it does not
-            run. Once that has passed, further requests are tried once each, until one is answered.
+        backoff_s, longest_backoff_s: the first and the longest pause, before jitter (a factor drawn from 0.5 to 1).
+            A server's longer Retry-After takes precedence.
+        unreached_s: how long to try a server that has never answered, because its address is wrong or it is not
+            running. After that time, each further request is tried only once, until one is answered.
     """
 
     attempt_s: float = 300.0
@@ -64,10 +65,11 @@ DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
 class _RetryableFailure(Exception):
-    """An attempt failed in a way that may pass.
+    """An attempt failed in a way that may be temporary.
 
     Attributes:
-        wait_s: what the server asked for. `unreached`: nothing answered in JSON, so it may be another server.
+        wait_s: the pause that the server asked for.
+        unreached: whether there was no JSON answer, so that the server may be down or a different one.
     """
 
     def __init__(self, why: str, wait_s: float = 0.0, *, unreached: bool = False) -> None:
@@ -80,12 +82,12 @@ class JsonEndpoint:
 
     Args:
         base_url: for example http://127.0.0.1:8000, or unix:/path/of.sock for a socket of this machine.
-        headers: sent along, never shown in an error.
+        headers: sent with each request, never shown in an error.
         retry_policy: see RetryPolicy.
-        connections: open at once; further requests wait for one.
-        jitter: draws the pauses, so that a thousand clients do not return at the same moment.
+        connections: the most connections open at once; further requests wait for one.
+        jitter: randomises the pauses, so that a thousand clients do not retry at the same moment.
         check_server: called after a failed attempt. It raises PolicyError if the server is known to have ended, so that
-            nobody waits for it.
+            no request waits for it.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class JsonEndpoint:
         self._http_url = f"http://localhost{on_socket['path'] or ''}" if on_socket else self.base_url
         self._headers, self._connections = dict(headers or {}), connections
         self._jitter, self._check_server = jitter or random.Random(), check_server
-        self._has_answered = self._given_up = False  # whether the server ever did; whether unreached_s has passed
+        self._has_answered = self._given_up = False  # the server ever answered; unreached_s has passed
         self._has_warned = False
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(connections)
@@ -114,14 +116,14 @@ class JsonEndpoint:
         """Return the answer's JSON, None if it is empty.
 
         Args:
-            plain_text: return the text of the answer, which is no JSON.
-        Raises: PolicyError naming path, status and the beginning of the answer, once trying again does not help or the
-            retry policy is exhausted; ContextFull where the server says that the prompt is too long.
+            plain_text: return the answer's text instead, for answers that are not JSON.
+        Raises: PolicyError naming path, status and the beginning of the answer, if a retry cannot help or the retry
+            policy is exhausted; ContextFull if the server says that the prompt is too long.
         """
         return await self._in_turn("POST", path, body, plain_text)
 
     async def get(self, path: str) -> Any:
-        """Send a GET request, otherwise as `post` does."""
+        """Send a GET request; otherwise as `post`."""
         return await self._in_turn("GET", path, None, False)
 
     async def close(self) -> None:
@@ -172,7 +174,7 @@ class JsonEndpoint:
             await asyncio.sleep(wait)
 
     def _remedy(self, tries: int, unreached: bool) -> str:
-        """Return the field of the retry policy that ended the attempts."""
+        """Return the advice on which field of the retry policy to raise."""
         policy = self.retry_policy
         if unreached:
             return f", or raise retry_policy.unreached_s (now {policy.unreached_s:g} s) if it is still starting"
@@ -222,7 +224,7 @@ class JsonEndpoint:
         return content
 
     def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
-        """Return the client of this event loop, and its free connections: neither can move from one loop to another."""
+        """Return this event loop's client and connection semaphore; neither can move to another loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._connections)

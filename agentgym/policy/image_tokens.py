@@ -1,7 +1,7 @@
-"""Images as a vision model reads them: the token ids that stand for each, and the numbers that go with those.
+"""Images in the form a vision model reads: token ids for each image, and the matching feature tensors.
 
-What stands for an image depends on the image alone, never on the text around it, so it is spliced into a conversation
-exactly like a tool's text: a trajectory's tokens stay exact, and an image's lie in one span.
+The tokens of an image depend only on the image, never on the text around it. So they are inserted into a conversation
+exactly like a tool's text: a trajectory's tokens stay exact, and an image's tokens are contiguous.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class ImageTokens:
 
     Args:
         processor: has `tokenizer`, `image_processor`, `image_token_id`; called with text and images it repeats the
-            image token as often as the model wants.
+            image token as often as the model needs.
     Attributes:
-        image_token_id: the token that is repeated.
-        reserved_ids: tokens that only stand around and for images. An agent must never write one: the model would
+        image_token_id: the repeated token.
+        reserved_ids: tokens used only for and around images. An agent must never write one: the model would
             look for an image that is not there.
-    Raises: PolicyError when the processor writes no image token.
+    Raises: PolicyError if the processor writes no image token.
     """
 
     def __init__(self, processor: Any) -> None:
@@ -52,7 +52,7 @@ class ImageTokens:
         self._known: dict[str, list[int]] = {}
 
     def encode(self, image: ImagePart) -> list[int]:
-        """Ids of one image, markers included. Raises: PolicyError when the image cannot be read or is too large."""
+        """Return the ids of one image, with markers. Raises: PolicyError if it cannot be read or is too large."""
         digest = image.digest
         if digest not in self._known:
             inputs = self.processor(
@@ -64,14 +64,14 @@ class ImageTokens:
         return list(self._known[digest])
 
     def count(self, ids: Sequence[int]) -> int:
-        """How many of these tokens stand for a part of an image."""
+        """Count the image tokens among these ids."""
         return list(ids).count(self.image_token_id)
 
     def collapsed(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
-        """Return the ids with each image's token once, as a server that expands them itself wants.
+        """Return the ids with each image's token only once, for a server that expands image tokens itself.
 
         Args:
-            images: those that the ids show, in order; two may follow each other without anything between.
+            images: the images in the ids, in order; two may be adjacent.
         """
         collapsed_ids, at = list[int](), 0
         lengths = iter([self.count(self.encode(image)) for image in images])
@@ -81,13 +81,13 @@ class ImageTokens:
         return collapsed_ids
 
     def features(self, images: Sequence[ImagePart]) -> dict[str, Any]:
-        """Tensors of several images, in the order of their tokens, by the model's argument names."""
+        """Return the tensors of several images, in the order of their tokens, by the model's argument names."""
         if not images:
             return {}
         return dict(self.processor.image_processor(images=[opened(image) for image in images], return_tensors="pt"))
 
     def _written(self) -> str:
-        """Return what the chat template writes for an image; the processor's image token where it knows no parts."""
+        """Return the chat template's text for an image; the processor's image token if it does not support parts."""
         from jinja2.exceptions import TemplateError
 
         image = str(self.processor.image_token)
@@ -103,7 +103,7 @@ class ImageTokens:
 
 
 def opened(image: ImagePart) -> Any:
-    """Return the image as Pillow holds it, RGB. Raises: PolicyError when it is none, or larger than MAX_PIXELS."""
+    """Return the image as a Pillow RGB image. Raises: PolicyError if it is not one, or larger than MAX_PIXELS."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:

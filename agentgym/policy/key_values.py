@@ -1,7 +1,7 @@
-"""Keys and values of many conversations side by side: the cache that a batch decodes in, and what a turn leaves behind.
+"""Keys and values of many conversations: the cache in which a batch decodes, and the prefix that a turn leaves.
 
-A model's own cache copies itself at every token. This one is a single block, written in place, and rows can be
-put in from earlier turns, taken out for later ones, and dropped when they are finished.
+A model's own cache is copied at every token. This cache is a single block, written in place: rows can be loaded from
+earlier turns, saved for later turns, and dropped when finished.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 @dataclass(frozen=True, slots=True)
 class KVPrefix:
-    """What the model has already computed of a conversation.
+    """The keys and values that the model has already computed for a conversation.
 
     Attributes:
         ids: the tokens, from the first on.
         block: [2 * layers, heads, len(ids), head_dim], keys and values of each layer in turn.
-        weights: tells the weights that computed it from others.
+        weights: a key of the weights that computed the block.
     """
 
     ids: list[int]
@@ -29,24 +29,24 @@ class KVPrefix:
     weights: Hashable = None
 
     def covers(self, prefix: Sequence[int]) -> bool:
-        """Whether a prefix begins with these tokens and goes on."""
+        """Return whether a prefix begins with these tokens and is longer."""
         return len(prefix) > len(self.ids) and list(prefix[: len(self.ids)]) == self.ids
 
 
 def can_share(config: Any) -> bool:
-    """Whether all layers of a model keep plain keys and values, so that conversations can be cut and joined."""
+    """Return whether all layers of a model use plain keys and values, so that conversations can be split and joined."""
     layers = DynamicCache(config=config).layers
     return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
 
 def uniform(cache: Cache) -> bool:
-    """Whether the layers of a filled cache agree in shape, so that one block can hold them."""
+    """Return whether the layers of a filled cache have equal shapes, so that one block can hold them."""
     shapes = {part.shape for layer in cache.layers for part in (layer.keys, layer.values) if part is not None}
     return len(shapes) == 1
 
 
 def parts_of(cache: Cache) -> list[torch.Tensor]:
-    """[2 * layers] the keys and values of each layer of a filled cache in turn: [B, heads, L, head_dim]."""
+    """Return [2 * layers] the keys and values of each layer of a filled cache in turn: [B, heads, L, head_dim]."""
     return [part for layer in cache.layers for part in (layer.keys, layer.values)]
 
 
@@ -59,7 +59,7 @@ class BlockLayer(DynamicLayer):
         self.is_initialized = True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
-        """Write new keys and values behind the ones there are; returns all of them."""
+        """Append new keys and values to the existing ones; return all of them."""
         data, begin = self._owner.data, self._owner.used
         end = begin + key_states.shape[-2]
         keys, values = data[2 * self._layer_index], data[2 * self._layer_index + 1]
@@ -68,7 +68,7 @@ class BlockLayer(DynamicLayer):
         return keys[:, :, :end], values[:, :, :end]
 
     def get_seq_length(self) -> int:
-        """Columns in use before this forward pass."""
+        """Return the number of columns in use before this forward pass."""
         return self._owner.used
 
 
@@ -76,9 +76,10 @@ class Block:
     """[2 * layers, B, heads, columns, head_dim] keys and values, written in place.
 
     Attributes:
-        data: the tensor. `used`: columns that are filled, the same for all rows; `advance` counts it up after
-            a forward pass, since all layers of one pass write to the same columns.
-        cache: what the model is given.
+        data: the tensor.
+        used: the number of filled columns, the same for all rows; increased by `advance` after a forward pass, because
+            all layers of one pass write to the same columns.
+        cache: the cache to pass to the model.
     """
 
     def __init__(self, parts: int, like: torch.Tensor, rows: int, columns: int) -> None:
@@ -93,11 +94,11 @@ class Block:
         self.used += columns
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Keep (or repeat) these rows alone, in this order."""
+        """Keep (or repeat) only these rows, in this order."""
         selected = self.data.new_zeros(self.data.shape[0], len(rows), *self.data.shape[2:])
         selected[..., : self.used, :] = self.data[:, rows, :, : self.used]
         self.data = selected
 
     def take(self, row: int, columns: torch.Tensor) -> torch.Tensor:
-        """Return a copy of one row's columns, for Past."""
+        """Return a copy of one row's columns, for a KVPrefix."""
         return self.data[:, row].index_select(2, columns)

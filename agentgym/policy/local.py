@@ -70,7 +70,7 @@ def policy_of(
     """Return a policy that samples from the model.
 
     Args:
-        reader: its tokenizer, or its processor if it reads images.
+        reader: the model's tokenizer, or its processor if it reads images.
     """
     renderer = renderer_of(reader, call_format, template_options)
     return (TransformersPolicy if renderer.images is None else VisionPolicy)(model, renderer, **options)

@@ -1,4 +1,4 @@
-"""Several policy servers as one policy: an episode stays on its server, and one that fails or hangs is taken out."""
+"""Several policy servers as one policy: an episode stays on its server; a server that fails or hangs is taken out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.contract import Policy, Reply, Request
 
 FAILURES = 2
-"""A server that has failed so often, with no answer in between, is taken out. One alone may be the request's fault."""
+"""Failures in a row after which a server is taken out. A single failure may be the request's fault."""
 HEALTH_S = 5.0
-"""A server that is out gets new weights only after it has said, within so long, that it is there again."""
+"""Time limit of a health check; a server that is out must pass one before it gets new weights."""
 T = TypeVar("T")
 
 
@@ -22,9 +22,11 @@ class _Server:
     """One policy of the pool.
 
     Attributes:
-        episodes: those that stay on it. running: requests that it answers now.
-        failures: since its last answer. reason: why it was taken out; empty while it is not.
-        health: asks a server that is out whether it is there again.
+        episodes: the episodes assigned to this server.
+        running: the number of requests being answered.
+        failures: failures since the last answer.
+        reason: why the server was taken out; empty if it is in use.
+        health: the running health check of a server that is out.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -40,7 +42,7 @@ class _Server:
         return self.failures, len(self.episodes), self.running
 
     def is_back(self) -> bool:
-        """Whether a server that was taken out may be there. Nobody waits: what it is asked now counts the next time."""
+        """Return whether a server that is out may be back. Never waits: starts a check, whose result counts later."""
         check: Callable[[], Awaitable[None]] | None = getattr(self.policy, "check_health", None)
         if check is None:
             return True
@@ -56,12 +58,12 @@ class PolicyPool(Policy):
     """Hands each episode to the server with the fewest, and keeps it there, where its prefix is cached.
 
     A failure or a missed deadline fails the turn (PolicyError) and frees its episode, so that the retry of the turn
-    goes to another server: any of them can continue its tokens. Every server answers with the same weights, because one
-    that did not take a new version is out; the next version that it takes brings it back.
+    goes to another server: any server can continue the turn's tokens. All servers in use have the same weights, because
+    a server that did not load a new version is taken out, until it loads a later version.
 
     Args:
         policies: at least one policy, all of the same model; closed with the pool.
-        deadline_s: a server that has not answered a request for so long hangs, in seconds.
+        deadline_s: the time limit of a request, in seconds, after which a server counts as hanging.
     Raises: ValueError without a policy, or for a deadline that is not above 0.
     """
 
@@ -82,7 +84,7 @@ class PolicyPool(Policy):
 
     @property
     def out(self) -> dict[str, str]:
-        """Why servers are out, by their number and name."""
+        """The reason for each server that is out, by number and name."""
         return {
             f"{number}:{server.policy.name}": server.reason
             for number, server in enumerate(self._servers)
@@ -95,12 +97,12 @@ class PolicyPool(Policy):
         return await self._ask(server, lambda: server.policy.generate(request), request.episode)
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
-        """Score a text on the server with the least to do."""
+        """Score a text on the least loaded server."""
         server = self._least_loaded()
         return await self._ask(server, lambda: server.policy.score(prefix_ids, continuation_ids))
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """Measure entropies on the server with the least to do."""
+        """Measure entropies on the least loaded server."""
         server = self._least_loaded()
         return await self._ask(server, lambda: server.policy.entropies(prefix_ids, continuation_ids, top))
 
@@ -110,14 +112,14 @@ class PolicyPool(Policy):
         self.version = max(server.policy.version for server in self._servers if not server.reason)
 
     async def update_weights(self, path: str, *, version: int | None = None) -> None:
-        """Let every server load a checkpoint from a folder that all can read, see VllmPolicy.
+        """Make every server load a checkpoint from a folder that all can read, see VllmPolicy.
 
         Raises: PolicyError if none does.
         """
         await self._update("update_weights", path, version)
 
     async def update_adapter(self, path: str, *, version: int | None = None) -> None:
-        """Let every server load a LoRA adapter from a folder that all can read, see VllmPolicy.
+        """Make every server load a LoRA adapter from a folder that all can read, see VllmPolicy.
 
         Raises: PolicyError if none does.
         """
@@ -145,7 +147,7 @@ class PolicyPool(Policy):
         self.version = version
 
     async def _publish(self, work: Callable[[Policy], Awaitable[None]]) -> None:
-        """Do something on every server, those that are back included: who does it is in again, who fails is out."""
+        """Run `work` on every server in use or back again. A server that succeeds is in use, one that fails is out."""
 
         async def publish(server: _Server) -> None:
             try:
@@ -157,11 +159,11 @@ class PolicyPool(Policy):
                 server.reason, server.failures = "", 0
 
         servers = [server for server in self._servers if not server.reason or server.is_back()]
-        if not servers:  # only then is one worth waiting for
+        if not servers:  # only then wait for health checks
             await asyncio.wait({server.health for server in self._servers if server.health is not None})
             servers = [server for server in self._servers if server.is_back()]
         await asyncio.gather(*map(publish, servers))
-        self._least_loaded()  # raises without one
+        self._least_loaded()  # raises if no server is left
 
     async def _ask(self, server: _Server, work: Callable[[], Awaitable[T]], episode: str | None = None) -> T:
         server.running += 1
@@ -200,7 +202,7 @@ class PolicyPool(Policy):
             server.policy.episode_ended(episode)
 
     def _least_loaded(self) -> _Server:
-        """Return the server with the least to do. Raises: PolicyError if every server is out."""
+        """Return the least loaded server. Raises: PolicyError if every server is out."""
         servers = [server for server in self._servers if not server.reason]
         if not servers:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.out.items())

@@ -1,6 +1,6 @@
-"""Messages to token ids and back, for any tokenizer with a chat template.
+"""Convert messages to token ids and back, for any tokenizer with a chat template.
 
-The template renders placeholders only. The text it puts around them is encoded with special tokens. Text from outside
+The template renders placeholders only. Its own text around them is encoded with special tokens. Text from outside
 (prompts, tool results, names) is encoded separately, without special tokens, and then inserted: `<|im_end|>` in a tool
 result is ordinary text and can never forge a turn.
 """
@@ -29,15 +29,15 @@ CHAT_TEMPLATE_REMEDY = (
     "Give one: policy.chat_template = FILE in a recipe, --policy-option chat_template=FILE on the command line, or "
     "tokenizer.chat_template in Python."
 )
-MAX_PATTERNS = 1024  # of roles and tools, whose glue is kept
-Segment = list[int] | tuple[int, str]  # glue ids, or (place of the message, "CONTENT" or "NAME")
+MAX_PATTERNS = 1024  # the most patterns of roles and tools whose glue is cached
+Segment = list[int] | tuple[int, str]  # glue ids, or (index of the message, "CONTENT" or "NAME")
 
 
 class ImageEncoder(Protocol):
-    """Writes an image as the token ids that stand for it, markers included; see agentgym.policy.image_tokens."""
+    """Encodes an image as its token ids, including markers; see agentgym.policy.image_tokens."""
 
     def encode(self, image: ImagePart) -> list[int]:
-        """Ids of one image. Raises: PolicyError when it cannot be read."""
+        """Return the ids of one image. Raises: PolicyError if the image cannot be read."""
         ...
 
 
@@ -45,14 +45,14 @@ class TemplateRenderer:
     """Implements Renderer over a tokenizer's own chat template.
 
     Args:
-        tokenizer: a fast tokenizer of transformers, with a chat template that knows the roles that are used.
-        call_format: how the agent writes calls. An instance, not a name.
+        tokenizer: a fast transformers tokenizer, with a chat template that supports the roles used.
+        call_format: how the agent writes calls: an instance, not a name.
         template_options: further variables of the template, for example {"enable_thinking": True}.
-        images: how the model reads images; None for one that reads text only.
+        images: encodes images; None for a text-only model.
 
     Attributes:
         end_of_turn_id: the token that ends an agent's message without a call.
-        end_ids: all tokens that end a message: those that the template writes, after words and after calls, and the
+        end_ids: all tokens that end a message: the template's end tokens, after text and after calls, and the
             tokenizer's own.
 
     Raises: PolicyError at construction if the tokenizer or its template cannot be used token in, token out.
@@ -83,9 +83,9 @@ class TemplateRenderer:
         self._check_prefixes()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
-        """Ids of the opening messages up to where the agent begins to write, the tools told in any case.
+        """Return the ids of the opening messages and tools, up to where the agent begins to write.
 
-        Raises: PolicyError if a tool schema holds a control token, or the template refuses these roles.
+        Raises: PolicyError if a tool schema contains a control token, or the template rejects these roles.
         """
         written = json.dumps(tools, ensure_ascii=False) if tools else ""
         key = (tuple(message.role for message in messages), written)
@@ -96,26 +96,26 @@ class TemplateRenderer:
                     f"A tool schema holds {forged or 'a placeholder of the renderer'}, which would act as a control "
                     f"token of {self._name}. Take it out of the tool's description."
                 )
-            if len(self._glue) >= MAX_PATTERNS:  # tools made anew for each task must not fill the memory
+            if len(self._glue) >= MAX_PATTERNS:  # new tools for each task must not fill the memory
                 self._glue.clear()
             self._glue[key] = self._split(self._opening_text(messages, tools), range(len(messages)))
         return self._fill(self._glue[key], messages)
 
     def observation(self, messages: Sequence[Message], *, ended: bool = True) -> list[int]:
-        """Ids from right after the agent's end-of-turn token through results to where it writes again.
+        """Return the ids after the agent's end-of-turn token, through the results, up to where it writes again.
 
         Args:
             messages: results and replies, in order.
-            ended: False if the agent's message was cut before its end-of-turn token; then that is put first.
+            ended: False if the agent's message was truncated before its end-of-turn token, which is then put first.
         """
         end, _, segments = self._between(messages)
         return ([] if ended else [end]) + self._fill(segments, messages)
 
     def after_turn(self, token_ids: Sequence[int], messages: Sequence[Message]) -> list[int]:
-        """Ids from right after what the agent sampled through results to where it writes again.
+        """Return the ids after the agent's sampled tokens, through the results, up to where it writes again.
 
-        The end of its message is put first where it has sampled none of the template's, and where the token that ends
-        it in the template is the first of what follows. An end of the template's that it chose instead stays as it is.
+        The template's end token for the message comes first if the agent sampled no end token of the template, or if
+        it sampled a different one and the expected one also begins the text that follows.
         """
         end, begins_next, segments = self._between(messages)
         last = token_ids[-1] if token_ids else None
@@ -123,7 +123,7 @@ class TemplateRenderer:
         return ([] if ended else [end]) + self._fill(segments, messages)
 
     def _between(self, messages: Sequence[Message]) -> tuple[int, bool, list[Segment]]:
-        """Return the end of the agent's message before these, whether it begins what follows, and what follows."""
+        """Return the end token before these messages, whether it begins the text that follows, and that text."""
         roles = tuple(message.role for message in messages)
         if roles not in self._glue:
             end, begins_next, text = self.template.between(roles, roles.count("tool"))
@@ -133,10 +133,10 @@ class TemplateRenderer:
         return between
 
     def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = ()) -> Message:
-        """Return the assistant message that the sampled ids spell, its calls parsed. Never raises on model output.
+        """Return the assistant message that the sampled ids encode, calls parsed. Never raises on model output.
 
         Args:
-            tools: schemas that say the types of arguments, for call formats whose syntax has none.
+            tools: schemas that give the types of arguments, for call formats whose syntax has no types.
         """
         ids = list(token_ids)
         while ids and (ids[-1] in self.end_ids or ids[-1] == self.tokenizer.pad_token_id):
@@ -149,7 +149,7 @@ class TemplateRenderer:
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
-        """Return the ids that the agent would have sampled to write this message, its end-of-turn token included."""
+        """Return the ids that the agent would have sampled for this message, including the end-of-turn token."""
         text = self.written(message)
         if self.begun_thought and text.startswith(self.begun_thought):
             text = text.removeprefix(self.begun_thought)
@@ -161,7 +161,7 @@ class TemplateRenderer:
     def written(self, message: Message) -> str:
         """Return an assistant message as text: its content, then its calls in the call format.
 
-        Raises: PolicyError if the syntax of the call format cannot say one of the calls.
+        Raises: PolicyError if the syntax of the call format cannot express one of the calls.
         """
         try:
             if compose := getattr(self.call_format, "compose", None):
@@ -172,10 +172,10 @@ class TemplateRenderer:
         return "\n".join(text for text in (message.written, calls) if text)
 
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-        """Return the template's text of the opening messages, in which every tool is named.
+        """Return the template's text of the opening messages, which names every tool.
 
-        Many templates drop tools without a word, and the model would then never learn of them. Where this one does,
-        the call format explains them in the system message, or in the first message if the template knows no system.
+        Many templates silently drop tools, so the model would never learn of them. If this template does, the call
+        format explains them in the system message, or in the first message if the template has no system role.
         """
         rows = placeholders(messages)
         text = self.template.render(rows, tools)
@@ -209,9 +209,7 @@ class TemplateRenderer:
         return ids
 
     def _content(self, message: Message) -> list[int]:
-        """Return the ids of a message from outside: text without special tokens, and each image as the model
-        reads it.
-        """
+        """Return the ids of a message from outside: text without special tokens, and images as image tokens."""
         if not message.images:
             return list(self._outside.encode(message.text, add_special_tokens=False).ids)
         ids: list[int] = []
@@ -228,7 +226,7 @@ class TemplateRenderer:
         return ids
 
     def _split(self, text: str, places: range) -> list[Segment]:
-        """Template text cut at its placeholders; glue encoded with special tokens.
+        """Split template text at its placeholders, and encode the glue with special tokens.
 
         Raises: PolicyError if the content of a message is missing, repeated or out of order.
         """
@@ -268,14 +266,14 @@ class TemplateRenderer:
 
     @property
     def begun_thought(self) -> str:
-        """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
+        """The opening mark of a thought at the end of the prompt, as in some thinking models' templates; else ""."""
         return self.template.begun_thought
 
     def _check_prefixes(self) -> None:
-        """Check that earlier messages keep their ids when the conversation goes on. Raises: PolicyError.
+        """Check that earlier messages keep their ids when the conversation continues. Raises: PolicyError.
 
-        What a template writes between the generation prompt and the agent's content, such as an empty thought or the
-        beginning of one, is not compared: in its place stand the agent's own tokens, thoughts included.
+        The template's text between the generation prompt and the agent's content, such as an empty or opened thought,
+        is not compared: the agent's own tokens, thoughts included, replace that text.
         """
         question, answer = self.template.opening(int(not self._may_answer_words))
         result = placeholders([Message("tool", name="t")], start=2)
@@ -292,7 +290,7 @@ class TemplateRenderer:
 
     @cached_property
     def _may_answer_words(self) -> bool:
-        """Whether the template writes results after words, too."""
+        """Whether the template also writes results after a message without calls."""
         try:
             self.template.render([*self.template.opening(0), *placeholders([Message("tool")], start=2)], [PROBE_TOOL])
         except PolicyError:
@@ -307,13 +305,13 @@ class TemplateRenderer:
 
 
 def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
-    """Return a copy of the tokenizer that knows fewer added tokens: their text is then split like any other.
+    """Return a copy of the tokenizer without the dropped added tokens: their text is then split like any other.
 
-    `split_special_tokens=True` would leave those that are not special, such as `<tool_call>`, and changes the
-    shared tokenizer at every call, which is not safe between threads.
+    `split_special_tokens=True` would keep added tokens that are not special, such as `<tool_call>`, and would change
+    the shared tokenizer at every call, which is not thread-safe.
 
-    Ids of added tokens are not read from the state but counted on from the vocabulary. So a dropped one leaves a name
-    there that no text holds, or those after it would get the ids of others.
+    The ids of added tokens are not read from the state but numbered on from the vocabulary. So a dropped token is
+    replaced by a name that no text contains; otherwise the ids of later tokens would shift.
     """
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary, nonce = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False), secrets.token_hex(16)

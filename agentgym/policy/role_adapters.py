@@ -1,10 +1,10 @@
-"""A LoRA adapter for each role of a team, on one model: agents of their own that share all other weights.
+"""One LoRA adapter per role of a team, on one model: separate agents that share all other weights.
 
-All are kept in one adapter of peft, whose inner width is shared out among the roles: a row of the first matrix and the
-column of the second that reads it belong to one role alone. So saving, the frozen copy for the KL term and resuming are
-those of any adapter, and a forward pass may hold sequences of several roles. Sources: MARFT, Liao et al. 2025,
-arXiv:2504.16129, where agents are adapters of one model; CORY, Ma et al. 2024, arXiv:2410.06101, whose two copies swap
-roles.
+All role adapters are stored in a single peft adapter, whose inner width is divided among the roles: a row of the first
+matrix and the matching column of the second belong to one role alone. So saving, the frozen copy for the KL term and
+resuming work as for any adapter, and a forward pass may mix sequences of several roles. Sources: MARFT, Liao et al.
+2025, arXiv:2504.16129, where agents are adapters of one model; CORY, Ma et al. 2024, arXiv:2410.06101, whose two copies
+swap roles.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from safetensors.torch import load_file, save_file
 from agentgym.errors import PolicyError
 
 FILE = "roles.json"
-"""Names the roles, in the folder of a saved adapter that has several."""
+"""The file with the role names, in the folder of a saved adapter for several roles."""
 _ATTRIBUTE = "agentgym_roles"
 
 
 class RoleAdapters:
-    """Which roles the adapter of a model has, and those of the sequences that it computes next.
+    """The roles of a model's adapter, and the roles of the sequences in the next forward pass.
 
     Args:
-        roles: in their order. A turn without a role is played by the first of them.
+        roles: in order. A turn without a role is played by the first role.
     """
 
     def __init__(self, roles: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class RoleAdapters:
 
     @contextmanager
     def computing(self, roles: Sequence[str]) -> Iterator[None]:
-        """Inside, the sequences of a forward pass are of these roles; one role is that of all of them.
+        """Set the role of each sequence of a forward pass inside this context; a single role applies to all.
 
         Raises: PolicyError for a role without an adapter.
         """
@@ -50,7 +50,7 @@ class RoleAdapters:
             self._owners = before
 
     def number_of(self, role: str) -> int:
-        """Return the place of a role in their order. Raises: PolicyError for one without an adapter."""
+        """Return the index of a role; 0 for no role. Raises: PolicyError for a role without an adapter."""
         if not role:
             return 0
         if role not in self.roles:
@@ -60,7 +60,7 @@ class RoleAdapters:
         return self.roles.index(role)
 
     def attach(self, model: Any) -> None:
-        """Let every adapter of a model, the frozen copy of TRL included, compute for its sequences' roles alone."""
+        """Restrict each adapter of a model, including TRL's frozen copy, to the part of each sequence's role."""
         for module in model.modules():
             for layer in getattr(module, "lora_A", {}).values():
                 if not getattr(layer, _ATTRIBUTE, False):
@@ -69,9 +69,7 @@ class RoleAdapters:
         setattr(model, _ATTRIBUTE, self)
 
     def _of_roles(self, inner: torch.Tensor) -> torch.Tensor:
-        """Return what an adapter's first matrix gives, [sequences, tokens, width], with 0 outside of each one's own
-        part.
-        """
+        """Return the first matrix's output, [sequences, tokens, width], with 0 outside each role's own part."""
         if self._owners is None:
             raise PolicyError(
                 "This model has an adapter for each role, and what asks for it does not say in which role. Leave it "
@@ -86,10 +84,10 @@ class RoleAdapters:
         (folder / FILE).write_text(json.dumps(self.roles), encoding="utf-8")
 
     def rotate(self, model: Any, optimizer_state: Mapping[Any, Mapping[str, Any]]) -> None:
-        """Let each role have the adapter of the next one, and the last that of the first; two swap theirs.
+        """Give each role the adapter of the next role, and the last role that of the first; two roles swap.
 
         Args:
-            optimizer_state: by parameter; what has its shape goes with it.
+            optimizer_state: by parameter; tensors with the parameter's shape are moved too.
         """
         with torch.no_grad():
             for name, parameter in model.named_parameters():
@@ -103,13 +101,13 @@ class RoleAdapters:
 
 
 def role_adapters_of(model: Any) -> RoleAdapters | None:
-    """Return the roles of a model that has an adapter for each; None for any other model."""
+    """Return the role adapters of a model; None for a model without them."""
     adapters: RoleAdapters | None = getattr(model, _ATTRIBUTE, None)
     return adapters
 
 
 def read_roles(folder: Path) -> list[str]:
-    """Return the roles of a saved adapter; none where it is one for all.
+    """Return the roles of a saved adapter; empty if one adapter serves all roles.
 
     Raises: PolicyError if the file cannot be read.
     """
@@ -124,10 +122,11 @@ def read_roles(folder: Path) -> list[str]:
 
 
 def save_each_role(folder: Path, out: Path) -> None:
-    """Write the part of each role as an adapter by itself, which peft and servers load.
+    """Write each role's part as a separate adapter, which peft and servers can load.
 
     Args:
-        folder: the folder of the saved adapter of all roles. out: is replaced by a folder with one for each role.
+        folder: the folder of the saved adapter of all roles.
+        out: replaced by a folder with a subfolder per role.
     """
     roles, partial = read_roles(folder), out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -145,12 +144,12 @@ def save_each_role(folder: Path, out: Path) -> None:
 
 
 def _inner_dimension(name: str) -> int:
-    """Along which a matrix of an adapter has the inner width: rows of the first, columns of the second."""
+    """Return the dimension of an adapter matrix that is the inner width: rows of the first, columns of the second."""
     return 0 if ".lora_A." in name else 1
 
 
 def in_roles(model: Any, roles: Sequence[str]) -> AbstractContextManager[None]:
-    """Inside, the sequences that a model computes are of these roles, if it has an adapter for each.
+    """Set the roles of a model's sequences inside this context, if the model has an adapter per role.
 
     Raises: as `RoleAdapters.computing`.
     """

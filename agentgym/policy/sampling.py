@@ -10,7 +10,7 @@ from agentgym.policy.contract import Sampling
 
 
 def uniforms(sampling: Sampling, count: int) -> NDArray[np.float64]:
-    """[count] numbers in [0, 1), one a token, that depend on the request's seed alone."""
+    """Return [count] numbers in [0, 1), one per token, that depend only on the request's seed."""
     return np.random.Generator(np.random.Philox(sampling.seed)).random(count)
 
 
@@ -34,7 +34,7 @@ def draw(
     if bool((top_p < 1).any()):
         logprobs = truncate(logprobs, torch.where(greedy, torch.ones_like(top_p), top_p))
     mass = logprobs.exp().cumsum(dim=-1)
-    # Not 1.0 exactly: the last entry of the sum is what the rounding makes it.
+    # The last entry of the sum is not exactly 1.0, because of rounding.
     tokens = torch.searchsorted(mass, (uniform * mass[:, -1])[:, None], right=True)[:, 0]
     tokens = tokens.clamp(max=logits.shape[-1] - 1)
     if bool(greedy.any()):
@@ -51,7 +51,7 @@ def restrict(logits: torch.Tensor, ids: torch.Tensor, *, allowed: bool) -> None:
 
 
 def truncate(logprobs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities with everything outside the nucleus at -inf, normalised anew. The likeliest token stays."""
+    """Return log-probabilities with tokens outside the nucleus at -inf, renormalised. The likeliest token stays."""
     ordered, order = logprobs.exp().sort(dim=-1, descending=True)
     before = ordered.cumsum(dim=-1) - ordered
     outside = torch.zeros_like(before, dtype=torch.bool).scatter(1, order, before >= top_p[:, None])

@@ -19,11 +19,11 @@ class ScriptedPolicy(Policy):
     """Answers by a script. With a renderer its episodes are token-exact, with log-probabilities of 0.
 
     Args:
-        script: a function from the conversation so far to the next agent message, called once a turn; or the
-            messages themselves, or the only one, the k-th for turn k, which begin anew with another attempt at the
-            task when they have come to their end. A script that `TaskSet.oracle` makes begins anew with each attempt. A
-            string is raw model text: with a renderer it is parsed as a model's would be, without one it is speech.
-        renderer: turns messages into token ids, so that demonstrations can train a model.
+        script: a function from the conversation so far to the next agent message, called once per turn; or the
+            messages, the k-th for turn k, or a single message. Used-up messages start again with another attempt at
+            the task. A script from `TaskSet.oracle` starts again with each attempt. A string is raw model text: with a
+            renderer it is parsed like a model's text, without one it is speech.
+        renderer: converts messages to token ids, so that demonstrations can train a model.
         name: for logs and reports.
     """
 

@@ -1,4 +1,4 @@
-"""Turns for those who compute with a model's weights and for whoever replaces them."""
+"""A lock between forward passes with a model's weights and replacements of the weights."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from threading import Event, Lock
 class SwapLock:
     """Lets weights be replaced between two forward passes, without waiting for a batch to end.
 
-    Whoever computes takes the lock for each forward pass; a replacement goes before the next one. Python's own lock
-    has no order: a loop that takes it again at once could keep a replacement waiting for as long as it runs.
+    Each forward pass takes the lock; a waiting replacement goes before the next pass. Python's own lock is not fair:
+    a loop that takes it again at once could keep a replacement waiting until the loop ends.
     """
 
     def __init__(self) -> None:
@@ -20,14 +20,14 @@ class SwapLock:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Inside, the weights stay as they are. Held for one forward pass."""
+        """Keep the weights unchanged inside this context, which is held for one forward pass."""
         self._no_replacement.wait()
         with self._lock:
             yield
 
     @contextmanager
     def replacing(self) -> Iterator[None]:
-        """Inside, nobody computes. One thread at a time."""
+        """Exclude all forward passes inside this context; one thread at a time."""
         self._no_replacement.clear()
         try:
             with self._lock:

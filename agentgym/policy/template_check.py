@@ -1,4 +1,4 @@
-"""Checks that a model's chat template and a call format fit each other, before anything is played or trained."""
+"""Check that a model's chat template and call format fit each other, before anything is played or trained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TemplateFinding:
-    """One line of `agentgym model check`: what was checked, whether it is as it must be, and what was seen."""
+    """One line of `agentgym model check`: the check, whether it passed, and what was found."""
 
     check: str
     ok: bool
@@ -31,13 +31,13 @@ class TemplateFinding:
 def check_template(
     tokenizer: PreTrainedTokenizerFast, call_format: str = AUTO, template_options: dict[str, Any] | None = None
 ) -> list[TemplateFinding]:
-    """Check that tools reach the model, its calls are read, its thoughts are not, and earlier tokens stay as they are.
+    """Check that tools reach the model, calls are read, thoughts are not run as calls, and earlier tokens stay fixed.
 
     Args:
         tokenizer: with its chat template.
         call_format: registered name, or "auto".
         template_options: further variables of the template.
-    Returns: the findings in order; after one that leaves nothing to check it ends.
+    Returns: the findings in order; only the first if the template is unusable.
     Raises: UnknownNameError for a call format that is not registered.
     """
     try:
@@ -104,7 +104,7 @@ def _thoughts(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 def _results(renderer: TemplateRenderer) -> TemplateFinding:
-    """Return a tool result that holds the model's own control tokens must add none to the prompt."""
+    """Check that a tool result with the text of control tokens adds no control tokens to the prompt."""
     specials = set(renderer.tokenizer.all_special_ids) | {renderer.end_of_turn_id}
     forged = "".join(renderer.tokenizer.decode([token]) for token in sorted(specials))
     counts = [
@@ -115,7 +115,7 @@ def _results(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 def _observations(renderer: TemplateRenderer) -> TemplateFinding:
-    """Check that between two turns stand the results, each once and in order, and nothing of another call."""
+    """Check that the text between two turns has each result once, in order, and nothing of another call."""
     names, words = ("alpha", "beta"), ("first words", "second words")
     results = [Message("tool", word, name=name) for name, word in zip(names, words, strict=True)]
     text = renderer.tokenizer.decode(renderer.observation(results))
@@ -163,7 +163,7 @@ def _two_turns(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 def _ends(renderer: TemplateRenderer) -> TemplateFinding:
-    """Check that the tokens which end a message in the template end it in sampling."""
+    """Check that the tokens that end a message in the template also end it in sampling."""
     written = renderer.tokenizer.convert_tokens_to_ids([*renderer.template.ends])
     detail = ", ".join(renderer.tokenizer.convert_ids_to_tokens(sorted(renderer.end_ids)))
     return TemplateFinding("ends", set(written) <= renderer.end_ids, detail)

@@ -1,6 +1,6 @@
 """The tiny vision policy: a small CLIP and a small Qwen3 joined as in LLaVA, made from scratch.
 
-It saves and loads like any checkpoint of a model hub. Source of the architecture: Liu et al. 2023, arXiv:2304.08485.
+The model saves and loads like any hub checkpoint. Source of the architecture: Liu et al. 2023, arXiv:2304.08485.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make_processor(tokenizer: PreTrainedTokenizerFast, *, side: int = 56) -> Any
     """Return a processor that shows every image as `(side / 14)^2` tokens; it adds the image token to the tokenizer.
 
     Args:
-        side: pixels that every image is scaled to, both ways; a multiple of 14.
+        side: width and height in pixels to which every image is scaled; a multiple of 14.
     """
     from tokenizers import AddedToken
     from transformers import LlavaProcessor
@@ -42,11 +42,11 @@ def make_processor(tokenizer: PreTrainedTokenizerFast, *, side: int = 56) -> Any
 
 
 def make_vision_model(processor: Any, *, hidden: int = 64, layers: int = 2, side: int = 56, seed: int = 0) -> Any:
-    """Return a LLaVA with random weights. The same seed gives the same weights; the process's random state stays as it
-    was.
+    """Return a LLaVA with random weights, determined by the seed; the process's random state is not changed.
 
     Args:
-        hidden, layers: of the text model and of the vision model alike. `side`: as the processor's.
+        hidden, layers: for both the text model and the vision model.
+        side: the same as for the processor.
     """
     import torch
     from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, Qwen3Config

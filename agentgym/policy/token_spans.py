@@ -1,4 +1,4 @@
-"""Which characters each token stands for, and where in an agent's text a span of a call's argument was written."""
+"""Map tokens to characters, and find a span of a call's argument in the agent's text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Range = tuple[int, int]
 _JSON_CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[^u]|[^\"\\]", re.DOTALL
 )
-"""One character of a JSON string as it is written. A pair of surrogates is one."""
+"""One character of a JSON string as written. A surrogate pair counts as one."""
 
 
 def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Range]]:
-    """Return the text of some tokens, and the characters of it that each of them stands for.
+    """Return the text of some tokens, and the range of characters of each token.
 
-    Of a character whose bytes are spread over several tokens, as byte-level BPE does, each of these tokens stands for
-    the whole. Costs a decoding of every prefix.
+    If the bytes of a character are spread over several tokens, as in byte-level BPE, the range of each of these tokens
+    includes the whole character. Decodes every prefix, which is slow.
 
     Args:
         tokenizer: a tokenizer of transformers.
@@ -40,14 +40,14 @@ def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Ra
 
 
 def _common_length(prefix: str, text: str, at: int) -> int:
-    """How many characters at the beginning are the same, known to be at least `at`."""
+    """Return the length of the common prefix, known to be at least `at`."""
     while at < min(len(prefix), len(text)) and prefix[at] == text[at]:
         at += 1
     return at
 
 
 def written_range(text: str, message: Message, span: Span) -> Range | None:
-    """Where a span of a message stands in the agent's text; None if that is not certain.
+    """Return the position of a message's span in the agent's text; None if it is not certain.
 
     The text that the span counts in is looked for as it is and as a JSON string. Where it was written several times, as
     many calls of the message must hold it in that argument: the first of them wrote it first.
@@ -63,7 +63,7 @@ def written_range(text: str, message: Message, span: Span) -> Range | None:
 
 
 def _verbatim(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
-    """Return the characters of every place where `counted` stands as it is."""
+    """Return the character range of every literal occurrence of `counted`."""
     start = text.find(counted)
     while start >= 0:
         yield tuple((at, at + 1) for at in range(start, start + len(counted)))
@@ -71,7 +71,7 @@ def _verbatim(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
 
 
 def _in_json(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
-    """Return the characters of every place where `counted` stands as a whole JSON string."""
+    """Return the character range of every occurrence of `counted` as a whole JSON string."""
     quote = text.find('"')
     while quote >= 0:
         characters, at = list[Range](), quote + 1

@@ -17,7 +17,7 @@ _MARKS_WHAT_IS_TRAINED = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
 def use_training_template(tokenizer: PreTrainedTokenizerFast, template_options: dict[str, Any]) -> bool:
-    """Give a tokenizer whose own template cannot be used TRL's training variant of it, if that can be used.
+    """Replace a tokenizer's unusable template by TRL's training variant, if that one is usable.
 
     Returns: whether the template was replaced.
     """
@@ -37,7 +37,7 @@ def use_training_template(tokenizer: PreTrainedTokenizerFast, template_options: 
 
 
 def is_usable(tokenizer: PreTrainedTokenizerFast, template_options: dict[str, Any]) -> bool:
-    """Whether tokens of earlier turns stay as they are with the tokenizer's template."""
+    """Return whether the tokenizer's template preserves the tokens of earlier turns."""
     try:
         tried_renderer(tokenizer, AUTO, template_options)
     except PolicyError:
@@ -58,7 +58,7 @@ def tried_renderer(
 
 
 def is_training_template(template: object) -> bool:
-    """Whether a template is one of TRL's training variants."""
+    """Return whether a template is one of TRL's training variants."""
     if not isinstance(template, str) or not _MARKS_WHAT_IS_TRAINED.search(template):
         return False
     try:

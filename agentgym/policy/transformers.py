@@ -1,4 +1,4 @@
-"""A local model of transformers as a policy: concurrent episodes are answered together, token in and token out."""
+"""A local transformers model as a policy: concurrent episodes are batched, token in and token out."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ if TYPE_CHECKING:
 
 
 _SCORED = 0
-"""Of a pair whose log-probabilities are asked, in the place of how many tokens its entropy is of."""
+"""The value of `top` in a job that asks for log-probabilities instead of entropies."""
 
 
 class TransformersPolicy(Policy):
     """Samples from a model in this process.
 
-    Log-probabilities are those of the distribution that was sampled from: tempered and, with top_p, truncated.
-    A request's tokens depend on its seed and prefix alone, and on the batch around it by rounding only; with
-    `lockstep` the batches are the same on every run, and so is every bit.
+    Log-probabilities refer to the sampling distribution: after temperature and, with top_p, truncation.
+    A request's tokens depend only on its seed and prefix, and on the rest of the batch through rounding. With
+    `lockstep` the batches are the same on every run, so results are bit-identical.
 
     Args:
         model: a causal language model of transformers; it may be trained in place or replaced between generations.
-        renderer: the renderer of its tokenizer.
-        max_batch: requests in one forward pass. `max_batch_tokens`: tokens whose keys and values such a batch may hold.
+        renderer: the renderer of the model's tokenizer.
+        max_batch: the most requests in one forward pass.
+        max_batch_tokens: the most tokens whose keys and values a batch may hold.
         max_wait_s: the longest a request waits for other live episodes to join it.
-        lockstep: batches start only when every live episode waits; one that never asks holds up all the others.
-        context_tokens: how many tokens fit; by default what the model's configuration says.
+        lockstep: start a batch only when every live episode waits; an episode that never asks blocks all the others.
+        context_tokens: the size of the context window; by default from the model's configuration.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
-        autocast: torch dtype that a trainer with mixed precision computes in, so that both compute alike.
-        logit_hook, logit_hook_options: registered name of what restricts which tokens may be sampled, and its options
-            (see agentgym.policy.logit_hooks). Scores are not restricted.
-        reuse_mib: memory for keys and values of earlier turns of live episodes; 0 computes them again each turn.
+        autocast: torch dtype of a trainer with mixed precision, so that policy and trainer compute alike.
+        logit_hook, logit_hook_options: registered name and options of the hook that restricts sampling (see
+            agentgym.policy.logit_hooks). Scores are not restricted.
+        reuse_mib: memory for keys and values of earlier turns of live episodes; 0 recomputes them each turn.
 
-    `version` names the weights: count it up when they change, or let `update_weights` do both while episodes go on.
+    `version` identifies the weights: increment it when they change, or call `update_weights`, which does both during
+    episodes.
     """
 
     name = "transformers"
@@ -74,14 +76,14 @@ class TransformersPolicy(Policy):
     ) -> None:
         self.model = model
         self.renderer: TemplateRenderer = renderer
-        self.checkpoint: dict[str, Any] = {}  # set where it is loaded
+        self.checkpoint: dict[str, Any] = {}  # set by the loader
         self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         if max_batch_tokens < 1:
             raise ValueError(f"max_batch_tokens = {max_batch_tokens}: a batch holds at least one token.")
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
-        if not eos_token_ids:  # so that a message holds none of the model's own ends either
+        if not eos_token_ids:  # so that messages exclude the model's own end tokens too
             renderer.end_ids |= set(self.eos_token_ids)
         self.hook_maker: HookMaker | None = None
         if logit_hook is not None:
@@ -108,10 +110,10 @@ class TransformersPolicy(Policy):
         return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook, **self.checkpoint}
 
     async def generate(self, request: Request) -> Reply:
-        """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
+        """Answer by continuing `prefix_ids`, or the rendered messages if there are none.
 
-        Raises: ContextFull if not one more token fits; PolicyError if the model failed, or has adapters for roles and
-            none for the request's.
+        Raises: ContextFull if not one more token fits; PolicyError if the model failed, or has adapters per role but
+            none for the request's role.
         """
         role = self._role_of(request)
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
@@ -146,14 +148,14 @@ class TransformersPolicy(Policy):
         )
 
     def _role_of(self, request: Request) -> str:
-        """Whose adapter answers, where the model has one for each role; else empty. Raises: PolicyError."""
+        """Return the role whose adapter answers; empty if the model has no adapter per role. Raises: PolicyError."""
         if (adapters := role_adapters_of(self.model)) is None:
             return ""
         adapters.number_of(request.role)
         return request.role
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
-        """Natural-log probability of each continuation token after the prefix, at temperature 1."""
+        """Return the natural-log probability of each continuation token after the prefix, at temperature 1."""
         return await self._read_pair(prefix_ids, continuation_ids, _SCORED)
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
@@ -169,7 +171,7 @@ class TransformersPolicy(Policy):
         return await self._pairs.submit((prefix_ids, continuation_ids, top))
 
     def episode_started(self, episode: str) -> None:
-        """Batches wait for this episode from now on."""
+        """Make batches wait for this episode."""
         self._live.add(episode)
         self._rows.started(episode)
 
@@ -180,13 +182,13 @@ class TransformersPolicy(Policy):
         self._rows.ended(episode)
 
     def update_weights(self, source: Any, *, version: int) -> None:
-        """Take over the weights of another copy of the model, from any thread, between two decode steps.
+        """Copy the weights of another copy of the model, from any thread, between two decode steps.
 
-        Requests under way go on, and their replies say from which token on the new weights sampled. Parameters that
-        both share are left out.
+        Running requests continue, and their replies say from which token on the new weights sampled. Parameters shared
+        by both copies are skipped.
 
         Args:
-            source: has every parameter of the model by the same name. Nobody changes them meanwhile.
+            source: has every parameter of the model under the same name. Its parameters must not change meanwhile.
         """
         with self._swap_lock.replacing(), torch.no_grad():
             weights = dict(source.named_parameters())
@@ -208,7 +210,7 @@ class TransformersPolicy(Policy):
             if row.past is not None and row.past.weights != (self._weights, row.role):
                 row.past = None
         with evaluating(self.model, self.autocast):
-            for role in sorted({row.role for row in rows}):  # what prompts have in common differs between roles
+            for role in sorted({row.role for row in rows}):  # keys and values of a shared prefix differ between roles
                 own = [row for row in rows if row.role == role]
                 with in_roles(self.model, [role]):
                     for batch in batches_within(own, self.max_batch_tokens):
@@ -216,7 +218,7 @@ class TransformersPolicy(Policy):
         return rows
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:
-        """Sample the rows of one batch to their ends."""
+        """Sample the rows of one batch until all have ended."""
         Decoder(
             self.model,
             self.pad_token_id,
@@ -237,7 +239,7 @@ class TransformersPolicy(Policy):
         return [values[row] for row in range(len(jobs))]
 
     def _room(self, used: int) -> int | None:
-        """How many tokens still fit. Raises: ContextFull if none does."""
+        """Return how many tokens still fit; None if unknown. Raises: ContextFull if none fits."""
         if self.context_tokens is None:
             return None
         if used >= self.context_tokens:
@@ -248,7 +250,7 @@ class TransformersPolicy(Policy):
         return self.context_tokens - used
 
     def _stop_text(self) -> Any:
-        """Return a check for texts that end a turn, where the call format has any."""
+        """Return a check for the call format's stop texts; None if the format has none."""
         stop, tokenizer = self.renderer.call_format.stop, self.renderer.tokenizer
         if not stop:
             return None
@@ -261,19 +263,19 @@ class TransformersPolicy(Policy):
         return ended
 
     def _weights_now(self) -> tuple[int, int, int]:
-        """Return changes whenever the weights do: torch counts every in-place change of a parameter."""
+        """Return a key that changes whenever the weights do: torch counts every in-place change of a parameter."""
         return self.version, id(self.model), sum(parameter._version for parameter in self.model.parameters())
 
     def _remember(self, episode: str, past: KVPrefix) -> None:
         self._pasts[episode] = past
         size = past.block.element_size() * past.block.numel()
-        while len(self._pasts) * size > self.reuse_mib * 2**20:  # they are of similar size; the oldest goes
+        while len(self._pasts) * size > self.reuse_mib * 2**20:  # entries are of similar size; drop the oldest
             self._pasts.pop(next(iter(self._pasts)))
 
 
 @contextmanager
 def evaluating(model: Any, autocast: Any = None) -> Iterator[None]:
-    """Put the model into eval mode: with dropout the log-probabilities would be those of another model.
+    """Put the model into eval mode: dropout would change the log-probabilities.
 
     Args:
         autocast: torch dtype to compute in.

@@ -1,4 +1,4 @@
-"""A local vision model of transformers as a policy: images in a conversation are read, token in and token out."""
+"""A local transformers vision model as a policy, which reads images in a conversation, token in and token out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agentgym.policy.transformers import TransformersPolicy, evaluating
 
 @dataclass(slots=True)
 class VisionDecodeRequest(DecodeRequest):
-    """A request with the images that its prefix shows, in order."""
+    """A request with the images in its prefix, in order."""
 
     images: Sequence[ImagePart] = ()
 
@@ -33,12 +33,12 @@ class VisionDecodeRequest(DecodeRequest):
 class VisionPolicy(TransformersPolicy):
     """Samples from a vision language model in this process.
 
-    As TransformersPolicy, with two differences: nothing is kept between turns (each reads the conversation anew), and
-    the tokens that stand for images have no probability, so that an agent cannot claim an image that is not there;
-    log-probabilities and scores are those of the distribution without them.
+    Like TransformersPolicy, with two differences. No keys and values are kept between turns: each turn recomputes the
+    conversation. Image tokens have probability 0, so that an agent cannot write an image that is not there;
+    log-probabilities and scores refer to the distribution without image tokens.
 
     Args:
-        model: a model for image, text to text; its images are told apart by their order.
+        model: an image-text-to-text model; images are matched by their order.
         renderer: made with `images=ImageTokens(processor)`.
         options: see TransformersPolicy, without reuse_mib.
     """
@@ -57,10 +57,10 @@ class VisionPolicy(TransformersPolicy):
         self._wants_kinds = "mm_token_type_ids" in inspect.signature(own_model(model).forward).parameters
 
     async def generate(self, request: Request) -> Reply:
-        """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
+        """Answer by continuing `prefix_ids`, or the rendered messages if there are none.
 
-        Raises: ContextFull if not one more token fits; PolicyError if the model failed, or if the prefix does not
-            stand for the images of the messages.
+        Raises: ContextFull if not one more token fits; PolicyError if the model failed, or if the image tokens of the
+            prefix do not match the images of the messages.
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         images = images_of(request.messages)
@@ -83,7 +83,7 @@ class VisionPolicy(TransformersPolicy):
     async def score(
         self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], images: Sequence[ImagePart] = ()
     ) -> list[float]:
-        """Natural-log probability of each continuation token after a prefix that shows these images."""
+        """Return the natural-log probability of each continuation token after a prefix with these images."""
         if not prefix_ids:
             raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
         if not continuation_ids:
@@ -94,7 +94,7 @@ class VisionPolicy(TransformersPolicy):
         return await self._pairs.submit(job)  # type: ignore[arg-type]  # the batcher hands it to _score below
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """Refuse to score. Raises: PolicyError, because the prefix may show images, which are not given."""
+        """Raise PolicyError, because the prefix may have images, which are not passed."""
         raise PolicyError(f"{self.name} cannot measure entropies of conversations that show images.")
 
     def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
@@ -131,7 +131,7 @@ class VisionPolicy(TransformersPolicy):
         return [line[longest - len(rest) :] for line, (_, rest) in zip(chosen, pairs, strict=True)]
 
     def _inputs(self, rows: Sequence[Any], texts: Sequence[list[int]]) -> dict[str, Any]:
-        """Left-padded tokens, and the image features that the model takes."""
+        """Return the left-padded tokens, and the image features that the model takes."""
         width = max(map(len, texts))
         ids = np.full((len(texts), width), self.pad_token_id)
         mask = np.zeros((len(texts), width), np.int64)
@@ -148,7 +148,7 @@ class VisionPolicy(TransformersPolicy):
 
 
 class _Chooser(LogitsProcessor):
-    """Draws each token with the row's own seed, and masks all others so that `generate` must take it."""
+    """Draws each token with the row's own seed, and masks all other tokens so that `generate` must take that one."""
 
     def __init__(self, rows: Sequence[DecodeRequest], reserved: Sequence[int], ends: Sequence[int], pad: int) -> None:
         self.rows, self._reserved, self._ends, self._pad = rows, list(reserved), frozenset(ends), pad
@@ -201,7 +201,7 @@ class _AllDone(StoppingCriteria):
 
 @contextmanager
 def _plain_generation(model: Any) -> Iterator[None]:
-    """Give a generation config without the checkpoint's defaults, such as a repetition penalty."""
+    """Use a generation config without the checkpoint's defaults, such as a repetition penalty."""
     configured, model.generation_config = model.generation_config, GenerationConfig()
     try:
         yield

@@ -1,4 +1,4 @@
-"""A vLLM server as a policy: tokens in, tokens out, log-probabilities as sampled, weights replaced while it runs."""
+"""A vLLM server as a policy: tokens in, tokens out, log-probabilities as sampled, weights replaced at run time."""
 
 from __future__ import annotations
 
@@ -35,25 +35,27 @@ from agentgym.policy.vllm_server import VllmServer
 class VllmPolicy(Policy):
     """Continues token ids through `/v1/completions`.
 
-    The server must run with `--logprobs-mode processed_logprobs`, else log-probabilities are those at temperature 1;
-    for `update_weights` with VLLM_SERVER_DEV_MODE=1, which lets anyone who reaches the port steer it; and for
-    `update_adapter` with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
+    The server must run with `--logprobs-mode processed_logprobs`, otherwise log-probabilities refer to temperature 1.
+    `update_weights` needs VLLM_SERVER_DEV_MODE=1, which lets anyone who reaches the port control the server.
+    `update_adapter` needs `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
 
-    Where the conversation shows images, `/inference/v1/generate` is asked instead, which takes images beside token ids
-    (vLLM 0.32 does), and what it made of the prompt is compared with the ids that were meant. Scores are of text only.
+    If the conversation has images, `/inference/v1/generate` is used instead, which takes images in addition to token
+    ids (supported by vLLM 0.32). The returned prompt ids are compared with the ids sent. Scores are for text only.
 
     Args:
         base_url: without /v1, for example http://127.0.0.1:8000, or unix:/path/of.sock.
-        model: as the server names it.
+        model: the server's name for the model.
         tokenizer: path or hub name of the tokenizer; or give `renderer` instead.
-        call_format: registered name of how the model writes calls; "auto" is how its chat template does.
-        context_tokens: by default what the server says at the first request.
-        logit_hook, logit_hook_options: registered name of what restricts which tokens may be sampled, and its options.
-            The server must run with the logits processor of agentgym (see docs/models.md). Scores are not restricted.
-        retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
-        server: the process behind `base_url`, if this process started it. Once it has ended, requests fail at once,
-            with the path and the end of its log.
-        check_base: awaited with this policy before its first adapter is loaded; `update_adapter` raises what it raises.
+        call_format: registered name of the model's call format; "auto" is the format of its chat template.
+        context_tokens: by default the server's answer at the first request.
+        logit_hook, logit_hook_options: registered name and options of the hook that restricts sampling. The server must
+            run with agentgym's logits processor (see docs/models.md). Scores are not restricted.
+        retry_policy: how long to try, see RetryPolicy.
+        connections: the most requests open at once.
+        server: the process behind `base_url`, if this process started it. Once the server has ended, requests fail at
+            once, with the path and the end of its log.
+        check_base: awaited with this policy before its first adapter is loaded; its errors pass through
+            `update_adapter`.
     """
 
     name = "vllm"
@@ -78,29 +80,29 @@ class VllmPolicy(Policy):
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
         self.hook_maker = _hook_maker(self.renderer, logit_hook, logit_hook_options)
         self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
-        self._applies_masks = False  # as far as is known
+        self._applies_masks = False  # False until checked
         self._endpoint = JsonEndpoint(
             base_url,
             retry_policy=retry_policy,
             connections=connections,
             check_server=server.raise_if_ended if server is not None else None,
         )
-        self._check_base = check_base  # None once it has passed
-        self._updated: asyncio.Event | None = None  # set once the weights that are being replaced are in place
-        self._drained: asyncio.Event | None = None  # set once no request runs under the old ones
+        self._check_base = check_base  # None once the check has passed
+        self._updated: asyncio.Event | None = None  # during an update; set once the new weights are in place
+        self._drained: asyncio.Event | None = None  # set once no request uses the old weights
         self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them
-        self._adapter: str | None = None  # what answers instead of the model
-        self._former_adapters: list[str] = []  # those that the server still has
+        self._adapter: str | None = None  # the adapter that answers instead of the model
+        self._former_adapters: list[str] = []  # replaced, but still on the server
 
     @override
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook}
 
     async def generate(self, request: Request) -> Reply:
-        """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
+        """Answer by continuing `prefix_ids`, or the rendered messages if there are none.
 
-        Raises: ContextFull if not one more token fits; PolicyError if the server failed, gave no token ids, or sampled
-            what the logit hook refuses.
+        Raises: ContextFull if not one more token fits; PolicyError if the server failed, returned no token ids, or
+            sampled a token that the logit hook forbids.
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = await self._room(len(prefix))
@@ -143,7 +145,7 @@ class VllmPolicy(Policy):
         )
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
-        """Natural-log probability of each continuation token after the prefix, at temperature 1."""
+        """Return the natural-log probability of each continuation token after the prefix, at temperature 1."""
         tables = await self._tables(prefix_ids, continuation_ids, 0)
         try:
             return [table[token] for table, token in zip(tables, continuation_ids, strict=True)]
@@ -159,7 +161,7 @@ class VllmPolicy(Policy):
     async def _tables(
         self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int
     ) -> list[dict[int, float]]:
-        """Log-probabilities by token, in the place of each continuation token: of itself and the `top` likeliest."""
+        """Return log-probabilities at each continuation token: of that token and of the `top` likeliest ones."""
         if not prefix_ids:
             raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
         if not continuation_ids:
@@ -177,13 +179,13 @@ class VllmPolicy(Policy):
             raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(rows)[:120]}.") from error
 
     async def update_weights(self, path: str, *, version: int | None = None) -> None:
-        """Let the server load a checkpoint from a folder that it can read, then answer with it.
+        """Make the server load a checkpoint from a folder that it can read, and answer with the new weights.
 
-        Requests under way are answered by the old weights, those that come meanwhile wait for the new ones, so every
-        reply carries the version that sampled it. vLLM's CPU build (0.32.0) keeps the old output layer where it is
-        tied to the embeddings: start it from, and give it, folders written by `save_untied`.
+        Running requests are answered by the old weights; requests that arrive meanwhile wait for the new weights. So
+        every reply carries the version that sampled it. vLLM's CPU build (0.32.0) keeps the old output layer if that
+        layer is tied to the embeddings: start the server from folders written by `save_untied`, and update with such.
 
-        Raises: PolicyError; the server is then resumed with what it has. One update at a time.
+        Raises: PolicyError; the server then resumes with its current weights. One update at a time.
         """
         if self._updated is not None:
             raise PolicyError("The weights are being replaced already. Await one update before the next.")
@@ -192,11 +194,11 @@ class VllmPolicy(Policy):
             if self._running.total():
                 self._drained = asyncio.Event()
                 await self._drained.wait()
-            await self._endpoint.post("/pause?mode=wait")  # the default would abort what other clients run
+            await self._endpoint.post("/pause?mode=wait")  # the default would abort other clients' requests
             try:
                 call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
                 await self._endpoint.post("/collective_rpc", call)
-                await self._endpoint.post("/reset_prefix_cache")  # what it holds belongs to the old weights
+                await self._endpoint.post("/reset_prefix_cache")  # the cache belongs to the old weights
                 self._answer_with(None, version)
             finally:
                 await self._endpoint.post("/resume")
@@ -205,18 +207,18 @@ class VllmPolicy(Policy):
             updated.set()
 
     async def update_adapter(self, path: str, *, version: int | None = None) -> None:
-        """Let the server load a LoRA adapter from a folder that it can read, then answer with it.
+        """Make the server load a LoRA adapter from a folder that it can read, and answer with the adapter.
 
-        Nobody waits: requests under way are answered by what they began with, and every reply carries its version. An
-        adapter is removed from the server once another has replaced it and no request runs under it.
+        No request waits: running requests finish with the weights they began with, and every reply carries its version.
+        A replaced adapter is removed from the server, in this or a later update, once no request uses it.
 
-        Raises: PolicyError, or what `check_base` raises; answers then come from what the server has.
+        Raises: PolicyError, or any error of `check_base`; the server then keeps answering with its current weights.
         """
         if self._check_base is not None:
             await self._check_base(self)
             self._check_base = None
-        name = f"{self.model}-{uuid4().hex}"  # others may load adapters there too
-        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # a second attempt is no error
+        name = f"{self.model}-{uuid4().hex}"  # other clients may load adapters too
+        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # so that a retry is not an error
         await self._endpoint.post("/v1/load_lora_adapter", adapter, plain_text=True)
         self._answer_with(name, version)
         for former in [former for former in self._former_adapters if not self._running[former]]:
@@ -234,11 +236,11 @@ class VllmPolicy(Policy):
         await self._endpoint.get("/health")
 
     async def close(self) -> None:
-        """Close all connections; the server goes on."""
+        """Close all connections; the server keeps running."""
         await self._endpoint.close()
 
     async def _check_masks(self, hook: LogitHook) -> None:
-        """Once, whether the server applies masks, and to the same tokens. Raises: PolicyError."""
+        """Check once that the server applies masks, and to the same tokens. Raises: PolicyError."""
         if self._applies_masks:
             return
         choice, _ = await self._complete([0], probe_options(hook) | {"return_token_ids": True})
@@ -251,7 +253,7 @@ class VllmPolicy(Policy):
         self._applies_masks = True
 
     async def _complete(self, ids: list[int], options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return the server's only choice, and the version of the weights that made it."""
+        """Return the server's only choice, and the version of the weights that sampled it."""
         return await self._continue("/v1/completions", {"prompt": ids, **options})
 
     async def _continue(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -273,7 +275,7 @@ class VllmPolicy(Policy):
         return choices[0] | {"prompt_token_ids": answer.get("prompt_token_ids")}, version
 
     async def _room(self, used: int) -> int:
-        """How many tokens still fit. Raises: ContextFull if none does."""
+        """Return how many tokens still fit. Raises: ContextFull if none does."""
         if self.context_tokens is None:
             self.context_tokens = await self._ask_context()
         if used >= self.context_tokens:
@@ -297,9 +299,9 @@ class VllmPolicy(Policy):
 
 
 def save_untied(model: Any, tokenizer: Any, folder: str | Path) -> None:
-    """Write a checkpoint whose output layer stands apart from its embeddings, for `update_weights`. One process.
+    """Write a checkpoint whose output layer is not tied to the embeddings, for `update_weights`. Single process only.
 
-    An adapter that is not merged is left out.
+    An unmerged adapter is left out.
     """
     from safetensors.torch import save_file
 
@@ -318,7 +320,7 @@ def save_untied(model: Any, tokenizer: Any, folder: str | Path) -> None:
 
 
 def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
-    """Token ids and log-probabilities. Raises: PolicyError if they are missing, of unequal length or not finite."""
+    """Return token ids and log-probabilities. Raises: PolicyError if missing, of unequal length or not finite."""
     ids: Any = choice.get("token_ids")
     logprobs: Any = (choice.get("logprobs") or {}).get("token_logprobs")
     try:

@@ -1,4 +1,4 @@
-"""Images for a vLLM server: token ids and images in, and a check that the server read the ids that were meant."""
+"""Images for a vLLM server: send token ids and images, and check that the server read the intended ids."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ NEVER = -100.0  # the lowest bias that the server takes
 def generate_request(
     renderer: TemplateRenderer, prefix: Sequence[int], images: Sequence[ImagePart], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Path and body of a request that shows images. The server expands each image's one token by itself.
+    """Return path and body of a request with images. The server itself expands the single token of each image.
 
     Args:
-        prefix: tokens so far, images expanded. `images`: all of them, in order. `options`: how to sample.
-    Raises: PolicyError when the renderer reads no images.
+        prefix: tokens so far, images expanded.
+        images: all images, in order.
+        options: how to sample.
+    Raises: PolicyError if the renderer does not support images.
     """
     tokens = renderer.images
     if not isinstance(tokens, ImageTokens):
@@ -40,9 +42,9 @@ def generate_request(
 
 
 def completion_choice(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str, Any]:
-    """Return the choice in the shape that /v1/completions gives.
+    """Return the choice in the form of /v1/completions.
 
-    Raises: PolicyError when the server read other tokens than the prefix.
+    Raises: PolicyError if the server read other tokens than the prefix.
     """
     read = choice.get("prompt_token_ids")
     if read != list(prefix):

@@ -1,7 +1,7 @@
 """A logits processor that vLLM loads, `vllm serve --logits-processors agentgym.policy.vllm_plugin:GrammarMasks`.
 
-It runs in the server's processes, in an environment that has vLLM, and applies the masks that a request asks for. An
-error in it would end the server, so what cannot be masked is ended, and the client refuses the reply.
+The processor runs in the server's processes, in an environment with vLLM, and applies the masks that a request asks
+for. An error in it would end the server, so a reply that cannot be masked is ended, and the client rejects the reply.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class GrammarMasks(AdapterLogitsProcessor):
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Check a request in the server's front, where an error is the answer to it. Raises: ValueError."""
+        """Check a request in the server's front end, where an error becomes the answer. Raises: ValueError."""
         grammar_in(sampling_params.extra_args)
 
     def is_argmax_invariant(self) -> bool:
         return False
 
     def new_req_logits_processor(self, params: Any) -> RowProcessor | None:
-        """Return what masks the logits [V] of one request, given the tokens that it has sampled."""
+        """Return a function that masks the logits [V] of one request, given its sampled tokens."""
         extra_arguments = params.extra_args or {}
         if PROBE in extra_arguments:
             token = SAME_TOKENS if extra_arguments[PROBE] == self._fingerprint else OTHER_TOKENS
@@ -76,7 +76,7 @@ class _Masks:
         self._ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id of the mask, which lives as long
 
     def follow(self) -> RowProcessor:
-        """Return what masks the logits of one request."""
+        """Return a function that masks the logits of one request."""
         return partial(self._apply, AutomatonHook(self._automaton))
 
     def _apply(self, hook: AutomatonHook, tokens: list[int], logits: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A vLLM server of one's own, on a socket that nobody else can reach."""
+"""A private vLLM server, on a socket that no other user can reach."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.policy.http import JsonEndpoint, RetryPolicy
 from agentgym.policy.logit_hooks.served_masks import PLUGIN
 
 SERVED_NAME = "policy"
-"""The name by which a server that was started here serves its model."""
+"""The model name used by servers started here."""
 _SETTINGS = {
     "VLLM_SERVER_DEV_MODE": "1",  # its weights can be replaced
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
@@ -33,7 +33,7 @@ _ENDS_WITH_ITS_PARENT = (
 class VllmServer:
     """A process that serves a model by vLLM until `close`, or until the process that started it ends.
 
-    Whoever reaches the server can replace its weights, so it listens on a socket in a folder of this user alone.
+    Anyone who reaches the server can replace its weights, so it listens on a socket in a folder private to this user.
 
     Attributes:
         address: for VllmPolicy and JsonEndpoint.
@@ -43,9 +43,9 @@ class VllmServer:
         """Name the server; `start` it before the first request.
 
         Args:
-            log: a file for what it prints.
+            log: a file for the server's output.
             python: the interpreter of an environment that has vLLM; by default this one.
-            gpus: which ones it may use, for example "0,1"; by default all.
+            gpus: the GPUs that the server may use, for example "0,1"; by default all.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="agentgym-vllm-"))
         self._socket = self._folder / "server.sock"
@@ -58,12 +58,12 @@ class VllmServer:
         return self._process is not None
 
     def start(self, model: str | Path, options: Sequence[str] = (), *, applies_masks: bool = False) -> None:
-        """Begin to serve a model; `wait_until_ready` before the first request.
+        """Start serving a model; call `wait_until_ready` before the first request.
 
         Args:
             model: a folder or the name of a hub model.
             options: further arguments of `vllm serve`.
-            applies_masks: whether it can apply the masks of logit hooks.
+            applies_masks: whether the server can apply the masks of logit hooks.
         Raises: PolicyError if the interpreter cannot be run.
         """
         command = [
@@ -93,16 +93,16 @@ class VllmServer:
             raise PolicyError(f"vLLM cannot be started with {self._python}: {error.strerror}.") from error
 
     def _import_path(self) -> str:
-        """Where vLLM's interpreter finds this package: a folder with it alone, as others here have other versions."""
+        """Return a PYTHONPATH with this package but not its neighbours, whose versions may differ from vLLM's."""
         folder = self._folder / "import"
         folder.mkdir(exist_ok=True)
         (folder / "agentgym").symlink_to(Path(__file__).resolve().parents[1])
         return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
     async def wait_until_ready(self, timeout_s: float) -> None:
-        """Return once requests are answered.
+        """Wait until the server answers requests.
 
-        Raises: PolicyError with the end of the log if it ends, or is not ready in time. It is closed then.
+        Raises: PolicyError with the end of the log if the server ends, or is not ready in time; it is then closed.
         """
         process = self._process
         assert process is not None, "it was started"
@@ -130,7 +130,7 @@ class VllmServer:
             raise PolicyError(f"The vLLM server {_end(code)}. Its log, {self._log}, ends with: {self._last_lines(1)}")
 
     def close(self) -> None:
-        """End the server and all that it started; it has 30 s to do so by itself."""
+        """End the server and its child processes, after 30 s by force."""
         process, self._process = self._process, None
         try:
             if process is not None and process.poll() is None:
@@ -149,5 +149,5 @@ class VllmServer:
 
 
 def _end(code: int) -> str:
-    """How a process ended, by its exit status."""
+    """Describe how a process ended, by its exit status."""
     return f"ended with status {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

@@ -1,10 +1,10 @@
-"""Rewards: named components for turns, outcomes and groups, and how they are put together.
+"""Rewards: named components for turns, outcomes and groups, and how to combine them.
 
-contract.py  what a reward is, and the checks on what it answers
-functions.py a reward made of one function
-comparison.py numbers and texts of answers, compared
-submission.py whose fault it is that a submission cannot be judged
-combined.py  several rewards as one: weights, schedules over training, gates, caps
+contract.py    Reward, and the checks on its results
+functions.py   a reward made from one function
+comparison.py  compares numbers and texts in answers
+submission.py  decides whose fault it is that a submission cannot be judged
+combined.py    several rewards as one: weights, schedules over training, gates, caps
 """
 
 from agentgym.moved import moved_names

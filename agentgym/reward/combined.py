@@ -1,6 +1,6 @@
 """Several rewards as one: a weighted sum whose weights may change over training and depend on the episode.
 
-Schedules, gates and caps act on weights alone: every component is recorded as its judge gave it.
+Schedules, gates and caps change weights only: every component is recorded as the judge returned it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Schedule:
     """A factor on a component's weight that changes over training, from `start` to `end`.
 
     Attributes:
-        begin, finish: shares of the training between which it changes, 0 to 1; constant before and after.
+        begin, finish: shares of the training, 0 to 1, between which the factor changes; it is constant outside them.
         shape: `linear`; `cosine`, slow at both ends; `step`, all at once at `finish`.
     Raises: ValueError for numbers that are not finite, or begin after finish.
     Source: dynamic reward scale, ToolRL, arXiv:2504.13958, section 4.3: format early, correctness late.
@@ -47,7 +47,7 @@ class Schedule:
             raise ValueError(f"The schedule's shape is {self.shape!r}: choose linear, cosine or step.")
 
     def factor(self, progress: float) -> float:
-        """Return the factor when `progress` of the training, 0 to 1, is done."""
+        """Return the factor at a share `progress`, 0 to 1, of the training."""
         span = self.finish - self.begin
         done = min(max((progress - self.begin) / span, 0.0), 1.0) if span else float(progress >= self.finish)
         if self.shape == "step":
@@ -59,12 +59,12 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lets components count only where another one is high: R = R_high + 1[R_high >= threshold] * sum of the gated.
+    """A gate that counts components only if another one is high: R = R_high + 1[R_high >= threshold] * sum of gated.
 
     Attributes:
-        by: the outcome component R_high, unweighted. An episode without it keeps the gate shut.
-        threshold: tau, in units of that component.
-        opens: the gated components; empty for every component but `by`.
+        by: the outcome component R_high, unweighted. The gate stays shut in an episode without this component.
+        threshold: tau, in units of R_high.
+        opens: the gated components; if empty, every component but `by`.
     Source: gated reward accumulation, G-RA, arXiv:2508.10548.
     """
 
@@ -78,7 +78,7 @@ class Gate:
             raise ValueError(f"A gate needs a component, a finite threshold, and does not gate itself, not {self}.")
 
     def shuts(self, name: str, outcome: Mapping[str, float]) -> bool:
-        """Whether a component counts nothing in an episode with this outcome."""
+        """Return whether the gate excludes a component in an episode with this outcome."""
         if name == self.by or (self.opens and name not in self.opens):
             return False
         return not outcome.get(self.by, -math.inf) >= self.threshold
@@ -88,12 +88,12 @@ class Combined(Reward):
     """Several rewards as one. Their component names must differ; each keeps its own weights.
 
     Args:
-        rewards: the parts, asked in order.
-        weights: overrides of single components' weights.
+        rewards: the parts, called in order.
+        weights: new weights for single components.
         schedules: factors on weights that change over training, by component.
-        gates: see Gate. Of several, each one can shut a component.
-        caps: by component, the largest sum of its absolute values over an episode that counts in full, in its own
-            units; where it is more, the component's weight is scaled down to it. So length is not paid.
+        gates: see Gate. Each of several gates can shut a component.
+        caps: by component, the cap on the sum of its absolute values over an episode, in the component's units. A
+            larger sum scales the component's weight down to the cap, so that longer episodes do not earn more.
     Raises: ValueError for a cap that is negative or not finite.
     """
 
@@ -115,7 +115,7 @@ class Combined(Reward):
         self._weigh()
 
     def identity(self) -> dict[str, Any]:
-        """Return the arguments as they were given; `weights` follows the schedules while a training goes on."""
+        """Return the arguments as given, since `weights` follows the schedules during training."""
         given = {"weights": self._given, "schedules": self.schedules, "gates": self.gates, "caps": self.caps}
         return {"class": type(self).__qualname__, "rewards": self.rewards, **given}
 
@@ -137,7 +137,7 @@ class Combined(Reward):
         return spans
 
     async def feedback(self, episode: Trajectory) -> str:
-        """Return the texts of all parts that have one, a line each."""
+        """Return the non-empty texts of all parts, one per line."""
         texts = [await validate_feedback(r.feedback(episode), r) for r in self.rewards if r.has_stage("feedback")]
         return "\n".join(filter(None, texts))
 
@@ -158,7 +158,7 @@ class Combined(Reward):
             reward.bind_policy(policy)
 
     def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
-        """Return the weights of now, with what this episode's gates shut and its caps scale down."""
+        """Return the current weights for this episode, after its gates and caps."""
         totals: dict[str, float] = {}
         rows = [episode.outcome, *(turn.rewards for turn in episode.turns)]
         for name, value in (item for row in rows for item in row.items()):
@@ -179,7 +179,7 @@ class Combined(Reward):
         self.weights = {name: self._set(name, own.get(name, 1.0)) for name in {**own, **self._given, **self.schedules}}
 
     def _set(self, name: str, weight: float) -> float:
-        """Return a component's weight now: the override or its reward's own, times its schedule."""
+        """Return a component's current weight: the override or the reward's own weight, times the schedule's factor."""
         weight = self._given.get(name, weight)
         return weight * self.schedules[name].factor(self._progress) if name in self.schedules else weight
 

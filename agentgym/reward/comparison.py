@@ -1,6 +1,6 @@
-"""Compare answers: numbers by value, whole ones exactly; everything else as folded text (`fold_text`).
+"""Compare answers: numbers by value, whole numbers exactly; everything else as folded text (`fold_text`).
 
-Every judge that compares numbers or texts of answers does it with these functions.
+Every judge that compares numbers or texts in answers uses these functions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agentgym.text import fold_text
 
 Number: TypeAlias = int | float | Fraction
 TOLERANCE, LEAST = 1e-9, 1e-12
-"""Relative and absolute difference up to which two numbers are equal, unless both are whole: what the order of a sum of
-floats changes, and less than a row that is lost."""
+"""Relative and absolute difference up to which two numbers are equal, unless both are whole. It covers rounding from
+the summation order of floats, but is less than the effect of a missing row."""
 _EXACT_FLOATS = 2.0**53
 _MAX_DIGITS = 400
 _NUMBER = re.compile(
@@ -26,9 +26,9 @@ _QUOTES = "'\"`"
 
 
 def same_number(left: Number, right: Number, *, tolerance: float = TOLERANCE) -> bool:
-    """Whether two numbers are equal: two whole ones exactly, others up to a relative tolerance. NaN equals nothing.
+    """Return whether two numbers are equal: whole ones exactly, others within a tolerance. NaN equals nothing.
 
-    A float of 2**53 or more counts as not whole, because it does not hold every digit.
+    A float of 2**53 or more does not count as whole, because it cannot represent every digit.
     """
     if left == right:
         return True
@@ -36,12 +36,12 @@ def same_number(left: Number, right: Number, *, tolerance: float = TOLERANCE) ->
         return False
     try:
         return math.isclose(left, right, rel_tol=tolerance, abs_tol=LEAST)
-    except OverflowError:  # one of them is a whole number that no float holds
+    except OverflowError:  # a whole number is too large for a float
         return False
 
 
 def is_whole(number: Number) -> bool:
-    """Whether a number is an integer, and known to the last digit."""
+    """Return whether a number is an integer that is exact to the last digit."""
     if isinstance(number, float):
         return number.is_integer() and abs(number) < _EXACT_FLOATS
     return number == int(number)

@@ -1,8 +1,8 @@
 """The reward contract: named components for turns, for the outcome and for a group.
 
-A reward never returns one number. It returns components by name, which are logged one by one; a
-component that is missing is missing, not 0. A judge that cannot judge raises `JudgeError`: its episode
-is kept but not trained on.
+A reward returns components by name, never a single number. Each component is logged separately; a missing
+component is missing, not 0. A judge that cannot judge raises `JudgeError`: its episode is kept but not
+trained on.
 """
 
 from __future__ import annotations
@@ -21,82 +21,82 @@ Components = dict[str, float]
 RewardStage = Literal["turn", "outcome", "hindsight", "spans", "group", "feedback"]
 
 SUCCESS = "success"
-"""The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not, never outside."""
+"""The outcome component that evaluation reads: 1.0 if the task is solved, 0.0 if not, never outside that range."""
 _NOISE = 1e-9
 
 
 class Reward:
-    """Base of reward functions. Override what the judge has to say; each method may be sync or async.
+    """Base of reward functions. Override the methods that the judge needs; each may be sync or async.
 
-    In this order: `turn` after each turn, `outcome`, `hindsight` and `spans` when the episode has ended, `group` when
-    all episodes of its group have. `weights` says how much a component counts in the scalar that the trainer sees (1.0
-    where absent); the components themselves are recorded unweighted.
+    Methods are called in this order: `turn` after each turn; `outcome`, `hindsight` and `spans` after the episode;
+    `group` after all episodes of the group. `weights` holds each component's weight in the scalar that the trainer sees
+    (1.0 if absent); the components themselves are recorded unweighted.
     """
 
     weights: Mapping[str, float] = {}
     reads_thoughts: bool = False
-    """Whether what an agent thinks may change what it gets. Others read `message.text`, which is what it says."""
+    """Whether an agent's thoughts may affect its reward. Other rewards read `message.text`, the speech alone."""
 
     def turn(self, turn: Turn, episode: Trajectory) -> Any:
-        """Components earned by this turn, in reward units. Returns: dict[str, float], or an awaitable of it."""
+        """Return the components of this turn, in reward units: dict[str, float], or an awaitable of it."""
         return {}
 
     def outcome(self, episode: Trajectory) -> Any:
-        """Components earned by the whole episode. Returns: dict[str, float], or an awaitable of it."""
+        """Return the components of the whole episode: dict[str, float], or an awaitable of it."""
         return {}
 
     def hindsight(self, episode: Trajectory) -> Any:
-        """Components of each turn that only the finished episode tells. Returns: one dict a turn, or an awaitable.
+        """Return components of each turn that need the finished episode: one dict per turn, or an awaitable of them.
 
-        They are added to what `turn` gave. `episode.outcome` holds what `outcome` said.
+        They are added to the components from `turn`. `episode.outcome` holds the result of `outcome`.
         """
         return [{} for _ in episode.turns]
 
     def spans(self, episode: Trajectory) -> Any:
-        """Parts of what each turn wrote, each with a value, for credit finer than a turn (see agentgym.Span).
+        """Return valued parts of each turn's text, for credit finer than a turn (see agentgym.Span).
 
-        Returns: one list of Span a turn, or an awaitable.
+        Returns: one list of Span per turn, or an awaitable of them.
         """
         return [() for _ in episode.turns]
 
     def group(self, episodes: Sequence[Trajectory]) -> Any:
-        """Further outcome components of each episode, seen beside the others of its task.
+        """Return further outcome components of each episode, judged in comparison with the others of its task.
 
         Args:
-            episodes: the valid ones of a group, at least one, each with its outcome and turn components so far.
-        Returns: one dict an episode in the same order, or an awaitable of it. Branches are in no group.
+            episodes: the valid episodes of a group, at least one, with their outcome and turn components so far.
+        Returns: one dict per episode, in the same order, or an awaitable of them. Branches are in no group.
         """
         return [{} for _ in episodes]
 
     def feedback(self, episode: Trajectory) -> Any:
-        """Return what an agent may read of an episode or an attempt that it has ended: which tests failed, for example.
+        """Return feedback for the agent on an ended episode or attempt: which tests failed, for example.
 
-        `episode.outcome` holds what `outcome` said. Whatever this tells of the truth, the agent then knows. It is asked
-        only where a run wants text as feedback (see agentgym.methods.attempts).
+        `episode.outcome` holds the result of `outcome`. The agent learns whatever the feedback reveals of the truth.
+        Called only if a run wants text as feedback (see agentgym.methods.attempts).
         Returns: str, or an awaitable of it.
         """
         return ""
 
     def task_fault(self, task: Task) -> Any:
-        """Why a task cannot be judged fairly, for an importer: its gold solution is not paid, or nothing is.
+        """Return why a task cannot be judged fairly, for importers: for example, its gold solution earns no reward.
 
-        Returns: str, empty for a task that is as it should be, or an awaitable of it.
-        Raises: JudgeError if it cannot be found out here and now.
+        Returns: str, empty for a sound task, or an awaitable of it.
+        Raises: JudgeError if the fault cannot be determined on this machine now.
         """
         return ""
 
     def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
-        """Return the weights that count for a judged episode; asked again after its group was judged."""
+        """Return the weights for a judged episode; called again after its group was judged."""
         return self.weights
 
     def set_progress(self, progress: float) -> None:
-        """Told by a trainer, before a step is played, how much of the training is done: 0 to 1."""
+        """Receive the share of the training that is done, 0 to 1; called by a trainer before each step."""
 
     def bind_policy(self, policy: Any) -> None:
-        """Told who plays (an agentgym Policy), before the first episode: for judges that ask the player itself."""
+        """Receive the playing agentgym Policy before the first episode, for judges that query the player itself."""
 
     def has_stage(self, stage: RewardStage) -> bool:
-        """Whether it has anything to say at a stage, so that no episode waits for a group that nothing judges."""
+        """Return whether the reward judges at a stage, so that no episode waits for a group that nothing judges."""
         return getattr(type(self), stage) is not getattr(Reward, stage)
 
     def total(self, components: Mapping[str, float]) -> float:
@@ -105,7 +105,7 @@ class Reward:
 
 
 async def validate_components(answer: Any, reward: Reward) -> Components:
-    """Await a reward's answer if need be and check it: a dict of finite numbers by name, `success` from 0 to 1.
+    """Await a reward's answer if necessary and check it: a dict of finite numbers by name, `success` from 0 to 1.
 
     Returns: the components as floats; bools and the numbers of numpy and torch become floats too.
     Raises: RewardError naming the reward, the component and the value.
@@ -146,7 +146,7 @@ def _finite(value: Any) -> float | None:
 
 
 async def validate_feedback(answer: Any, reward: Reward) -> str:
-    """Await what `Reward.feedback` returned if need be and check it. Raises: RewardError for what is not text."""
+    """Await the result of `Reward.feedback` if necessary and check it. Raises: RewardError if it is not text."""
     if inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, str):
@@ -155,7 +155,7 @@ async def validate_feedback(answer: Any, reward: Reward) -> str:
 
 
 async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> list[list[Span]]:
-    """Await what `Reward.spans` returned if need be and check it. Raises: RewardError naming the turn and the span."""
+    """Await the result of `Reward.spans` if necessary and check it. Raises: RewardError naming turn and span."""
     if inspect.isawaitable(answer):
         answer = await answer
     name = type(reward).__name__
@@ -176,9 +176,7 @@ async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> 
 
 
 async def validate_each(answer: Any, reward: Reward, count: int) -> list[Components]:
-    """Validate as `validate_components` does, for a list of one dict for each of `count` turns or episodes. Raises:
-    RewardError.
-    """
+    """Validate a list of `count` dicts, one per turn or episode, as `validate_components` does. Raises: RewardError."""
     if inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, (list, tuple)) or len(answer) != count:

@@ -11,12 +11,12 @@ from agentgym.trajectory import Trajectory, Turn
 
 
 class FunctionReward(Reward):
-    """The reward that one function gives: of an episode's outcome, or of each of its turns.
+    """A reward computed by one function, either per episode outcome or per turn.
 
     Args:
         function: takes the episode, or a turn and its episode; sync or async. Returns a number, which becomes the
-            component named as the function, or components by name.
-    Raises: TypeError for a function of other parameters.
+            component named after the function, or components by name.
+    Raises: TypeError for a function with other parameters.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -32,7 +32,7 @@ class FunctionReward(Reward):
         self._stage: RewardStage = "outcome" if len(parameters) == 1 else "turn"
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return what the function itself returns."""
+        """Return the function's own result."""
         return self.function(*arguments)
 
     def has_stage(self, stage: RewardStage) -> bool:
@@ -56,15 +56,15 @@ class FunctionReward(Reward):
 
 
 def reward_function(function: Callable[..., Any]) -> FunctionReward:
-    """Make a Reward of one function, for RolloutConfig(reward=...), `register(..., kind="rewards")` or Combined.
+    """Turn a function into a Reward, for RolloutConfig(reward=...), `register(..., kind="rewards")` or Combined.
 
         @reward_function
         def success(episode: Trajectory) -> float:
             return float(episode.turns[-1].message.text == episode.task.truth)
 
-    The function takes the episode, or a turn and its episode. A number becomes the component named as the function; a
-    dict holds components by name. It may be async. Raise JudgeError where the function cannot judge.
+    The function takes the episode, or a turn and its episode, and may be async. A returned number becomes the component
+    named after the function; a dict holds components by name. Raise JudgeError in it if it cannot judge.
 
-    Raises: TypeError for a function of other parameters.
+    Raises: TypeError for a function with other parameters.
     """
     return FunctionReward(function)

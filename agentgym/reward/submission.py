@@ -1,7 +1,7 @@
-"""The rule for submissions that cannot be judged: the agent has failed, unless a control submission fails as well.
+"""The rule for submissions that cannot be judged: the agent has failed, unless a control submission fails too.
 
-Environments and judges read a submission with `read_submission` and run it with `judge_submission`, and nothing else
-decides whose fault it is.
+Environments and judges read a submission with `read_submission` and run it with `judge_submission`. Nothing else
+decides whose fault a failure is.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, EOFError, Ove
 
 
 def read_submission(read: Callable[[], V]) -> V | None:
-    """Return what `read` makes of a submission; None if it can make nothing of it: then nothing was handed in.
+    """Return the submission as parsed by `read`; None, which counts as no submission, if it cannot be parsed.
 
     Args:
-        read: parses the submission alone. What belongs to the task is checked elsewhere, because its faults are ours.
+        read: parses the submission alone. The task's own data is checked elsewhere, because its faults are ours.
     """
     try:
         return read()
@@ -34,14 +34,14 @@ async def judge_submission(
     *,
     errors: tuple[type[Exception], ...] = (SandboxError, OSError, ValueError),
 ) -> V:
-    """Return the result of an attempt to judge; of a second one, if the first fails; `failed`, if only a control works.
+    """Return the verdict of an attempt, retried once; return `failed` if both attempts fail but the control succeeds.
 
     Args:
         attempt: judges the submission, in a new sandbox for example.
         control: judges something harmless in the same way.
         failed: the verdict on a submission that cannot be judged.
-        errors: with these an attempt or a control fails. Others are raised at once, and so are errors of agentgym that
-            are not a SandboxError.
+        errors: the errors that count as a failed attempt or control. Other errors are raised at once, and so are
+            agentgym errors other than SandboxError.
     Raises: JudgeError if the control fails too.
     """
     try:
@@ -49,7 +49,7 @@ async def judge_submission(
     except errors as error:
         _raise_if_of_the_task(error)
     try:
-        return await attempt()  # the first may have had a bad moment
+        return await attempt()  # the first failure may have been transient
     except errors as error:
         _raise_if_of_the_task(error)
         try:
@@ -61,6 +61,6 @@ async def judge_submission(
 
 
 def _raise_if_of_the_task(error: Exception) -> None:
-    """Raise an error that says what is wrong with a task or a reward, which no submission can change."""
+    """Raise the error if it reports a fault of the task or the reward, which no submission can cause."""
     if isinstance(error, AgentGymError) and not isinstance(error, SandboxError):
         raise error

@@ -2,13 +2,13 @@
 
 config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
-workers/ engine.py    the episodes of a run, many at once, here or on a cluster; group_rewards.py judges whole groups
-episodes.py           what the episodes of a run have in common, and each episode that is to be played
+workers/ engine.py    play many episodes at once, here or on a cluster; group_rewards.py judges whole groups
+episodes.py           the shared config of a run's episodes, and the job of each episode
 episode.py play_loop.py   one episode, and its turns
-hooks.py              what looks at each turn, such as stop rules and several attempts (agentgym.methods)
-contexts.py conversation.py prompt.py   what the agent reads
-environments.py environment_handle.py budgets.py judging.py checks.py   what the loop works with
-failures.py           failures of the infrastructure: why, how often an episode tries again, when a run ends
+hooks.py              callbacks on each turn, such as stop rules and several attempts (agentgym.methods)
+contexts.py conversation.py prompt.py   the messages that the agent reads
+environments.py environment_handle.py budgets.py judging.py checks.py   the parts that the loop uses
+failures.py           infrastructure failures: causes, retries of an episode, when a run ends
 replay.py             branches of saved trajectories, and replays
 """
 

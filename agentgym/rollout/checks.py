@@ -1,4 +1,4 @@
-"""Checks what an environment and a policy return, so that a wrong answer is named where it is given."""
+"""Check the results of environments and policies, so that an error names the place that returned a wrong one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.rollout.failures import defined_at
 
 
 def check_messages(answer: Any, method: Callable[..., Any], example: str) -> None:
-    """Check what `reset` or `respond` returned. Raises: TypeError naming the method and its place."""
+    """Check the result of `reset` or `respond`. Raises: TypeError naming the method and where it is defined."""
     if isinstance(answer, (list, tuple)) and all(isinstance(message, Message) for message in answer):
         return
     location = defined_at(method)
@@ -24,7 +24,7 @@ def check_messages(answer: Any, method: Callable[..., Any], example: str) -> Non
 
 
 async def awaited(answer: Awaitable[Any], method: Callable[..., Any]) -> Any:
-    """Return what a method of an environment answers. Raises: TypeError, naming its place, without `async def`."""
+    """Await the result of an environment's method. Raises: TypeError, with the location, if it is not async."""
     if inspect.isawaitable(answer):
         return await answer
     location = defined_at(method)
@@ -35,7 +35,7 @@ async def awaited(answer: Awaitable[Any], method: Callable[..., Any]) -> Any:
 
 
 def check_reply(policy: Policy, reply: Reply) -> None:
-    """Check that a reply keeps the policy contract. Raises: PolicyError that says how it does not."""
+    """Check that a reply satisfies the policy contract. Raises: PolicyError naming the breach."""
     if reply.message.role != "assistant":
         raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
     if policy.renderer is not None and reply.token_ids is None:

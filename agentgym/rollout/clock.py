@@ -1,4 +1,4 @@
-"""The clock of an episode, which stands still while the policy samples."""
+"""The clock of an episode, which is paused while the policy samples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import TracebackType
 
 
 class EpisodeClock:
-    """Bounds the time of an episode without what its policy needs to sample: that says nothing of the agent.
+    """Limits the time of an episode. Sampling time does not count, because it says nothing about the agent.
 
-    Used once, as `async with`. Inside, TimeoutError is raised when the time is used up.
+    Use once, with `async with`. TimeoutError is raised inside when the time is used up.
 
     Args:
-        time_s: how many seconds may pass while the clock runs.
+        time_s: the time limit in seconds, while the clock runs.
     """
 
     def __init__(self, time_s: float) -> None:
@@ -35,7 +35,7 @@ class EpisodeClock:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Let the clock stand still inside. It does nothing where the clock does not run."""
+        """Pause the clock inside this context. Does nothing if the clock is not running."""
         if self._limit.expired() or (ends := self._limit.when()) is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""RolloutConfig: how episodes are played, each option spelt once for the library, recipes and the command line."""
+"""RolloutConfig: how episodes are played, with options defined once for the library, recipes and the command line."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from agentgym.task import Task, source_of
 from agentgym.trajectory import PromptAddition
 
 _SETUP = {"group_size", "concurrency", "backend", "engine", "state_keys", "max_failures_in_a_row", "stall_warning_s"}
-"""Options that change no episode."""
+"""Options that do not change any episode."""
 
 
 @validated_dataclass(kw_only=True)
 class RolloutConfig:
     """How episodes are played. EpisodeManager, evaluate(), training, recipes and the commands all take one.
 
-    Raises: ValueError naming each option that is wrong, its value and what it may be.
+    Raises: ValueError naming each wrong option, its value and the accepted values.
     """
 
     group_size: Count = 1
@@ -103,23 +103,23 @@ class RolloutConfig:
 
     @property
     def episode_hooks(self) -> tuple[EpisodeHook, ...]:
-        """Every hook of an episode, in the order in which they are asked."""
+        """Every hook of an episode, in calling order."""
         return (*self.stop_if, *self.hooks, *(() if self.attempts is None else (self.attempts,)))
 
     @property
     def prompt(self) -> Prompt:
-        """What the agents read beside the words of their environments, as it is known now."""
+        """The texts that agents read in addition to their environments' messages, with the current knowledge."""
         fixed = (PromptAddition("instruction", self.instruction, "system"),) if self.instruction else ()
         return Prompt(fixed, () if self.knowledge is None else (self.knowledge.view(),))
 
     def options_for(self, task: Task) -> dict[str, Any]:
-        """Return the options of the constructor of a task's environment."""
+        """Return the constructor options of a task's environment."""
         return {**self.environment_options, **self.source_options.get(source_of(task) or "", {})}
 
     def identity(self) -> dict[str, Any]:
-        """Return what episodes depend on, for the ledger to compare when a run goes on under the same label.
+        """Return the options that episodes depend on; the ledger compares them when a run resumes under its label.
 
-        Where they are played, how many at once and what is recorded beside them is left out.
+        Where episodes are played, how many at once, and what else is recorded is omitted.
         """
         facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _SETUP | {"budgets"}}
         if isinstance(self.environment, str) and "://" in self.environment:  # which server runs it makes no difference
@@ -133,5 +133,5 @@ class RolloutConfig:
         return facts | {name: value for name, value in budgets.items() if name != "infra_retries"}
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
-        """Return the config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""
+        """Return the config at another temperature, for example for a measurement; at 0, `top_p` is reset to 1."""
         return replace(self, temperature=temperature, top_p=self.top_p if temperature else 1.0)

@@ -1,4 +1,4 @@
-"""The contexts of an episode: what the agent reads now, and the conversations that wait until a nested one ends."""
+"""The contexts of an episode: the current conversation, and those waiting for a nested one to end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agentgym.trajectory import Row, Trajectory, Turn
 
 
 class Contexts:
-    """Shows the agent what comes back, in the context where it continues, and counts the tokens that it reads.
+    """Shows the agent the results of a turn, in the context where it continues, and counts the tokens that it reads.
 
-    Most episodes have one context. An environment may begin others and end them, and add and remove tools.
+    Most episodes have one context. An environment may begin and end further contexts, and add and remove tools.
 
     Args:
-        note: called with what is being done, for error messages.
+        note: called with the current activity, for error messages.
     Attributes:
-        current: the conversation that the agent is in now.
-        row: the number of its row in the trajectory; 0 is the first.
+        current: the agent's current conversation.
+        row: the number of that conversation's row in the trajectory; 0 is the first.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Contexts:
         self.current = Conversation((), (), None)
         self.row = 0
         self._tools = ToolSchemas({}, (), {})
-        self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that a nested one was begun in
+        self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that have begun a nested one, with the turn
         self._unsettled: list[Turn] = []
         self._restarted: ContextChange | None = None
 
@@ -53,22 +53,22 @@ class Contexts:
             trajectory.tools = self._tools.schemas
 
     def read_tools(self, environment: Environment) -> ToolSchemas:
-        """Return the tools as they are now: an environment may add and remove some during an episode."""
+        """Return the current tools: an environment may add and remove tools during an episode."""
         if environment.tools is not self._tools.tools:
             self._tools = self._environments.tool_schemas(environment)
         return self._tools
 
     def token_limit(self) -> TokenLimit:
-        """Return how long the next message may be. Raises: EpisodeOver when there is no room for one."""
+        """Return the token limit of the next message. Raises: EpisodeOver if there is no room for a message."""
         limit = self._usage.token_limit(self.current.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
         return limit
 
     def show(self, turn: Turn, environment: Environment) -> None:
-        """Show the agent what came back in a turn, or the context that the environment has changed to in it.
+        """Show the agent the results of a turn, or the new context if the environment changed context in the turn.
 
-        Raises: EpisodeOver when what the agent reads there leaves no room for a reply.
+        Raises: EpisodeOver if these messages leave no room for a reply.
         """
         change, self._restarted = self._restarted or take_context_change(environment), None
         if change is None:
@@ -80,12 +80,12 @@ class Contexts:
             self._end(turn, change.results, environment)
 
     def restart(self, opening: Sequence[Message]) -> None:
-        """Let the agent continue in a new first context; none that waits is returned to."""
+        """Let the agent continue in a new first context; waiting contexts are dropped."""
         self._waiting.clear()
         self._restarted = ContextChange(tuple(opening))
 
     def settle(self, turn: Turn) -> Sequence[Turn]:
-        """Return the turns whose results are final after this turn: a turn that waits for a nested context is not."""
+        """Return the turns whose results are now final; there are none while a context waits for a nested one."""
         self._unsettled.append(turn)
         if self._waiting:
             return ()
@@ -117,7 +117,7 @@ class Contexts:
         self._append(waiting)
 
     def _announce_tools(self, turn: Turn, environment: Environment) -> None:
-        """Add a message to the turn if the tools have changed in it."""
+        """Add a message to the turn if the tools changed during the turn."""
         before = self._tools.schemas
         if (after := self.read_tools(environment).schemas) is not before and (text := tools_change(before, after)):
             turn.replies = (*turn.replies, Message("user", text))
@@ -125,12 +125,12 @@ class Contexts:
     def _append(self, turn: Turn) -> None:
         self._note(f"rendering what came back in turn {turn.index}")
         observation_ids = self.current.append(turn)
-        if self.current.prefix_ids is None:  # what came back counts with the next reply
+        if self.current.prefix_ids is None:  # these tokens are counted with the next reply
             return
         self._count(observation_ids)
         turn.observation_ids = observation_ids
 
     def _count(self, read_ids: list[int]) -> None:
-        """Count tokens that the agent reads next. Raises: EpisodeOver when they leave no room for a reply."""
+        """Count tokens that the agent reads next. Raises: EpisodeOver if they leave no room for a reply."""
         self._usage.tokens += len(read_ids)
         self.token_limit()

@@ -1,4 +1,4 @@
-"""The conversation of an episode: its messages, and the exact token ids of them where the policy has a renderer."""
+"""The conversation of an episode: its messages, and their exact token ids if the policy has a renderer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ OVER_BUDGET = "This call was not finished: the episode has used up {budget}."
 
 
 class Conversation:
-    """The messages of an episode so far. The policy's own token ids are kept as sampled: nothing is encoded twice.
+    """The messages of an episode so far. The policy's own token ids are kept as sampled and never re-encoded.
 
     Attributes:
-        messages: all of them, in order.
+        messages: all messages, in order.
         prompt_ids: token ids of the opening messages; empty without a renderer.
         prefix_ids: token ids of everything so far, which the next reply continues; None without a renderer.
     """
@@ -36,12 +36,12 @@ class Conversation:
         self._end_of_turn = [] if renderer is None else renderer.encode(Message("assistant", ""))[-1:]
 
     def append(self, turn: Turn) -> list[int]:
-        """Add the agent's message and what came back. Returns: token ids of what came back, up to the next reply."""
+        """Add the agent's message and its results. Returns: token ids from the results up to the next reply."""
         observation = [Message("tool", r.content, (), r.call_id, r.name) for r in turn.results]
         return self.extend(turn, [*observation, *turn.replies])
 
     def extend(self, turn: Turn, observation: Sequence[Message]) -> list[int]:
-        """Add the agent's message and what the policy reads next. Returns: as `append`."""
+        """Add the agent's message and the messages that the policy reads next. Returns: as `append`."""
         self.messages += [turn.message, *observation]
         if self.prefix_ids is None or self._renderer is None:
             return []
@@ -49,33 +49,34 @@ class Conversation:
             observation_ids: list[int] = after_turn(turn.token_ids, observation)
         else:
             observation_ids = self._renderer.observation(observation)
-            if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end it
+            if turn.token_ids[-1:] != self._end_of_turn:  # truncated or ended by a stop text: add the end
                 observation_ids = [*self._end_of_turn, *observation_ids]
         self.prefix_ids += turn.token_ids
         self.prefix_ids += observation_ids
         return observation_ids
 
     def room(self, context_tokens: int | None) -> int | None:
-        """How many tokens of a context are left; None where that is not known."""
+        """Return how many tokens are left in the context; None if unknown."""
         if self.prefix_ids is None or context_tokens is None:
             return None
         return context_tokens - len(self.prefix_ids)
 
 
 class Attempt:
-    """What a renewed environment shows of the conversation, which goes on.
+    """The part of an ongoing conversation that belongs to a renewed environment.
 
     Args:
-        start: the first turn in the environment. opening: its opening messages.
+        start: the first turn in the environment.
+        opening: the environment's opening messages.
     """
 
     def __init__(self, start: int, opening: Sequence[Message]) -> None:
         self._start, self._opening = start, opening
         self._conversation: Conversation | None = None
-        self._earlier = 0  # messages of the conversation that were there before
+        self._earlier = 0  # messages of the conversation before the renewal
 
     def at(self, conversation: Conversation, turn: int) -> tuple[int, Sequence[Message]]:
-        """Return the first turn in the environment, and the conversation as if the episode had begun with it."""
+        """Return the first turn in the environment, and the conversation as if the episode had begun there."""
         if turn == self._start:
             self._conversation, self._earlier = conversation, len(conversation.messages)
         if conversation is not self._conversation:  # a context that the environment has begun
@@ -87,7 +88,8 @@ def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[
     """Return the turn that a reply begins, without its results.
 
     Args:
-        state: the state of the environment before it. costs: of a call, by tool.
+        state: the state of the environment before the turn.
+        costs: cost per call, by tool name.
     """
     message = reply.message
     usage: dict[str, float] = {}
@@ -113,9 +115,9 @@ def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[
 
 
 def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> str:
-    """Return what an agent is told when its tools change during an episode; empty if they do not.
+    """Return the message that tells an agent of changed tools during an episode; empty if they did not change.
 
-    It is a message because a prompt is rendered once: a policy that continues its own tokens would not learn of it.
+    The prompt is rendered only once, so a policy that continues its own tokens would not learn of the change otherwise.
 
     Args:
         before, after: schemas in the OpenAI function-call shape.

@@ -17,19 +17,19 @@ class EpisodePlayer(Protocol):
     """Plays the episodes of one run."""
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
-        """Play an episode into the trajectory of its job, to its stop reason.
+        """Play an episode into its job's trajectory until it has a stop reason.
 
-        A cancelled episode has closed its environment before the session is left.
-        Raises: LedgerError when a turn cannot be kept.
+        A cancelled episode closes its environment before the session is left.
+        Raises: LedgerError when a turn cannot be stored.
         """
         ...
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Told that the end of an episode is in the ledger, where there is one: it will not be asked for again."""
+        """Note that an episode's end is in the ledger, if there is one: the end will not be requested again."""
         ...
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
-        """Return a number that rises with the episode, and what it is doing now: "running the tool 'add' in turn 2"."""
+        """Return a number that grows as the episode advances, and its activity: "running the tool 'add' in turn 2"."""
         ...
 
 
@@ -38,34 +38,34 @@ class Engine(Protocol):
     """Plays episodes somewhere. One instance serves any number of runs.
 
     Attributes:
-        name: as it is registered, for example `local`.
+        name: the registered name, for example `local`.
     """
 
     name: str
 
     def session(self, episodes: EpisodeFactory) -> AbstractAsyncContextManager[EpisodePlayer]:
-        """Return the player of one run. Leaving the block ends what it still plays.
+        """Return the player of one run. Leaving the block ends the episodes still being played.
 
-        Raises, when it is entered: AgentGymError saying what is missing.
+        Raises, on entry: AgentGymError saying what is missing.
         """
         ...
 
 
 @runtime_checkable
 class ConnectingEngine(Protocol):
-    """An engine that needs something beside this process; optional."""
+    """An engine that must connect to something outside this process; optional."""
 
     def connect(self) -> None:
-        """Connect to it, before a run writes anything. Raises: AgentGymError saying what is missing."""
+        """Connect, before a run writes anything. Raises: AgentGymError saying what is missing."""
         ...
 
 
 @runtime_checkable
 class ReportingEngine(Protocol):
-    """An engine that can say how it is; optional."""
+    """An engine that can report its status; optional."""
 
     def report(self) -> Mapping[str, float]:
-        """`nodes` that play now, `lost` workers so far, `episodes` being played."""
+        """Return `nodes` that are playing, `lost` workers so far, and `episodes` being played."""
         ...
 
 
@@ -77,7 +77,7 @@ class LocalPlayer:
         self._playing: dict[str, Episode] = {}
 
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
-        """Make an episode that is ready to be played."""
+        """Return an episode that is ready to play."""
         return self._episodes.episode(job, policy)
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
@@ -89,10 +89,10 @@ class LocalPlayer:
             del self._playing[job.trajectory.id]
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Do nothing: the ledger of this process has the end."""
+        """Do nothing: the end is already in this process's ledger."""
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
-        """Return the turns of an episode so far, and what it is doing now."""
+        """Return the number of turns of an episode so far, and its activity."""
         episode = self._playing.get(job.trajectory.id)
         return len(job.trajectory.turns), "starting" if episode is None else episode.activity
 
@@ -116,14 +116,14 @@ def engine_of(
     backend: str | None = None,
     program: Sequence[str] = (),
 ) -> Engine | None:
-    """Make the engine of a name, as recipes and the command line give it; None for this process.
+    """Make the engine that a recipe or the command line names; None for this process.
 
     Args:
-        address, nodes: of its cluster.
-        program: command of a program that plays each episode, over the engine `gateway`.
-        backend: whose sandboxes must work on every node; None if none are needed.
-    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster, and for a program on
-        one.
+        address, nodes: the address and the number of nodes of the engine's cluster.
+        program: command of a program that plays each episode, through the engine `gateway`.
+        backend: the backend whose sandboxes must work on every node; None if no sandboxes are needed.
+    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster, and for a program
+        with a cluster.
     """
     if program:
         if name not in (None, LocalEngine.name, "gateway"):

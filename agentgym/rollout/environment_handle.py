@@ -1,4 +1,4 @@
-"""The environment of an episode while it is played: made, read before each turn, metered, put back, and closed."""
+"""The environment of a running episode: made, read before each turn, metered, restored, and closed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from agentgym.task import Task
 from agentgym.trajectory import PromptAddition, Turn
 
 CLOSE_S = 60.0
-"""How long an environment may take to close before it is given up."""
+"""How long an environment may take to close before it is abandoned."""
 T = TypeVar("T")
-_REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # of parallel calls the walls, and what is started, overlap
+_REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # wall times and processes of parallel calls overlap
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """What an environment says of its state before a turn; None for what it does not offer."""
+    """An environment's state before a turn; None for each part that the environment does not offer."""
 
     state_key: str | None = None
     potential: float | None = None
@@ -35,19 +35,19 @@ class EnvironmentState:
 
 
 NO_STATE = EnvironmentState()
-"""The state of an environment that offers nothing of it, as most do not."""
+"""The state of an environment that offers no part of it, as most do not."""
 
 
 class EnvironmentHandle:
-    """One episode's environment, and the fresh one that takes its place after a failure.
+    """One episode's environment, and its fresh replacement after a failure.
 
     Args:
         make: makes a fresh environment.
-        checkpoints, state_keys: whether they are wanted. A wrapper that repeats a record is always asked for its state
-            key, which is where it goes on to the next turn.
+        checkpoints, state_keys: whether to read them. The state key of a wrapper that repeats a record is always read,
+            because that call moves the wrapper on to the next turn.
     Attributes:
-        current: the environment that is acted on now.
-        state: its state as it was last read.
+        current: the environment in use.
+        state: its most recently read state.
     """
 
     def __init__(self, make: Callable[[], Environment], *, checkpoints: bool, state_keys: bool = True) -> None:
@@ -63,14 +63,14 @@ class EnvironmentHandle:
         self._last_usage = Usage()
 
     async def read_state(self, turns: Sequence[Turn], note: Callable[[str], None]) -> EnvironmentState:
-        """Return the state after some turns; an environment is asked only for what its class offers.
+        """Return the state after some turns, reading only the parts that the environment's class offers.
 
-        The episode goes on if it cannot tell because of something that the agent did (ToolError): the state is then
-        named by the messages and calls of the agent, and the potential is the last one that is known.
+        The episode continues if the agent has made the state unreadable (ToolError): the state key is then a hash of
+        the agent's messages and calls, and the potential is the last known one.
 
         Args:
-            note: called with what is about to be asked, for error messages.
-        Raises: SandboxExhausted; what else the environment raises; ValueError for a potential that is not finite.
+            note: called with each part about to be read, for error messages.
+        Raises: SandboxExhausted; whatever else the environment raises; ValueError for a potential that is not finite.
         """
         environment, turn = self.current, len(turns)
         state_key, potential, checkpoint = None, None, None
@@ -96,7 +96,7 @@ class EnvironmentHandle:
     async def read_end_state(
         self, turns: Sequence[Turn], note: Callable[[str], None], time_s: float
     ) -> EnvironmentState:
-        """Return the state of an episode that is over; empty if the agent has ended the sandbox that would tell.
+        """Return the state of an ended episode; `NO_STATE` if the agent has ended the sandbox that holds the state.
 
         Raises: TimeoutError after `time_s`; as `read_state`.
         """
@@ -107,10 +107,10 @@ class EnvironmentHandle:
             return NO_STATE
 
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
-        """Return what the sandboxes used since the last reading, by name; empty where there are none.
+        """Return the sandbox usage since the last reading, by name; empty if there were no sandboxes.
 
-        The sandboxes' own counters see everything, and parallel calls once; but a sandbox that was opened and closed
-        in between is only in what the calls report. So the larger of the two counts.
+        The sandboxes' own counters include everything, with parallel calls counted once. But a sandbox opened and
+        closed in between is only in the usage that the calls report. So the larger of the two values is used.
         """
         environment = self.current
         if environment.backend is None and not environment.sandboxes.were_opened:
@@ -127,16 +127,16 @@ class EnvironmentHandle:
         return counts
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> str | None:
-        """Go on in a fresh environment that is put back to a checkpoint. Returns: as `close`, of the old one."""
+        """Continue in a fresh environment restored to a checkpoint. Returns: as `close`, for the old environment."""
         close_error = await self.close()
         self.current, self._closed, self._last_usage = self._make(), False, Usage()
         await self.current.restore(task.public(), checkpoint, seed=seed)
         return close_error
 
     async def reset(self, task: Task, seed: int, additions: Sequence[PromptAddition]) -> list[Message]:
-        """Reset the environment. Raises: TypeError for other things than messages.
+        """Reset the environment. Raises: TypeError if it does not return messages.
 
-        Returns: its opening messages, with what is added to them.
+        Returns: the opening messages, with the prompt additions.
         """
         method = unwrapped(self.current).reset
         opening: list[Message] = await awaited(self.current.reset(task.public(), seed=seed), method)
@@ -144,11 +144,11 @@ class EnvironmentHandle:
         return with_additions(opening, additions)
 
     async def renew(self, make: Callable[[], Environment]) -> str | None:
-        """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.
+        """Continue in a fresh environment, not yet reset.
 
         Args:
-            make: makes it, and each that takes its place later.
-        Returns: as `close`, of the old one.
+            make: makes this environment, and its replacements after later failures.
+        Returns: as `close`, for the old environment.
         """
         close_error = await self.close()
         self._make = make
@@ -164,7 +164,7 @@ class EnvironmentHandle:
 
 
 async def _unless_prevented(reading: Awaitable[T], substitute: Callable[[], T]) -> T:
-    """Return what an environment tells of its state, or the substitute if the agent has prevented it."""
+    """Return a part of the environment's state, or the substitute if the agent has made it unreadable."""
     try:
         return await reading
     except SandboxExhausted:
@@ -174,7 +174,7 @@ async def _unless_prevented(reading: Awaitable[T], substitute: Callable[[], T]) 
 
 
 def _history_key(turns: Sequence[Turn]) -> str:
-    """Equal for equal messages and calls, and no key that an environment gives."""
+    """Return a key that is equal for equal messages and calls, and never equals an environment's own key."""
     messages = [(turn.message.text, [(call.name, call.arguments) for call in turn.calls]) for turn in turns]
     text = json.dumps(messages, sort_keys=True, default=repr)
     return f"unread {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
@@ -185,10 +185,10 @@ def _last_potential(turns: Sequence[Turn]) -> float | None:
 
 
 async def close_environment(environment: Environment) -> str | None:
-    """Close an environment and wait for it, even when cancelled meanwhile; the cancellation is raised afterwards.
+    """Close an environment and wait for it, even if cancelled meanwhile; the cancellation is raised afterwards.
 
-    Returns: what went wrong in closing, None if nothing did. It is a note and no error, because what the episode did
-        before stands.
+    Returns: what went wrong while closing, or None. This is a note, not an error, because the episode itself is still
+        valid.
     Raises: asyncio.CancelledError
     """
     if type(environment).close is Environment.close and not environment.sandboxes:
@@ -198,12 +198,12 @@ async def close_environment(environment: Environment) -> str | None:
     cancellation: asyncio.CancelledError | None = None
     while not closing.done() and (remaining_s := deadline - loop.time()) > 0:
         try:
-            await asyncio.wait({closing}, timeout=remaining_s)  # does not cancel what it waits for
+            await asyncio.wait({closing}, timeout=remaining_s)  # does not cancel the task
         except asyncio.CancelledError as error:
             cancellation = error
     if not closing.done():
         closing.cancel()
-        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nothing else will look
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nothing else retrieves it
         note = f"close() took longer than {CLOSE_S:g} s and was given up; something may be left behind"
     elif closing.cancelled():
         note = "close() was cancelled from within"

@@ -1,4 +1,4 @@
-"""Whether the environments of some tasks take the options that a config gives their constructors."""
+"""Check that tasks' environments accept the constructor options in a config."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agentgym.task import Task, source_of
 
 
 class EnvironmentOptionError(AgentGymError, ValueError):
-    """An environment does not take an option, or refuses its value."""
+    """An environment does not have an option, or rejects its value."""
 
 
 def check_environment_options(tasks: Iterable[Task], config: RolloutConfig) -> None:
-    """Load the environment of each task, and make it once with the options that the config gives it, if it gives any.
+    """Load the environment of each task, and make it once with the config's options for it, if there are any.
 
-    Raises: UnknownNameError; EnvironmentOptionError naming the environment, the option and what it takes.
+    Raises: UnknownNameError; EnvironmentOptionError naming the environment, the option and the accepted options.
     """
     seen: set[tuple[object, str | None]] = set()
     for task in tasks:

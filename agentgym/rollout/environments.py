@@ -1,4 +1,4 @@
-"""Makes the environments of a run, and knows what belongs to each: its reward and its tools' schemas."""
+"""Make the environments of a run, and look up their rewards and tool schemas."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class ToolSchemas:
-    """The tools of an environment as a policy sees them, and what they cost.
+    """The tools of an environment as a policy sees them, and their costs.
 
     Attributes:
-        tools: the mapping they were made from.
+        tools: the mapping that the schemas were made from.
         schemas: in the OpenAI function-call shape.
-        costs: by name, of those tools that cost something.
+        costs: cost per call by tool name; only tools with a cost.
     """
 
     tools: Mapping[str, Tool]
@@ -42,12 +42,13 @@ class ToolSchemas:
 
 
 class EnvironmentFactory:
-    """Makes a fresh environment for each episode, and loads each reward that environments declare once.
+    """Makes a fresh environment for each episode, and loads each declared reward only once.
 
     Args:
-        config: names the environment, its options, its backend, and the reward if it is not the environment's own.
-        policy: introduced to the rewards, for judges that ask the player itself; a function that makes policies is not.
-    Raises: UnknownNameError for a reward, environment or backend that nothing is registered as.
+        config: names the environment, its options, its backend, and the reward if not the environment's own.
+        policy: passed to the rewards, for judges that query the player itself, unless it is a function that makes
+            policies.
+    Raises: UnknownNameError for a reward, environment or backend that is not registered.
     """
 
     def __init__(self, config: RolloutConfig, policy: Policy | Callable[[Task], Policy]) -> None:
@@ -57,7 +58,7 @@ class EnvironmentFactory:
         self._rewards_by_source: dict[object, Reward | None] = {}
         self._schemas: dict[type[Environment], ToolSchemas] = {}
         self._given_reward: Reward | None = None
-        if isinstance(config.environment, str):  # what is unknown is named now, not by each episode
+        if isinstance(config.environment, str):  # report an unknown name now, not in each episode
             load("environments", config.environment)
         if isinstance(config.backend, str):
             load("backends", config.backend)
@@ -80,23 +81,23 @@ class EnvironmentFactory:
         return environment
 
     def reward_for(self, environment: Environment | type[Environment]) -> Reward | None:
-        """Who judges an environment: the config's reward, else the one the environment declares, if it declares one."""
+        """Return the reward that judges an environment: the config's, else the environment's own; None without one."""
         if self._given_reward is not None or environment.reward is None:
             return self._given_reward
         reward = environment.reward
         return reward if isinstance(reward, Reward) else self._load(reward)
 
     def group_reward(self, task: Task, *, make: bool = False) -> Reward | None:
-        """Who judges the episodes of a task beside each other; None for nearly every reward.
+        """Return the reward that judges a task's episodes as a group; None for nearly every reward.
 
         Args:
-            make: make an environment where only an instance can tell what it declares, and none was made yet.
+            make: make an environment if only an instance knows its reward, and none was made yet.
         """
         reward = self._given_reward
         if reward is None:
             source = self._source(task)
             if source not in self._rewards_by_source:
-                with suppress(AgentGymError):  # an unknown id: its episodes have failed because of it, and say so
+                with suppress(AgentGymError):  # an unknown id: its episodes have already failed and report it
                     environment_class = load("environments", source) if isinstance(source, str) else source
                     if isinstance(environment_class, type):
                         self._rewards_by_source[source] = self.reward_for(environment_class)
@@ -106,7 +107,7 @@ class EnvironmentFactory:
         return reward if reward is not None and reward.has_stage("group") else None
 
     def tool_schemas(self, environment: Environment) -> ToolSchemas:
-        """Made once for all environments of a class, unless an instance has tools of its own."""
+        """Return the tool schemas, cached per environment class unless an instance has its own tools."""
         environment_class = type(environment)
         if environment.tools is not environment_class.tools:
             return ToolSchemas.of(environment.tools)
@@ -129,9 +130,9 @@ class EnvironmentFactory:
 
 
 def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
-    """Return the schemas of the tools that the agent began with, in the OpenAI function-call shape.
+    """Return the schemas of the agent's initial tools, in the OpenAI function-call shape.
 
-    Raises: UnknownNameError if they are those of an environment that is not registered here.
+    Raises: UnknownNameError if they must be read from an environment that is not registered here.
     """
     if trajectory.tools is not None:
         return trajectory.tools

@@ -1,8 +1,8 @@
 """One episode, from a fresh environment to its judged outcome, with every failure assigned to its cause.
 
-What the agent does wrong becomes a result, or a budget that ends the episode, and is scored. What the infrastructure
-does wrong (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of the environment where
-there is one; when no retry is left, the episode is marked failed: it is recorded, and never trained on.
+A mistake of the agent becomes a result, or uses up a budget that ends the episode, and is scored. A failure of the
+infrastructure (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of the environment if
+there is one. When no retry is left, the episode is marked failed: it is recorded, but never trained on.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from agentgym.trajectory import PromptAddition, Provenance, Trajectory
 
 
 class Episode:
-    """Plays one episode into a trajectory, trying again where the infrastructure failed and a retry is left.
+    """Plays one episode into a trajectory, and retries infrastructure failures while retries are left.
 
-    Used once: `await Episode(config, policy, trajectory).play()`.
+    Use once: `await Episode(config, policy, trajectory).play()`.
 
     Attributes:
-        failure: what failed it, once its stop reason says that it failed. make_loop: a PlayLoop, or a class of it.
+        failure: the error that failed the episode, once its stop reason says so.
+        make_loop: makes the PlayLoop; a class or a function.
     """
 
     def __init__(self, config: EpisodeConfig, policy: Policy, trajectory: Trajectory) -> None:
@@ -44,13 +45,13 @@ class Episode:
 
     @property
     def activity(self) -> str:
-        """What is being done now: "running the tool 'add' in turn 2"."""
+        """The current activity: "running the tool 'add' in turn 2"."""
         return self._retries.activity
 
     async def play(self) -> Trajectory:
-        """Play to the end. The environment is closed whatever happens, also on cancellation.
+        """Play to the end. The environment is always closed, even on cancellation.
 
-        Raises: LedgerError when a turn cannot be kept; asyncio.CancelledError, with no stop reason recorded.
+        Raises: LedgerError if a turn cannot be stored; asyncio.CancelledError, with no stop reason recorded.
         """
         trajectory, now = self.trajectory, asyncio.get_running_loop().time
         started = now()
@@ -79,12 +80,12 @@ class Episode:
         finally:
             await self._close()
         if trajectory.turns:
-            trajectory.turns[-1].observation_ids = []  # the policy never read what came back last
+            trajectory.turns[-1].observation_ids = []  # the policy never read the last results
         trajectory.duration_s = now() - started
         return trajectory
 
     def _make_environment(self) -> EnvironmentHandle:
-        """Make a fresh environment for a try, which begins the record anew."""
+        """Make a fresh environment for a new try, and clear the record."""
         trajectory, config = self.trajectory, self._config
         trajectory.turns, trajectory.further_rows, trajectory.prompt_ids = [], [], []
         trajectory.outcome, trajectory.stop_reason = {}, None
@@ -118,12 +119,12 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFactory:
-    """Sets up the episodes of a run: who plays each, and what its record says of its making.
+    """Sets up the episodes of a run, each with its policy and provenance.
 
     Attributes:
-        policy: who plays, or a function from a task to the policy that plays it.
-        provenance: what all episodes have in common.
-        prompt: what the agents of this run read beside the words of their environments.
+        policy: the policy that plays, or a function from a task to its policy.
+        provenance: the provenance shared by all episodes.
+        prompt: the texts that agents read in addition to their environments' messages.
     """
 
     policy: Policy | Callable[[Task], Policy]
@@ -132,12 +133,12 @@ class EpisodeFactory:
     prompt: Prompt
 
     def policy_for(self, job: EpisodeJob) -> Policy:
-        """Who plays an episode; of a branch, a policy that repeats the turns before the fork."""
+        """Return the policy of an episode; for a branch, one that first repeats the turns before the fork."""
         policy = self.policy if isinstance(self.policy, Policy) else self.policy(job.trajectory.task)
         return policy if job.fork is None else ReplayPolicy(job.fork, policy)
 
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
-        """Make an episode that is ready to be played."""
+        """Return an episode that is ready to play."""
         config, fork = self.config, job.fork
         common = self.provenance
         job.trajectory.provenance = Provenance(
@@ -156,7 +157,7 @@ class EpisodeFactory:
         return Episode(config, policy, job.trajectory)
 
     def _additions_for(self, job: EpisodeJob) -> tuple[PromptAddition, ...]:
-        """Return what is added to the prompt of an episode; of a branch, what was added in its record."""
+        """Return the prompt additions of an episode; for a branch, the additions in the original record."""
         if job.fork is not None:
             return job.fork.trajectory.provenance.additions
         additions = self.prompt.additions_for(job.trajectory.task)

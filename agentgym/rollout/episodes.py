@@ -1,4 +1,4 @@
-"""What a run is to play: what its episodes have in common, and each of them."""
+"""What a run plays: the shared config of its episodes, and the job of each episode."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from agentgym.task import Task, seed_of
 from agentgym.trajectory import PromptAddition, Trajectory, Turn
 
 Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
-"""By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
+"""By task id, sample, and the turn before which the checkpoint was taken; None if it was not taken."""
 
 
 class TurnRecord(Protocol):
-    """Keeps each turn of an episode when it is finished, as `agentgym.storage.Ledger` does."""
+    """Stores each finished turn of an episode, as `agentgym.storage.Ledger` does."""
 
     def begin(self, trajectory: Trajectory) -> None:
-        """Told that an episode starts, or starts over."""
+        """Prepare for an episode that starts, or starts over."""
         ...
 
     async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
-        """Keep a turn of an episode in progress. Raises: LedgerError."""
+        """Store a turn of an episode in progress. Raises: LedgerError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeConfig:
-    """What the episodes of a run have in common.
+    """The shared config of a run's episodes.
 
     Attributes:
         environments: makes the environments and knows their rewards.
-        seed_parts: begin the hash that seeds each request (the run's seed and label).
-        judged: whether rewards are asked.
+        seed_parts: the first parts of the hash that seeds each request (the run's seed and label).
+        judged: whether rewards are computed.
         fork: for a branch, where it leaves its record.
-        ledger: keeps each turn when it is finished.
-        checkpoints: filled in at those of its keys that occur.
+        ledger: stores each finished turn.
+        checkpoints: filled in at each of its keys that occurs in an episode.
         state_keys: whether turns record the environment's state key.
-        end_state: whether the state after the last turn is read too, and its checkpoint if that is a key.
-        hooks: the hooks that look at each episode, in the order in which they are asked.
+        end_state: whether to read the state after the last turn too, and its checkpoint if that is a key.
+        hooks: the hooks of each episode, in calling order.
     """
 
     environments: EnvironmentFactory
@@ -63,7 +63,7 @@ class EpisodeConfig:
     hooks: tuple[EpisodeHook, ...] = ()
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
-        """Hand out the checkpoint before the next turn, if there is one and the caller of the run wants it."""
+        """Put the checkpoint before the next turn into `checkpoints`, if there is one and its key is there."""
         key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))
         if checkpoint is not None and self.checkpoints is not None and key in self.checkpoints:
             self.checkpoints[key] = checkpoint
@@ -71,8 +71,8 @@ class EpisodeConfig:
     def make_environment(self, task: Task, turn: int = 0) -> Environment:
         """Make a fresh environment for the turns from `turn` on.
 
-        Of a branch with a checkpoint it answers from the record before the fork, and its reset puts it back to the
-        checkpoint, unless a hook renewed the environment between `turn` and the fork.
+        In a branch with a checkpoint, the environment answers from the record before the fork, and its reset restores
+        the checkpoint, unless a hook renewed the environment between `turn` and the fork.
         """
         environment, fork = self.environments.make(task), self.fork
         if fork is None or fork.checkpoint is None or turn > fork.turn:
@@ -87,7 +87,7 @@ class EpisodeConfig:
         return added_weights(self.hooks)
 
     def reward_for(self, environment: Environment) -> Reward | None:
-        """Return the reward that judges an episode, or that a hook needs where episodes are not judged."""
+        """Return the reward that judges an episode, or that a hook needs if episodes are not judged; else None."""
         is_asked = self.judged or any(hook.needs_reward for hook in self.hooks)
         return self.environments.reward_for(unwrapped(environment)) if is_asked else None
 
@@ -97,10 +97,10 @@ class EpisodeJob:
     """An episode to be played.
 
     Attributes:
-        position: in the order of asking; the episodes of a group follow one another.
-        trajectory: what it is played into.
+        position: number of the episode in the run; the episodes of a group are consecutive.
+        trajectory: the trajectory to fill in.
         fork: for a branch, where it leaves its record.
-        addition: what is added to the prompt of this episode alone, such as help in training.
+        addition: a prompt addition for this episode alone, such as help in training.
     """
 
     position: int
@@ -117,7 +117,7 @@ def episode_jobs(
     seed: int,
     additions: Sequence[PromptAddition | None] = (),
 ) -> Iterator[EpisodeJob]:
-    """Every episode to play, lazily. A task that comes again gets new sample numbers, so that ids stay unique.
+    """Yield every episode to play. A repeated task gets new sample numbers, so that ids stay unique.
 
     Raises: HeldOutError for help with a task that is not for training.
     """
@@ -139,7 +139,7 @@ def episode_jobs(
 
 
 def branch_jobs(forks: Iterable[Fork], group_size: int, *, label: str) -> Iterator[EpisodeJob]:
-    """Every branch to play, lazily, with sample numbers that no two of a task share."""
+    """Yield every branch to play, with sample numbers that are unique per task."""
     samples: Counter[str] = Counter()
     position = 0
     for fork in forks:

@@ -1,6 +1,6 @@
-"""Failures of the infrastructure: why an episode failed, how often it may try again, and when they end a run.
+"""Infrastructure failures: why an episode failed, how often it is retried, and when failures end a run.
 
-A failure is one line: the error, the line of code that it comes from, and what was being done.
+A failure is described in one line: the error, the line of code that raised it, and the activity.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_LISTED = 3
 
 
 def cause_of(error: BaseException, activity: str) -> str:
-    """One line: "ZeroDivisionError: division by zero at shop.py:12 (while running the tool 'buy' in turn 0)".
+    """Return "ZeroDivisionError: division by zero at shop.py:12 (while running the tool 'buy' in turn 0)", for example.
 
     The traceback goes to the logger.
     """
@@ -40,14 +40,14 @@ def cause_of(error: BaseException, activity: str) -> str:
 
 
 def is_bug(cause: str) -> bool:
-    """Whether a line that `cause_of` made tells of a bug in code, not of a machine, a server or a judge."""
+    """Return whether a line from `cause_of` reports a bug in code, not a failed machine, server or judge."""
     return cause.partition(":")[0] not in _names_of(*INFRASTRUCTURE)
 
 
 def raised_at(error: BaseException) -> str:
-    """FILE:LINE of the innermost line outside agentgym and Python's own library; empty if there is none.
+    """Return FILE:LINE of the innermost frame outside agentgym and Python's own library; empty if there is none.
 
-    A line of an installed package counts only where no other line is the user's.
+    A frame of an installed package is used only if no frame is in the user's own code.
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
     own = [frame for frame in frames if not _is_installed(Path(frame.filename))]
@@ -56,7 +56,7 @@ def raised_at(error: BaseException) -> str:
 
 
 def defined_at(function: Callable[..., Any]) -> str:
-    """FILE:LINE where a function is defined; empty for one of agentgym's, or without a source file."""
+    """Return FILE:LINE where a function is defined; empty for functions of agentgym or without a source file."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or not _is_users(Path(code.co_filename)):
         return ""
@@ -74,13 +74,13 @@ def _is_installed(file: Path) -> bool:
 
 
 def _relative(file: str) -> str:
-    """Return a file below the working directory relative to it."""
+    """Return the path relative to the working directory, if the file is below it."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
 def _names_of(*classes: type[BaseException]) -> set[str]:
-    """Names of some error classes and of everything derived from them."""
+    """Return the names of error classes and of all their subclasses."""
     names = {c.__name__ for c in classes}
     for c in classes:
         names |= _names_of(*c.__subclasses__())
@@ -88,10 +88,10 @@ def _names_of(*classes: type[BaseException]) -> set[str]:
 
 
 class Retries:
-    """How often an episode may still try again after a failure of the infrastructure, and what it was doing.
+    """The retries that an episode has left after infrastructure failures, and its current activity.
 
     Attributes:
-        activity: what is being done now, for error messages: "running the tool 'add' in turn 2".
+        activity: the current activity, for error messages: "running the tool 'add' in turn 2".
     """
 
     def __init__(self, trajectory: Trajectory, allowed: int) -> None:
@@ -103,7 +103,7 @@ class Retries:
         self.activity = activity
 
     def take(self, error: Exception) -> bool:
-        """Take a retry, if one is left, and note in the record what failed. Returns: whether one was left."""
+        """Use up a retry, if one is left, and record the failure. Returns: whether a retry was left."""
         if self.remaining <= 0:
             return False
         self.remaining -= 1
@@ -118,7 +118,7 @@ class FailureStreak:
     """The failures in a row of one run.
 
     Args:
-        most: so many failed episodes, one after another in the order of their ends, end the run; None for no such end.
+        most: the number of failed episodes in a row, in ending order, that ends the run; None for no limit.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -126,7 +126,7 @@ class FailureStreak:
         self._failed: list[Trajectory] = []
 
     def too_many_with(self, trajectory: Trajectory) -> list[Trajectory]:
-        """Count an episode that has ended. Returns: the failures in a row if they are too many, else nothing."""
+        """Count an ended episode. Returns: the failures in a row if they are too many, else an empty list."""
         if trajectory.scored:
             self._failed.clear()
             return []

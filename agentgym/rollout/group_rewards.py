@@ -1,4 +1,4 @@
-"""Rewards that see the episodes of a group beside each other: who waits for whom, and what becomes of the verdict."""
+"""Rewards that judge a group's episodes together: hold episodes back, judge the group, and store the verdict."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(slots=True)
 class HeldGroup:
-    """The episodes of a group that have ended, and the reward that judges them once all have."""
+    """The ended episodes of a group, and the reward that judges them once all have ended."""
 
     reward: Reward
     jobs: list[EpisodeJob] = field(default_factory=list)
 
 
 class GroupRewards:
-    """Holds episodes back until their group is complete, has the group judged, and keeps the verdict in the ledger.
+    """Holds episodes back until their group is complete, has the group judged, and stores the verdict in the ledger.
 
-    An episode that waits for its group is marked so in the ledger; a run that broke off in between judges the group
-    when it is resumed.
+    The ledger marks an episode that waits for its group; an interrupted run judges the group when it resumes.
 
     Args:
-        config: what the episodes have in common.
-        label: the label of the run whose groups these are.
+        config: the shared config of the episodes.
+        label: the label of the run.
     """
 
     def __init__(self, config: EpisodeConfig, group_size: int, ledger: Ledger | None, label: str) -> None:
@@ -42,29 +41,29 @@ class GroupRewards:
         self._awaiting = ledger.awaiting_group(label) if ledger is not None else set()
 
     def reward_for(self, job: EpisodeJob) -> Reward | None:
-        """Who judges the episode's group; None for nearly every reward, and for branches, which are in no group."""
+        """Return the reward for the episode's group; None for nearly every reward, and for branches (in no group)."""
         return None if job.fork is not None else self._environments.group_reward(job.trajectory.task)
 
     def reward_for_recorded(self, job: EpisodeJob) -> Reward | None:
-        """Return what judges the group of an episode that was found in the ledger; None if it was judged."""
+        """Return the reward for the group of an episode from the ledger; None if the group was already judged."""
         if job.fork is not None or job.trajectory.id not in self._awaiting:
             return None
         return self._environments.group_reward(job.trajectory.task, make=True)
 
     def hold(self, job: EpisodeJob, reward: Reward) -> HeldGroup | None:
-        """Keep an episode back. Returns: its group, once it is complete and is to be judged."""
+        """Hold an episode back. Returns: its group, if now complete and ready to be judged; else None."""
         number = job.position // self._group_size
         group = self._incomplete.setdefault(number, HeldGroup(reward))
         group.jobs.append(job)
         return self._incomplete.pop(number) if len(group.jobs) == self._group_size else None
 
     def release(self) -> Iterator[HeldGroup]:
-        """Yield the groups that will never be complete, as an environment could not be asked for its judge."""
+        """Yield the incomplete groups: some of their episodes were not held, because the reward was unknown."""
         while self._incomplete:
             yield self._incomplete.popitem()[1]
 
     async def judge(self, group: HeldGroup) -> list[EpisodeJob]:
-        """Have a group judged and keep the verdict. Returns: its episodes, in the order they were asked for."""
+        """Judge a group and store the verdict. Returns: its episodes, by position."""
         group.jobs.sort(key=lambda job: job.position)
         trajectories = [job.trajectory for job in group.jobs]
         await judge_group(group.reward, trajectories, self._budgets, self._weights)
@@ -76,9 +75,9 @@ class GroupRewards:
 async def judge_group(
     reward: Reward, group: Sequence[Trajectory], budgets: Budgets, weights: Mapping[str, float] = {}
 ) -> None:
-    """Let a reward see the valid episodes of a complete group beside each other, and add its components to theirs.
+    """Judge the valid episodes of a complete group together, and add the reward's components to their outcomes.
 
-    If the reward cannot judge, all of them are marked failed, as none can be compared.
+    If the reward cannot judge, all these episodes are marked failed, because none can be compared.
     """
     valid = [trajectory for trajectory in group if trajectory.valid]
     if not valid:

@@ -1,8 +1,8 @@
 """Episode hooks: they look at an episode after each turn, and may end it or let it continue.
 
-The play loop asks the policy, runs the calls, judges the turn and shows the agent what came back. Everything else is a
-hook: stop rules, several attempts at a task, and what a user adds. `RolloutConfig(hooks=(...))` gives hooks to a run; a
-package registers its own under the kind `episode_hooks`.
+The play loop asks the policy, runs the calls, judges the turn and shows the agent the results. Everything else is a
+hook: stop rules, several attempts at a task, and user extensions. `RolloutConfig(hooks=(...))` adds hooks to a run; a
+package registers its hooks under the kind `episode_hooks`.
 
 One turn, in order: every hook's `before_turn`; the policy's message; the calls; the rewards of the turn; the state
 before the next turn, unless the turn ended the episode; every hook's `after_turn`, each with the stop reason that the
@@ -29,7 +29,7 @@ from agentgym.trajectory import Provenance, Trajectory, Turn
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """What a hook makes of a turn.
+    """A hook's decision after a turn.
 
     Attributes:
         stop: the reason that ends the episode; None lets it continue.
@@ -44,11 +44,11 @@ class TurnOutcome:
 
 
 class EpisodeHandle:
-    """What a hook may read of the episode that is played.
+    """A hook's view of the running episode.
 
     Attributes:
         trajectory: the record so far.
-        start: index of the first turn that was taken in the present environment.
+        start: index of the first turn in the current environment.
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class EpisodeHandle:
 
     @property
     def environment(self) -> Environment:
-        """The environment that the agent acts on now."""
+        """The agent's current environment."""
         return self._environment.current
 
     @property
     def state(self) -> EnvironmentState:
-        """The state of the environment as it was last read, which is before the next turn."""
+        """The most recently read state of the environment, which is the state before the next turn."""
         return self._environment.state
 
     @property
     def turns(self) -> Sequence[Turn]:
-        """The turns that were taken in the present environment."""
+        """The turns in the current environment."""
         return self.trajectory.turns[self.start :]
 
     @property
@@ -85,34 +85,34 @@ class EpisodeHandle:
 
     @property
     def recorded_turn(self) -> Turn | None:
-        """The recorded turn that the last turn repeats, in a branch or a replay; None for a turn that is new."""
+        """The recorded turn that the last turn repeats, in a branch or a replay; None for a new turn."""
         taken = len(self.trajectory.turns)
         if self._fork is None or not 0 < taken <= self._fork.turn:
             return None
         return self._fork.trajectory.turns[taken - 1]
 
     def used_up(self) -> StopReason | None:
-        """Return the budget that leaves nothing for another turn; None if there is none."""
+        """Return the stop reason of a budget that allows no further turn; None if there is none."""
         return self._usage.used_up()
 
     def note(self, activity: str) -> None:
-        """Say what is being done now, as in "judging the attempt", for error messages and reports of standstills."""
+        """Set the current activity, such as "judging the attempt", for error messages and standstill reports."""
         self._retries.note(activity)
 
 
 class EpisodeHook:
-    """Base of the hooks: subclass it, and override what the hook needs.
+    """Base of the hooks: subclass it, and override the methods that the hook needs.
 
-    One instance serves all episodes of a run. What a hook does may depend on the episode alone (its record, its state
-    and its seed), so that a run which is resumed or replayed comes out alike.
+    One instance serves all episodes of a run. A hook may depend only on the episode (its record, state and seed), so
+    that a resumed or replayed run gives the same result.
 
     Attributes:
-        name: the registered name. The record of an episode keeps the options of each hook that has a name, so that a
-            replay, a branch and a rescoring use the same hooks.
-        reads_state_keys: whether the turns have to record the environment's state key.
-        needs_reward: whether the reward is asked even where episodes are not judged, as in a replay.
-        fits_programs: whether it may look at an episode that a program plays: it neither adds messages nor renews the
-            environment there.
+        name: the registered name. An episode's record keeps the options of each named hook, so that a replay, a branch
+            and a rescoring use the same hooks.
+        reads_state_keys: whether turns must record the environment's state key.
+        needs_reward: whether the reward is computed even if episodes are not judged, as in a replay.
+        fits_programs: whether the hook supports episodes played by a program: it then neither adds messages nor renews
+            the environment.
     """
 
     name: ClassVar[str] = ""
@@ -121,50 +121,50 @@ class EpisodeHook:
     fits_programs: ClassVar[bool] = True
 
     def options(self) -> dict[str, Any]:
-        """Return the options that make an equal hook, as JSON data; of a dataclass, its fields."""
+        """Return the options that recreate the hook, as JSON data; for a dataclass, its fields."""
         options: dict[str, Any] = json.loads(json.dumps(asdict(self))) if is_dataclass(self) else {}
         return options
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The weights of the reward components that the hook adds; the reward's own weights go before them."""
+        """The weights of the reward components that the hook adds; the reward's own weights take precedence."""
         return {}
 
     def for_episode(self) -> EpisodeHook:
-        """Return the hook of one episode: this one, or a new one that may remember something of the episode."""
+        """Return the hook for one episode: this one, or a new one that may keep state of the episode."""
         return self
 
     def wrap_judge(self, judge: Judge) -> Judge:
-        """Return what judges the episode: `judge`, or another judge around it."""
+        """Return the judge of the episode: `judge`, or another judge around it."""
         return judge
 
     async def before_turn(self, episode: EpisodeHandle) -> None:
-        """Look at the episode before the policy is asked for a message."""
+        """Inspect the episode before the policy is asked for a message."""
 
     async def after_turn(self, episode: EpisodeHandle, turn: Turn, stop: StopReason | None) -> TurnOutcome:
         """Decide how the episode continues after a turn.
 
         Args:
             turn: the turn, with its results and rewards.
-            stop: the reason that ends the episode unless the hook continues it; None where nothing ends it.
+            stop: the reason that ends the episode unless the hook continues it; None if nothing ends it.
         """
         return TurnOutcome(stop)
 
     def renewed_after(self, turn: Turn) -> bool:
-        """Return whether the hook let the agent continue in a fresh environment after a turn, as its record says."""
+        """Return whether, according to the turn's record, the hook renewed the environment after the turn."""
         return False
 
     async def after_episode(self, episode: EpisodeHandle) -> None:
-        """Look at an episode that has ended, before its outcome is judged. The trajectory has its stop reason."""
+        """Inspect an ended episode before its outcome is judged. The trajectory has its stop reason."""
 
 
 def recorded_options(hooks: Iterable[EpisodeHook]) -> dict[str, dict[str, Any]]:
-    """Return the options of the hooks that have a name, as the record of an episode keeps them."""
+    """Return the options of the named hooks, in the form kept in an episode's record."""
     return {hook.name: hook.options() for hook in hooks if hook.name}
 
 
 def recorded_hooks(provenance: Provenance) -> tuple[EpisodeHook, ...]:
-    """Make the hooks again that an episode was played with. Raises: UnknownNameError for one that is not installed."""
+    """Recreate the named hooks of an episode. Raises: UnknownNameError for a hook that is not installed."""
     return tuple(load("episode_hooks", name)(**options) for name, options in provenance.hooks.items())
 
 

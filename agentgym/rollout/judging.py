@@ -1,4 +1,4 @@
-"""Asks rewards after a turn and at the end of an episode, checks their answers, and asks again after a failure."""
+"""Call rewards after a turn and at the end of an episode, check their results, and retry after a failure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Check = Callable[[Any, Reward], Awaitable[V]]
 
 
 class Judge:
-    """Asks a reward, and asks again after a failure.
+    """Calls a reward, and retries after a failure.
 
     Args:
         reward: the reward that gives the components.
-        time_s: how long one answer may take: as long as an episode.
-        retry: called with the error that an answer failed with; returns whether to ask once more. It is not called for
-            an answer that is not a reward.
-        weights: weights of components that hooks add; the reward's own weights go before them.
+        time_s: the time limit of one answer: as long as for an episode.
+        retry: called with the error of a failed answer; returns whether to try again. Not called for an invalid reward
+            value.
+        weights: weights of components that hooks add; the reward's own weights take precedence.
     """
 
     def __init__(
@@ -42,47 +42,46 @@ class Judge:
 
     @property
     def reward(self) -> Reward:
-        """The reward that is asked."""
+        """The reward in use."""
         return self._reward
 
     def replace_reward(self, reward: Reward) -> None:
-        """Ask another reward from now on."""
+        """Use another reward from now on."""
         self._reward, self._judges_turns = reward, reward.has_stage("turn")
 
     def weights_for(self, trajectory: Trajectory) -> dict[str, float]:
-        """Return the weights that count for a judged episode."""
+        """Return the component weights for a judged episode."""
         weights = {**self._added_weights, **self.reward.weights_for(trajectory)}
         return {name: float(weight) for name, weight in weights.items()}
 
     def merge(self, earlier: Components, later: Components) -> Components:
-        """Return the components of both. Raises: RewardError for one that is in both."""
+        """Return the union of two sets of components. Raises: RewardError if both have the same component."""
         if shared := earlier.keys() & later.keys():
             name = type(self.reward).__name__
             raise RewardError(f"{name} gives the component {sorted(shared)} a second time: rename one.")
         return earlier | later
 
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
-        """Give a finished turn its components.
+        """Set the reward components of a finished turn.
 
-        Raises: RewardError for an answer that is not a reward; JudgeError for no answer in time; what the reward
-            raises.
+        Raises: RewardError for an invalid answer; JudgeError for no answer in time; whatever the reward raises.
         """
         if self._judges_turns:
             turn.rewards = dict(await self.ask(self.reward.turn, turn, trajectory, check=validate_components))
 
     async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
-        """Judge the last turn of a trajectory that is judged again.
+        """Judge the last turn of a trajectory that is being rescored.
 
         Args:
-            recorded: the turn as it was judged when it was played.
+            recorded: the turn with its original rewards.
         Raises: as `judge_turn`.
         """
         await self.judge_turn(trajectory.turns[-1], trajectory)
 
     async def judge_end(self, trajectory: Trajectory) -> bool:
-        """Judge an episode that has ended: its outcome, its turns in hindsight, and the weights that count for it.
+        """Judge an ended episode: set its outcome, the hindsight components and spans of its turns, and its weights.
 
-        Returns: whether turns were given components or spans that they had not before.
+        Returns: whether turns may have new components or spans.
         Raises: as `judge_turn`.
         """
         reward = self.reward
@@ -103,7 +102,7 @@ class Judge:
         return in_hindsight or names_spans
 
     async def ask(self, stage: Callable[..., Any], *subject: Any, check: Check[V]) -> V:
-        """Return a reward's answer at a stage, checked; ask again after a failure as long as `retry` allows it."""
+        """Return a reward's checked answer at a stage; try again after a failure as long as `retry` allows."""
         while True:
             limit: asyncio.Timeout | None = None
             try:
@@ -126,7 +125,7 @@ class Judge:
 
 
 class WrappedJudge(Judge):
-    """A judge around another one, which it asks for everything that it does not do itself."""
+    """A judge around another one, to which it delegates everything it does not do itself."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

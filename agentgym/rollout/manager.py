@@ -38,16 +38,16 @@ from agentgym.trajectory.provenance import ReplayedTurns
 
 
 class EpisodeManager:
-    """Plays tasks with a policy and yields their trajectories. It may be used for any number of runs.
+    """Plays tasks with a policy and yields their trajectories. One manager may serve any number of runs.
 
     Args:
-        policy: who plays; or a function from a task to the policy that plays it.
+        policy: the policy that plays, or a function from a task to its policy.
         config: how episodes are played.
-        ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
-        label: begins the id of every trajectory, where a run is given no label of its own.
-        identity: what else the episodes depend on, by name. With the policy and the config it is kept in the ledger,
-            and a run under the same label that differs in any of it is refused.
-    Raises: UnknownNameError for a reward, environment or backend of the config that nothing is registered as.
+        ledger: stores every turn on disk; finished episodes found in it are yielded, not played again.
+        label: prefix of every trajectory id, unless a run has its own label.
+        identity: further facts that the episodes depend on, by name. The ledger stores them with the policy and the
+            config, and rejects a run under the same label that differs in any of them.
+    Raises: UnknownNameError for a reward, environment or backend of the config that is not registered.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class EpisodeManager:
         self._environments = EnvironmentFactory(config, policy)
 
     def with_config(self, config: RolloutConfig) -> EpisodeManager:
-        """Return a manager that plays with another config, in the environments and with the rewards of this one.
+        """Return a manager with another config, but with this manager's environments and rewards.
 
         Args:
-            config: differs in budgets, instruction, knowledge, sampling and stop rules.
+            config: may differ in budgets, instruction, knowledge, sampling and stop rules.
         """
         manager = copy(self)
         manager.config = config
@@ -90,14 +90,14 @@ class EpisodeManager:
 
         Args:
             group_size, label, temperature: for this run, instead of the config's and the manager's.
-            record: whether the ledger, if there is one, is read and written.
-            checkpoints: with a key (task id, sample, turn) for each that is wanted, of the environment before that
-                turn; filled in while the episodes are played. For forks.
-            additions: what is added to the prompt of each episode, such as help, in the order of the episodes returned;
-                empty for nothing.
+            record: whether to read and write the ledger, if there is one.
+            checkpoints: has a key (task id, sample, turn) for each wanted checkpoint of the environment before that
+                turn; filled in during the episodes. For forks.
+            additions: the prompt addition of each episode, such as help, in the order of the episodes returned; empty
+                for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
             config: budgets, instruction, sampling and stop rules of this run, instead of the manager's. Environments
-                and rewards stay those of the manager.
+                and rewards remain the manager's.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
@@ -123,11 +123,11 @@ class EpisodeManager:
         """Play every task `group_size` times and yield each trajectory when it ends. Arguments: as `collect`.
 
         Tasks are taken from the iterable only when there is room to play them. When the caller stops early
-        (use `contextlib.aclosing`) or is cancelled, the episodes in progress are cancelled, their environments
-        closed, and nothing of them is yielded or recorded as finished.
+        (use `contextlib.aclosing`) or is cancelled, the episodes in progress are cancelled and their environments
+        closed; these episodes are neither yielded nor recorded as finished.
 
-        Raises: LedgerError when the record cannot be written, EpisodesFailed after `max_failures_in_a_row`; all
-            episodes are stopped then. DifferentRunError where the ledger holds episodes of this label that were played
+        Raises: LedgerError when the record cannot be written, EpisodesFailed after `max_failures_in_a_row`; either
+            stops all episodes. DifferentRunError if the ledger holds episodes of this label that were played
             differently.
         """
         group_size = self._group_size(group_size)
@@ -149,13 +149,13 @@ class EpisodeManager:
         watch: StandstillWatch | None = None,
         config: RolloutConfig | None = None,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
-        """Play as `run` does, and yield the position of each trajectory too: those of a group follow one another.
+        """Play as `run` does, and yield each trajectory with its position; a group's positions are consecutive.
 
         Args:
             slots: shared with other runs on this event loop, instead of the config's concurrency.
-            skip: groups, counted from 0, that are not played.
-            watch: shared with other runs, which then stand still only if none of them moves; by default of this run.
-            config: as of `collect`.
+            skip: groups, counted from 0, to leave out.
+            watch: shared with other runs, which stall only if none of them progresses; by default, this run's own.
+            config: as in `collect`.
         """
         self.claim(label, config=config)
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
@@ -175,9 +175,9 @@ class EpisodeManager:
     ) -> AsyncIterator[Trajectory]:
         """Continue saved trajectories from their forks, `group_size` times each, and yield each when it ends.
 
-        The turns before a fork are repeated as recorded, and checked (see `agentgym.rollout.replay`). Where the
-        environment no longer answers the same, the branch fails with ReplayDiverged: it is yielded, and not valid.
-        `provenance.branch` says which trajectory and turn it left. Arguments, errors and stopping: as `run`.
+        The turns before a fork are repeated as recorded, and checked (see `agentgym.rollout.replay`). If the
+        environment now answers differently, the branch fails with ReplayDiverged: it is yielded, but not valid.
+        `provenance.branch` names the trajectory and turn that it left. Arguments, errors and stopping: as `run`.
         """
         group_size = self._group_size(group_size)
         label, ledger = label or self.label, self.ledger if record else None
@@ -197,16 +197,16 @@ class EpisodeManager:
         judged: bool = True,
         checkpoints: Checkpoints | None = None,
     ) -> list[Trajectory]:
-        """Play episodes that are set up already, such as the nodes of a search, and read their end states.
+        """Play episodes whose trajectories already exist, such as the nodes of a search, and read their end states.
 
         Args:
-            episodes: the empty trajectory of each, and for a branch where it leaves its record.
-            label: begins the ids of their trajectories.
-            policy, temperature, max_turns: for these, instead of the manager's.
-            judged: whether their rewards are asked.
-            checkpoints: as `collect`; one with as many turns as an episode has is of its end.
+            episodes: the empty trajectory of each, and its fork if it is a branch.
+            label: prefix of their trajectory ids.
+            policy, temperature, max_turns: for these episodes, instead of the manager's.
+            judged: whether to compute their rewards.
+            checkpoints: as `collect`; a key whose turn is an episode's number of turns gets the final checkpoint.
         Returns: [len(episodes)] trajectories in the same order.
-        Raises: as `run`; CreditError for a reward that judges groups, in which these are not.
+        Raises: as `run`; CreditError for a reward that judges groups, since these episodes have none.
         """
         if episodes and (judge := self._environments.group_reward(episodes[0][0].task, make=True)) is not None:
             raise CreditError(
@@ -226,7 +226,7 @@ class EpisodeManager:
     async def replay(self, record: Trajectory) -> Divergence | None:
         """Run a saved trajectory's calls again in a fresh environment.
 
-        Returns: the first divergence, None if everything came out as recorded.
+        Returns: the first divergence; None if everything matches the record.
         """
         fork = Fork(record, len(record.turns))
         config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, fork=fork)
@@ -236,10 +236,10 @@ class EpisodeManager:
         return trajectory_divergence(record, trajectory, len(record.turns)) or ending_divergence(record, trajectory)
 
     async def replay_turns(self, record: Trajectory, turns: Collection[int]) -> Trajectory:
-        """Repeat only these turns of a saved trajectory, in a fresh environment, and judge what comes of it.
+        """Repeat only these turns of a saved trajectory, in a fresh environment, and judge the result.
 
-        What the left-out turns would have prepared is missing: a call that needed it gets the environment's own error.
-        Raises: ValueError for no turn at all.
+        The effects of the omitted turns are missing: a call that needs them gets the environment's own error.
+        Raises: ValueError if no turn is given.
         """
         chosen = tuple(sorted(turns))
         if not chosen:
@@ -257,9 +257,9 @@ class EpisodeManager:
     def claim(
         self, label: str | None = None, *, temperature: float | None = None, config: RolloutConfig | None = None
     ) -> None:
-        """Keep in the ledger, if there is one, what the episodes of a label are played with. Arguments: as `collect`.
+        """Record in the ledger, if there is one, how the episodes of a label are played. Arguments: as `collect`.
 
-        Raises: DifferentRunError where it holds episodes of this label that were played differently.
+        Raises: DifferentRunError if the ledger holds episodes of this label that were played differently.
         """
         if self.ledger is None:
             return
@@ -305,7 +305,7 @@ class EpisodeManager:
 
         Args:
             policy: the policy that plays, instead of the manager's.
-            changes: options of the EpisodeConfig that differ from those of `rollout`.
+            changes: EpisodeConfig options that override those from `rollout`.
         """
         config = self._episode_config(rollout, seed_parts=(rollout.seed, label), ledger=ledger, **changes)
         prompt = rollout.prompt
@@ -340,5 +340,5 @@ class EpisodeManager:
 
 
 def _as_prompted(trajectory: Trajectory, record: Trajectory) -> None:
-    """Let the prompt of an episode be that of a record: what was added to the environment's words is added again."""
+    """Give an episode the same prompt additions as a record."""
     trajectory.provenance.additions = record.provenance.additions

@@ -28,10 +28,10 @@ from agentgym.trajectory import EndState, Trajectory, Turn
 
 
 class PlayLoop:
-    """Asks the policy, runs its calls, judges the turn, and shows the policy what came back, until the episode is over.
+    """Asks the policy, runs its calls, judges the turn, and shows the policy the results, until the episode ends.
 
     Args:
-        environment: a fresh environment, which is not reset yet.
+        environment: a fresh environment, not yet reset.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PlayLoop:
         self._added_role = next((added.role for added in trajectory.provenance.additions if added.role), "")
         self._attempt: Attempt | None = None
         self._ready = False
-        self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
+        self._open_turn: Turn | None = None  # the policy has replied, but the calls are not finished
         self._hooks: tuple[EpisodeHook, ...] = ()
         if config.hooks:
             self._hooks = tuple(hook.for_episode() for hook in config.hooks)
@@ -70,7 +70,7 @@ class PlayLoop:
         return judge
 
     async def play(self) -> StopReason:
-        """Reset the environment, and play until something ends the episode. Returns: why it ended."""
+        """Reset the environment and play the episode. Returns: why it ended."""
         try:
             async with self._clock:
                 await self._reset()
@@ -103,15 +103,15 @@ class PlayLoop:
     async def play_turn(self) -> None:
         """Play one turn.
 
-        1. Let the hooks look at the episode, and ask the policy for a message within the budgets.
-        2. Run its calls, or let the environment answer it.
+        1. Let the hooks inspect the episode, and ask the policy for a message within the budgets.
+        2. Run the message's calls, or let the environment answer the message.
         3. Judge the turn.
         4. Read the state, unless the turn ended the episode.
-        5. Let the hooks look at the turn: they may end the episode, or continue it.
-        6. Show the policy what came back.
-        7. Write the turn to the ledger. The last turn of an episode is written with its end.
+        5. Let the hooks inspect the turn: they may end the episode, or continue it.
+        6. Show the policy the results.
+        7. Write the turn to the ledger. The last turn of an episode is written with the episode's end.
 
-        Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
+        Raises: EpisodeOver when the turn ends the episode, or no budget is left for this turn or the next.
         """
         limit = self._contexts.token_limit()
         for hook in self._hooks:
@@ -130,7 +130,7 @@ class PlayLoop:
         await self._write(turn)
 
     async def conclude(self) -> None:
-        """Read the end state of an episode that has ended, where it is wanted, and judge the outcome."""
+        """Read the end state of an ended episode, if wanted, and judge the outcome."""
         config, trajectory, retries = self._config, self._trajectory, self._retries
         for hook in self._hooks:
             await hook.after_episode(self._handle)
@@ -138,12 +138,12 @@ class PlayLoop:
             state = await self._environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
             trajectory.end_state = EndState(state.state_key, state.potential)
             config.keep_checkpoint(trajectory, state.checkpoint)
-        if self._judge is not None and not trajectory.turns:  # there was no room for one: nothing is to be judged
+        if self._judge is not None and not trajectory.turns:  # no room for a turn: there is nothing to judge
             trajectory.outcome = {SUCCESS: 0.0}
         elif self._judge is not None:
             retries.activity = "judging the outcome"
             if await self._judge.judge_end(trajectory) and config.ledger is not None:
-                config.ledger.begin(trajectory)  # its turns have new rewards: they are written again, with the end
+                config.ledger.begin(trajectory)  # turns have new rewards: write them again, with the end
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""
@@ -167,7 +167,7 @@ class PlayLoop:
         self._config.keep_checkpoint(self._trajectory, state.checkpoint)
 
     async def _ask_policy(self, limit: TokenLimit) -> Turn:
-        """Ask the policy for a message. Returns: the turn that it begins. Raises: as `_generate`."""
+        """Ask the policy for a message. Returns: the turn that the message begins. Raises: as `_generate`."""
         trajectory, now = self._trajectory, asyncio.get_running_loop().time
         began, index, tools, role = now(), len(trajectory.turns), self._read_tools(), self._role
         reply = await self._generate(self._contexts.current, tools.schemas, limit.tokens, role)
@@ -178,7 +178,7 @@ class PlayLoop:
     async def _generate(
         self, conversation: Conversation, tools: Sequence[dict[str, Any]], max_tokens: int, role: str = ""
     ) -> Reply:
-        """Ask the policy to continue a conversation, and again while retries are left.
+        """Ask the policy to continue a conversation; retry failures while retries are left.
 
         Raises: PolicyError, ContextFull, PolicyLeft.
         """
@@ -214,16 +214,16 @@ class PlayLoop:
 
     @property
     def _role(self) -> str:
-        """The role that the agent has now: the environment's, or that of an addition to its prompt."""
+        """The agent's current role, from the environment or else from a prompt addition."""
         return unwrapped(self._environment.current).role or self._added_role
 
     def _read_tools(self) -> ToolSchemas:
         return self._contexts.read_tools(unwrapped(self._environment.current))
 
     async def _act(self, turn: Turn) -> bool:
-        """Run the calls of a turn, or let the environment answer it, and record the turn with what it used.
+        """Run the calls of a turn, or let the environment answer the message, and record the turn with its usage.
 
-        After a failure a fresh environment responds, which is put back to the checkpoint before the turn.
+        After a failure, retry in a fresh environment restored to the checkpoint before the turn.
         Returns: whether the turn answered the task.
         Raises: SandboxExhausted; the failure, if there is no checkpoint or no retry is left.
         """
@@ -255,7 +255,7 @@ class PlayLoop:
         return is_answer
 
     async def _respond(self, turn: Turn) -> bool:
-        """Answer a message that holds no call, by what it says. Returns: whether it answered the task."""
+        """Reply to a message without calls. Returns: whether the message answered the task."""
         environment = self._environment.current
         if turn.finish_reason == "length":
             turn.replies = (Message("user", CUT.format(tokens=len(turn.token_ids) or "too many")),)
@@ -272,9 +272,9 @@ class PlayLoop:
         return False
 
     async def _restore(self, turn: Turn, error: Exception) -> None:
-        """Go on in a fresh environment that is put back to the checkpoint before the turn.
+        """Continue in a fresh environment restored to the checkpoint before the turn.
 
-        Raises: the failure, if there is no checkpoint or no retry is left; what restoring raises.
+        Raises: `error`, if there is no checkpoint or no retry is left; whatever restoring raises.
         """
         checkpoint = self._environment.state.checkpoint
         if checkpoint is None or not self._retries.take(error):
@@ -313,7 +313,7 @@ class PlayLoop:
         return self._usage.used_up()
 
     async def _ask_hooks(self, turn: Turn, stop: StopReason | None) -> StopReason | None:
-        """Let the hooks decide, one after another, how the episode continues. Returns: the reason that ends it."""
+        """Let the hooks decide in turn how the episode continues. Returns: the stop reason; None to continue."""
         messages: list[Message] = []
         renew = False
         for hook in self._hooks:
@@ -327,7 +327,7 @@ class PlayLoop:
         return stop
 
     async def _renew_environment(self, turn: Turn, messages: list[Message]) -> None:
-        """Let the agent continue in a fresh environment, where it reads `messages` first."""
+        """Let the agent continue in a fresh environment, and read `messages` there."""
         config, trajectory, environment = self._config, self._trajectory, self._environment
         begins = len(trajectory.turns)
         close_error = await environment.renew(lambda: config.make_environment(trajectory.task, begins))
@@ -337,7 +337,7 @@ class PlayLoop:
         opening = await self._open()
         self._handle.start = len(trajectory.turns)
         self._attempt = Attempt(len(trajectory.turns), tuple(opening))
-        if trajectory.further_rows:  # its first context, once more
+        if trajectory.further_rows:  # return to the first context
             self._contexts.restart([*opening, *messages])
         else:
             changed = () if opening == list(trajectory.opening) else opening
@@ -345,13 +345,16 @@ class PlayLoop:
         await self._read_state()
 
     async def _write(self, turn: Turn) -> None:
-        """Keep the turns in the ledger that this turn settles."""
+        """Write the turns that are final after this turn to the ledger."""
         if (ledger := self._config.ledger) is not None:
             for settled in self._contexts.settle(turn):
                 await ledger.write_turn(self._trajectory, settled)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the turn in which the episode broke off, for want of time or as `reply` says; open calls are cut."""
+        """Record the unfinished turn of an episode that ran out of time, or ended as `reply` says.
+
+        Unfinished calls get an over-budget result.
+        """
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return

@@ -1,4 +1,4 @@
-"""What the agent reads beside the words of its environment: instructions, what earlier episodes taught, and help."""
+"""Texts that the agent reads besides its environment's messages: instructions, learned knowledge, and help."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from agentgym.trajectory import PromptAddition
 
 
 class PromptView(Protocol):
-    """What a PromptSource adds, as it stood at one moment."""
+    """The additions of a PromptSource, frozen at one moment."""
 
     def addition_for(self, task: Task) -> PromptAddition | None:
-        """Return the text that an episode of a task begins with; None for no text."""
+        """Return the prompt addition for an episode of a task; None for no addition."""
         ...
 
 
 @runtime_checkable
 class PromptSource(Protocol):
-    """Adds a text to the prompt of each task, such as what earlier episodes have taught."""
+    """Adds a text to the prompt of each task, such as knowledge from earlier episodes."""
 
     def view(self) -> PromptView:
-        """Return what the source adds now. All episodes of a batch are prompted from one view."""
+        """Return a view of the source's current additions. All episodes of a batch use one view."""
         ...
 
     def describe(self) -> str:
-        """Return in words what measured episodes are shown; empty for nothing."""
+        """Return a description of what measured episodes are shown; empty for nothing."""
         ...
 
     def fingerprint(self) -> str:
@@ -38,11 +38,11 @@ class PromptSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the episodes of one batch are prompted with.
+    """The prompt additions for the episodes of one batch.
 
     Attributes:
-        fixed: the additions that all tasks have.
-        views: what adds a text by task.
+        fixed: the additions for all tasks.
+        views: return an addition per task.
     """
 
     fixed: tuple[PromptAddition, ...] = ()
@@ -55,9 +55,9 @@ class Prompt:
 
 
 def with_additions(opening: Sequence[Message], additions: Sequence[PromptAddition]) -> list[Message]:
-    """Return the opening messages with the additions, where these do not stand there already.
+    """Return the opening messages with the additions, unless they already have them.
 
-    A branch begins with the opening of its record, in which they stand.
+    A branch begins with its record's opening, which already has the additions.
     """
     if not additions:
         return list(opening)
@@ -80,7 +80,7 @@ def _with_system_text(opening: Sequence[Message], text: str) -> list[Message]:
 
 
 def _with_user_text(opening: Sequence[Message], text: str) -> list[Message]:
-    """Return the messages with a text at the end of the last one, or in a message after it."""
+    """Return the messages with a text at the end of the last message, or in a new message after it."""
     if not text:
         return list(opening)
     *earlier, last = opening or [Message("user", "")]

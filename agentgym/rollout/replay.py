@@ -1,8 +1,8 @@
-"""Branches, which are other endings of a saved trajectory, and replays of it.
+"""Branches, which give a saved trajectory another ending, and replays.
 
 A branch repeats the turns before its fork word for word and token for token, checks that the environment answers as
-it did when they were recorded, and lets a policy go on. If the environment answers differently (a clock, a changed
-file), the branch fails with ReplayDiverged and is not used.
+recorded, and lets a policy continue. If the environment answers differently (a clock, a changed file), the branch
+fails with ReplayDiverged and is not used.
 
     forks = [Fork(trajectory, turn=2)]
     async for branch in manager.branch(forks, group_size=4): ...
@@ -26,11 +26,11 @@ from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a branch leaves a trajectory: before its turn `turn`. 0 is from the start, `len(turns)` is its end.
+    """Where a branch leaves a trajectory: before turn `turn`. 0 is the start, `len(turns)` is the end.
 
-    `checkpoint`: of the environment before that turn, where one was kept; the branch goes on from it. Without one the
-    calls of the turns before are run again.
-    Raises: ValueError for a turn that the trajectory does not have; CreditError for one of several rows.
+    `checkpoint`: the environment before that turn, if one was kept; the branch continues from it. Without a checkpoint,
+    the calls of the earlier turns are run again.
+    Raises: ValueError if the trajectory has no such turn; CreditError if it has several rows.
     """
 
     trajectory: Trajectory
@@ -47,11 +47,11 @@ class Fork:
 
     @property
     def point(self) -> ForkPoint:
-        """The fork as a branch's provenance records it."""
+        """The fork in the form recorded in a branch's provenance."""
         return ForkPoint(self.trajectory.id, self.turn)
 
     def fail_if_diverged(self, branch: Trajectory) -> None:
-        """Mark a branch failed whose first turns had other states than the record's: it is not another ending of it."""
+        """Mark a branch failed if the states of its repeated turns differ from the record's."""
         if branch.valid and (divergence := trajectory_divergence(self.trajectory, branch, self.turn)) is not None:
             branch.stop_reason, branch.outcome = StopReason.INFRA_ERROR, {}
             branch.error = f"ReplayDiverged: {divergence}"
@@ -63,8 +63,8 @@ class Divergence:
 
     Attributes:
         turn: the first turn whose outcome differs; -1 for the opening messages.
-        what: `opening`, `result`, `state`, `ending`.
-        expected, got: the record's and the replay's, as text.
+        what: `opening`, `result`, `state` or `ending`.
+        expected, got: the recorded and the replayed value, as text.
     """
 
     turn: int
@@ -80,8 +80,8 @@ class Divergence:
 class ReplayPolicy(Policy):
     """Repeats the turns before a fork, then hands over to another policy.
 
-    Where that policy reads tokens and the record has the same ones, they are repeated exactly, with the
-    log-probabilities and the version they were sampled with; else its renderer encodes the recorded messages.
+    If that policy reads tokens and the prefix matches the record, the recorded tokens are repeated exactly, with their
+    log-probabilities and version; otherwise its renderer encodes the recorded messages.
     """
 
     def __init__(self, fork: Fork, successor: Policy) -> None:
@@ -120,7 +120,7 @@ class ReplayPolicy(Policy):
 
 
 class ExhaustedPolicy(Policy):
-    """Cannot answer: for a replay of a whole record, which ends before anything is asked of it."""
+    """A policy that never answers, for the replay of a whole record, which ends before the policy is asked."""
 
     name = "replay"
 
@@ -129,15 +129,16 @@ class ExhaustedPolicy(Policy):
 
 
 class RestoredEnvironment(EnvironmentWrapper):
-    """A fresh environment that was put back to a fork's checkpoint, behind the record of the turns before it.
+    """A fresh environment restored to a fork's checkpoint, which answers the turns before the fork from the record.
 
-    Before the fork it answers from the record, and nothing is run again; from the fork on the environment answers.
+    Before the fork, nothing is run again; from the fork on, the environment itself answers.
 
     Args:
         environment: made for this branch alone.
-        fork: what was recorded, the turn of the fork, and the checkpoint taken before that turn.
-        turns: the recorded turns that it answers.
-        restores: whether the fork lies behind them; else another environment follows, and nothing is put back.
+        fork: the record, the turn of the fork, and the checkpoint taken before that turn.
+        turns: the recorded turns to answer from the record.
+        restores: whether the fork follows these turns; otherwise a hook renews the environment first, and the
+            checkpoint is not restored.
     """
 
     is_transparent = True
@@ -146,7 +147,7 @@ class RestoredEnvironment(EnvironmentWrapper):
         super().__init__(environment)
         self._fork, self._restores = fork, restores
         self._remaining = deque(turns)
-        self._recorded: Turn | None = None  # the turn that is repeated now
+        self._recorded: Turn | None = None  # the turn being repeated
         self._results: deque[Result] = deque()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
@@ -163,7 +164,7 @@ class RestoredEnvironment(EnvironmentWrapper):
         await self._environment.restore(task, checkpoint, seed=seed)
 
     async def state_key(self) -> str | None:
-        """Read before each turn, and so where the next recorded turn begins."""
+        """Return the state key. The loop reads it before each turn, so this call moves on to the next recorded turn."""
         self._recorded = self._remaining.popleft() if self._remaining else None
         self._results = deque(self._recorded.results if self._recorded else ())
         return self._recorded.state_key if self._recorded else await self._environment.state_key()
@@ -185,7 +186,7 @@ class RestoredEnvironment(EnvironmentWrapper):
 
 
 def message_divergence(record: Trajectory, messages: Sequence[Message], turn: int) -> Divergence | None:
-    """Return the first difference between a conversation before turn `turn` and the record's."""
+    """Return the first difference between a conversation before turn `turn` and the recorded conversation."""
     if (expected := list(record.opening)) != (got := list(messages[: len(expected)])):
         return Divergence(-1, "opening", _text(expected), _text(got))
     start = len(record.opening)
@@ -199,7 +200,7 @@ def message_divergence(record: Trajectory, messages: Sequence[Message], turn: in
 
 
 def trajectory_divergence(record: Trajectory, replay: Trajectory, turns: int) -> Divergence | None:
-    """Return the first difference in the opening, the results and states of `turns` turns, and the state after them."""
+    """Return the first difference in the opening, in the first `turns` turns, or in the state after those turns."""
     if (expected := list(record.opening)) != (got := list(replay.opening)):
         return Divergence(-1, "opening", _text(expected), _text(got))
     for recorded, replayed in zip(record.turns[: turns + 1], replay.turns[: turns + 1], strict=False):
@@ -211,7 +212,7 @@ def trajectory_divergence(record: Trajectory, replay: Trajectory, turns: int) ->
 
 
 def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | None:
-    """How the end of a replay of the whole record differs from the record's."""
+    """Return how the end of a replay of the whole record differs from the recorded end; None if it does not."""
     last = max(len(record.turns) - 1, 0)
     if len(replay.turns) != len(record.turns):
         return Divergence(last, "ending", f"{len(record.turns)} turns", f"{len(replay.turns)} turns ({replay.error})")
@@ -222,9 +223,10 @@ def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | No
 
 
 def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
-    """Return the tree node that each turn is: branches share the labels of the turns they repeat.
+    """Return the label of each turn's tree node: branches share the labels of the turns they repeat.
 
-    For `Group.from_arrays(branches=...)`. A branch of a branch is followed down to where a turn was first sampled.
+    For `Group.from_arrays(branches=...)`. In a branch of a branch, a turn's label names the trajectory that first
+    sampled it.
     """
     trajectories_by_id = {trajectory.id: trajectory for trajectory in trajectories}
 
@@ -240,7 +242,7 @@ def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
 
 
 def _prefix_ids(record: Trajectory, turn: int) -> list[int]:
-    """Return the token ids that the policy had read before it wrote turn `turn`."""
+    """Return the token ids that the policy read before turn `turn`."""
     ids = list(record.prompt_ids)
     for recorded in record.turns[:turn]:
         ids += [*recorded.token_ids, *recorded.observation_ids]

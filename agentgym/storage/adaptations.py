@@ -1,4 +1,4 @@
-"""What a checkpoint was adapted to without labels: it travels with the weights, so that no measurement hides it."""
+"""Notes on what a checkpoint was adapted to without labels, stored with the weights so that measurements show them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ ADAPTED_FILE = "adapted.json"
 
 
 def note_adaptations(checkpoint: Path, words: str) -> None:
-    """Write into a checkpoint's folder what it was adapted to, if to anything."""
+    """Write what a checkpoint was adapted to, if anything, into its folder."""
     if words and checkpoint.is_dir():
         (checkpoint / ADAPTED_FILE).write_text(json.dumps({"adapted": words}), encoding="utf-8")
 
 
 def adaptations_of(path: str | Path | None) -> str:
-    """Return what the checkpoint was adapted to that a path is, or the last one of a run folder; empty for anything
-    else.
-    """
+    """Return what the checkpoint at a path, or the last one of a run folder, was adapted to; else empty."""
     checkpoint = None if path is None else checkpoint_in(Path(path))
     if checkpoint is None or not (checkpoint / ADAPTED_FILE).is_file():
         return ""
@@ -28,5 +26,5 @@ def adaptations_of(path: str | Path | None) -> str:
 
 
 def joined(*words: str) -> str:
-    """Several adaptations in one text, each once."""
+    """Join several adaptations into one text, each once."""
     return "; ".join(dict.fromkeys(part for text in words for part in text.split("; ") if part))

@@ -1,4 +1,4 @@
-"""Trajectories and turns as plain data, and back, with nothing lost: what the ledger and JSON files hold.
+"""Convert trajectories and turns to plain data and back without loss, for the ledger and JSON files.
 
 Token ids and log-probabilities are packed as arrays of the machine's own 32-bit integers and 64-bit floats
 (a log-probability comes back bit-equal); everything else is JSON.
@@ -33,9 +33,9 @@ from agentgym.trajectory.provenance import ReplayedTurns
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
 Keep = Callable[[ImagePart], object]
-"""Told of each image, whose bytes are then left out: the record holds its digest alone."""
+"""Called with each image, whose bytes are then omitted: the record holds only the digest."""
 Fetch = Callable[[str], str]
-"""From a digest to the data of the image that was kept. Raises: KeyError when it is missing."""
+"""Maps a digest to the data of the stored image. Raises: KeyError if the image is missing."""
 
 _PROVENANCE_KEYS = {
     "agentgym": "agentgym",
@@ -63,7 +63,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
-    """Return a turn as a row; with `keep`, its images are kept elsewhere.
+    """Return a turn as a row; with `keep`, its images are stored elsewhere.
 
     Raises: LedgerError when a call's arguments or a reward are no JSON data.
     """
@@ -84,7 +84,7 @@ def unpack_turn(row: TurnRow, fetch: Fetch | None = None) -> Turn:
 
 
 def pack_head(trajectory: Trajectory, keep: Keep | None = None) -> tuple[str, bytes]:
-    """Return a trajectory without its turns: JSON and prompt ids. Raises: LedgerError naming what is no JSON data."""
+    """Return a trajectory without turns, as JSON and prompt ids. Raises: LedgerError naming data that is not JSON."""
     head = _json(head_to_json(trajectory, keep), "episode", trajectory.id)
     return head, array("i", trajectory.prompt_ids).tobytes()
 
@@ -97,7 +97,7 @@ def unpack_head(head: str, prompt_ids: bytes, fetch: Fetch | None = None) -> Tra
 
 
 def trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
-    """Return a whole trajectory as JSON-able data, tokens as lists: for files that people read."""
+    """Return a whole trajectory as JSON-compatible data, tokens as lists: for files that people read."""
     turns = []
     for turn in trajectory.turns:
         tokens = {"token_ids": turn.token_ids, "logprobs": turn.logprobs, "observation_ids": turn.observation_ids}
@@ -118,7 +118,7 @@ def trajectory_from_json(data: dict[str, Any]) -> Trajectory:
 
 
 def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
-    """Return a turn without its tokens. What has its default value is left out: most turns are short."""
+    """Return a turn without its tokens. Fields with default values are omitted, so that most turns are short."""
     row: dict[str, Any] = {
         "index": turn.index,
         "content": _content(turn.message.content, keep),
@@ -200,7 +200,7 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
 
 
 def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, Any]:
-    """Everything of a trajectory but prompt ids and turns."""
+    """Return a trajectory without prompt ids and turns."""
     task = trajectory.task
     return {
         "id": trajectory.id,
@@ -271,7 +271,7 @@ def row_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Row:
 
 
 def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
-    """Return what is known of an episode's making, by the names that ledgers have always used."""
+    """Return a provenance by the key names that ledgers have always used."""
     values = zip(_PROVENANCE_KEYS.values(), _read_plain_fields(provenance), strict=True)
     row: dict[str, Any] = {key: value for key, value in values if value not in _UNKNOWN}
     if (branch := provenance.branch) is not None:
@@ -284,7 +284,7 @@ def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
 
 
 def provenance_from_json(row: dict[str, Any]) -> Provenance:
-    """Return the provenance that `provenance_to_json` wrote; keys that are none of ours are kept in `extra`."""
+    """Return the provenance that `provenance_to_json` wrote; unknown keys go into `extra`."""
     known = {field: row[key] for field, key in _PROVENANCE_KEYS.items() if key in row}
     provenance = Provenance(**known)
     if "branch" in row:
@@ -301,7 +301,7 @@ def provenance_from_json(row: dict[str, Any]) -> Provenance:
 
 
 def _additions_from_json(row: dict[str, Any]) -> tuple[PromptAddition, ...]:
-    """Return what was put before the agent. Ledgers before 0.3 have a key of its own for each of three kinds."""
+    """Return the prompt additions. Ledgers before 0.3 have a separate key for each of three kinds."""
     additions = [PromptAddition(**addition) for addition in row.get("additions", ())]
     if "instruction" in row:
         additions.append(PromptAddition("instruction", row["instruction"], "system"))
@@ -313,8 +313,9 @@ def _additions_from_json(row: dict[str, Any]) -> tuple[PromptAddition, ...]:
 
 
 def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:
-    """Role, content, calls, call id and name: a list, because a ledger holds very many. Reasoning and what the server
-    wants back follow where there is any.
+    """Return role, content, calls, call id and name, as a list to save space: a ledger has very many messages.
+
+    Reasoning and the server's extra fields follow if there are any.
     """
     calls = [[c.name, c.arguments, c.id, c.error] for c in message.calls]
     row = [message.role, _content(message.content, keep), calls, message.call_id, message.name]
@@ -328,7 +329,7 @@ def message_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Message
 
 
 def result_to_json(result: Result, keep: Keep | None = None) -> list[Any]:
-    """Return the fields of a result in their order; usage is left out where there is none."""
+    """Return the fields of a result in order; empty usage is omitted."""
     r = result
     fields = [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
     return [*fields, dict(r.usage)] if r.usage else fields

@@ -1,6 +1,6 @@
-"""What went wrong in an episode, by kind: in each turn, and at its end. Lists, evaluations and training all ask here.
+"""The kinds of failures in an episode, per turn and at its end, for lists, evaluations and training.
 
-What the kinds mean to people, and what training does about them: agentgym.evaluation.failures.
+For the meaning of the kinds, and how training handles them, see agentgym.evaluation.failures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEVELS: dict[str, Level] = {
     "no_answer": "end",
     "failed": "end",
 }
-"""Every kind with what it is counted per, in the order that tables show."""
+"""Every kind with the unit in which it is counted, in the order shown in tables."""
 
 _CUT = {"length": "cut", "content_filter": "filtered"}
 _DECLINES = re.compile(
@@ -42,14 +42,14 @@ _DECLINES = re.compile(
 
 
 def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
-    """Of each turn, the kinds that occurred in it; one that occurred twice stands there twice."""
+    """Return the kinds of failures in each turn; a kind that occurred twice is listed twice."""
     last_answers: dict[str, tuple[object, ...]] = {}
     kinds_by_turn = []
     for turn in turns:
         kinds = [result.status.value for result in turn.results if not result.ok]
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.status not in (ResultStatus.OK, ResultStatus.TOOL_ERROR):
-                continue  # what never ran is told by its own kind
+                continue  # a call that never ran has its own kind
             key, answer = _written(call), (result.content, result.status)
             kinds += ["repeated"] if last_answers.get(key) == answer else []
             last_answers[key] = answer
@@ -62,16 +62,16 @@ def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
 
 
 def says_nothing(turn: Turn) -> bool:
-    """Return whether a turn neither speaks nor holds a call that could be run. What was cut off does not speak."""
+    """Return whether a turn has neither speech nor a call that could be run. A truncated message has no speech."""
     speaks = not turn.calls and turn.message.speaks and turn.finish_reason not in _CUT
     return turn.void and not speaks
 
 
 def count_failures(trajectory: Trajectory) -> Counter[str]:
-    """Return counts by kind over one episode; a kind that did not occur is absent.
+    """Return counts per kind over one episode; a kind that did not occur is absent.
 
-    An episode that failed counts as that alone: what happened before the machine broke is not held against the agent.
-    One that is still running has only what its turns had so far.
+    A failed episode counts as `failed` only: earlier mistakes are not held against the agent. A running episode has
+    the counts of its turns so far.
     """
     stop = trajectory.stop_reason
     if stop is not None and stop.failed:
@@ -83,13 +83,13 @@ def count_failures(trajectory: Trajectory) -> Counter[str]:
 
 
 def calls_of(trajectory: Trajectory) -> tuple[int, int]:
-    """How many calls an episode made, and how many of them came back without an error."""
+    """Return how many calls an episode made, and how many of them returned without an error."""
     results: list[Result] = [result for turn in trajectory.turns for result in turn.results]
     return len(results), sum(result.ok for result in results)
 
 
 def _ending(trajectory: Trajectory) -> str | None:
-    """How an episode that was not solved ended. Declining shows in the first words of a last turn without call."""
+    """Return how an unsolved episode ended. A refusal is recognised by the start of a last turn without calls."""
     stop, success, last = trajectory.stop_reason, trajectory.success, trajectory.turns[-1] if trajectory.turns else None
     if stop is None or (success is not None and success >= 1.0):
         return None
@@ -97,7 +97,7 @@ def _ending(trajectory: Trajectory) -> str | None:
         return "no_answer"
     if last is not None and not last.calls and _DECLINES.search(last.message.text[:200]):
         return "refused"
-    return None if success is None else "wrong_answer"  # nobody judged it: nobody knows
+    return None if success is None else "wrong_answer"  # not judged, so unknown
 
 
 def _written(call: Call) -> str:

@@ -1,7 +1,7 @@
-"""What the episodes under a label were played with: kept in the ledger when a run begins, compared when one goes on.
+"""The identity of a label: how its episodes are played. Stored when a run begins, compared when a run resumes.
 
-An identity has names and JSON data: the policy, the reward, the sampling, the budgets and all else on which episodes
-depend. Each label of a ledger has one. An object can say what of it matters by a method `identity()` that returns a
+An identity maps names to JSON data: the policy, the reward, the sampling, the budgets and everything else that episodes
+depend on. Each label of a ledger has one. An object can define its part with a method `identity()` that returns a
 dict; see `describe`.
 """
 
@@ -34,7 +34,7 @@ turns IS NOT NULL AND (id >= :label || '/' AND id < :label || '0' OR id >= :labe
 """
 """Episodes of a label, `<label>/<task>#<sample>`, or branches of one fork, `<fork>#<sample>`."""
 _RECORDED = ("policy", "seed", "temperature", "top_p", "max_turn_tokens", "hooks", "instruction")
-"""What the record of each episode says of how it was played, also in ledgers without identities."""
+"""The facts that each episode's record holds on how it was played, even in ledgers without identities."""
 _SECRETS = ("key", "token", "secret", "password", "headers")
 _REMEDY = "Choose another label or another folder (--label, --out)."
 MAX_DEPTH = 4
@@ -44,11 +44,11 @@ MAX_SHOWN_CHARS = 80
 def claim(
     connection: sqlite3.Connection, path: Path, label: str, identity: Mapping[str, Any], provenance: Provenance
 ) -> None:
-    """Keep the identity of a label. Where the ledger holds finished episodes of it, compare with theirs first.
+    """Store the identity of a label, after comparing it with the label's finished episodes, if there are any.
 
     Args:
         path: the ledger's file, for messages.
-        provenance: what the record of a new episode would say; compared where the ledger has no identity of the label.
+        provenance: the provenance of a new episode; compared if the ledger has no identity for the label.
     Raises: DifferentRunError naming each key that differs, with both values and the remedy.
     """
     identity = describe(identity)
@@ -72,7 +72,7 @@ def claim(
 
 
 def _check_claim(connection: sqlite3.Connection, path: Path, label: str, digest: str) -> None:
-    """Raise LedgerError if the identity of a label is not what was written."""
+    """Raise LedgerError if the stored identity of a label is missing or does not match its digest."""
     row = connection.execute("SELECT data FROM identity WHERE digest = ?", (digest,)).fetchone()
     if row is None or hashlib.sha256(row[0].encode()).hexdigest()[:32] != digest:
         raise LedgerError(
@@ -82,7 +82,7 @@ def _check_claim(connection: sqlite3.Connection, path: Path, label: str, digest:
 
 
 def relabel(connection: sqlite3.Connection, label: str, new_label: str, *, keep: bool) -> None:
-    """Let the identity of a label be that of another one, too; `keep`: whether the old label still has episodes."""
+    """Give a label's identity to a new label, too; `keep`: whether the old label still has episodes."""
     for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute(
@@ -94,10 +94,10 @@ def relabel(connection: sqlite3.Connection, label: str, new_label: str, *, keep:
 
 
 def identity_of_policy(policy: object, name: str = "") -> dict[str, Any]:
-    """Return the identity of a policy, or of a function from a task to the policy that plays it.
+    """Return the identity of a policy, or of a function from a task to its policy.
 
     Args:
-        name: under which the policy is recorded, where that is not its own name.
+        name: the name under which the policy is recorded, if not its own.
     """
     described = describe(policy)
     if isinstance(described, dict):
@@ -106,7 +106,7 @@ def identity_of_policy(policy: object, name: str = "") -> dict[str, Any]:
 
 
 def check_task(recorded: Trajectory, task: Task) -> None:
-    """Raise DifferentRunError if an episode that is in the ledger played another task of the same id."""
+    """Raise DifferentRunError if a recorded episode played a different task with the same id."""
     if recorded.task == task:
         return
     before, now = (json.loads(json.dumps(task_to_json(each), default=str)) for each in (recorded.task, task))
@@ -119,11 +119,11 @@ def check_task(recorded: Trajectory, task: Task) -> None:
 
 
 def describe(value: object, depth: int = 0) -> Any:
-    """Return what an object is made of as JSON data, for an identity.
+    """Return a description of an object as JSON data, for an identity.
 
-    An object is described by what its `identity()` returns. An object without that method is described by its class and
-    the arguments of its constructor that it keeps under their own names, with or without an underscore; arguments whose
-    names end like a secret's are left out. Functions and classes are described by their names.
+    An object is described by the result of its `identity()`. An object without that method is described by its class
+    and the constructor arguments that it stores under their own names, with or without an underscore; arguments whose
+    names end like a secret's are omitted. Functions and classes are described by their names.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -166,7 +166,7 @@ def _kept_arguments(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _compare_records(connection: sqlite3.Connection, path: Path, label: str, provenance: Provenance) -> None:
-    """Compare with what the records of a label say, where an older agentgym played it, and log what they do not say."""
+    """Compare with the records of a label that an older agentgym played, and log that only some facts are compared."""
     now = {name: getattr(provenance, name) for name in _RECORDED}
     for (head,) in connection.execute(f"SELECT head FROM episode WHERE {_FINISHED}", {"label": label}):
         recorded = head_from_json(json.loads(head)).provenance
@@ -182,7 +182,7 @@ def _compare_records(connection: sqlite3.Connection, path: Path, label: str, pro
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each key that differs, with both values. A key that only one side knows is one of another version."""
+    """Yield each key that differs, with both values. A key on one side only comes from another version: skip it."""
     for key in (key for key in now if key in before):
         yield from _differences_of(key, before[key], now[key])
 

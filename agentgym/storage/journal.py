@@ -1,4 +1,4 @@
-"""What a long job has found out so far, one line each: killed at any moment, it does no more again than it was at."""
+"""The results of a long job so far, one per line: after a kill at any moment, only the current item is repeated."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 class Journal:
-    """Values by the words that name them, in a file that only grows.
+    """Values by text key, in an append-only file.
 
-    A line that was cut short when its writer was killed counts as not written. Several processes may write to one
-    journal; each knows what was there when it began, and what it wrote itself.
+    A line that was truncated by a kill counts as not written. Several processes may write to one journal; each knows
+    the values from when it began, and its own.
 
     Args:
-        path: the file, which need not exist; what it has is read.
+        path: the file, which is read if it exists.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,7 +26,7 @@ class Journal:
                     key, value = json.loads(line)
                     self._values[key] = value
                 except (ValueError, TypeError):
-                    continue  # cut short, or no line of a journal
+                    continue  # truncated, or not a journal line
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -35,10 +35,10 @@ class Journal:
         return self._values[key]
 
     def write(self, key: str, value: Any) -> None:
-        """Add a value of plain data; it outlives this process when this returns."""
+        """Append a value of plain data; once this returns, the value survives a kill of this process."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{json.dumps([key, value])}\n")  # on a line of its own, also after one that was cut short
+            file.write(f"\n{json.dumps([key, value])}\n")  # on a new line, even after a truncated one
         self._values[key] = value
 
     def remove(self) -> None:

@@ -1,7 +1,7 @@
-"""The record on disk: every finished turn is kept before the next begins, in one SQLite file.
+"""The record on disk: every finished turn is stored in one SQLite file before the next turn begins.
 
-Write-ahead logging makes a commit survive `kill -9` of this process; after a power cut the last commits may
-be missing, but what is there is whole. Turns that finish in the same pass of the event loop share one commit.
+Write-ahead logging makes a commit survive `kill -9` of this process. After a power cut the last commits may
+be missing, but the file is consistent. Turns that finish in the same pass of the event loop share one commit.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Ledger:
     """Episodes and their turns in one file. One process writes it; any number may read.
 
     Args:
-        path: the path of the file; it and its folders are made when they are missing.
-    Raises: LedgerError when the file is not a ledger, of another version, damaged, locked, or cannot be made.
+        path: the path of the file; missing files and folders are created.
+    Raises: LedgerError if the file is not a ledger, has another version, is damaged, locked, or cannot be created.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -51,10 +51,10 @@ class Ledger:
         self._summaries: list[tuple[Any, ...]] = []
         self._images: list[ImagePart] = []
         self._waiting: list[asyncio.Future[None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None  # where the next commit is already due
-        self._written: dict[str, int] = {}  # turns kept so far of the unfinished episodes begun here
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop in which a commit is scheduled
+        self._written: dict[str, int] = {}  # turns stored so far, per unfinished episode begun here
         self._connection = self._open()
-        self._keys: dict[str, int] = {}  # of episodes that are not finished
+        self._keys: dict[str, int] = {}  # of unfinished episodes
         with self._errors_name_the_file("read"):
             self._columns = episode_columns(self._connection)
             for row in self._connection.execute(f"SELECT {self._columns} FROM episode WHERE turns IS NULL"):
@@ -64,20 +64,20 @@ class Ledger:
 
     @property
     def identity(self) -> str:
-        """Tells this ledger from every other, also from a later one at the same path."""
+        """A unique id of this ledger, different even from that of a later ledger at the same path."""
         with self._errors_name_the_file("written"):
-            # A ledger of before 0.3 has none.
+            # A ledger from before 0.3 has no id.
             self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (uuid.uuid4().hex,))
             return str(self._connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()[0])
 
     def begin(self, trajectory: Trajectory) -> None:
-        """Told that an episode starts, or starts over: its next record replaces what is kept of it."""
+        """Prepare for an episode that starts, or starts over: its next record replaces the stored one."""
         self._written.pop(trajectory.id, None)
 
     async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
-        """Keep one finished turn of an episode in progress. Returns after the commit.
+        """Store one finished turn of an episode in progress. Returns after the commit.
 
-        The first one begins the episode anew: what an interrupted attempt left of it is deleted.
+        Turn 0 starts the episode afresh: the turns of an interrupted attempt are deleted.
         Raises: LedgerError; ValueError when an earlier turn was not written.
         """
         expected = self._written.get(trajectory.id, 0)
@@ -91,18 +91,18 @@ class Ledger:
         await self._committed()
 
     async def finish(self, trajectory: Trajectory, *, awaits_group: bool = False) -> None:
-        """Keep the end of an episode, with those of its turns that are not kept yet. Returns after the commit.
+        """Store the end of an episode, with its turns that are not stored yet. Returns after the commit.
 
         Args:
-            awaits_group: a reward is still to judge it beside the others of its group; `amend` keeps the verdict.
-        Raises: LedgerError; ValueError when the episode has no stop reason, so did not end.
+            awaits_group: whether a reward has yet to judge the episode with its group; `amend` stores the verdict.
+        Raises: LedgerError; ValueError if the episode has no stop reason, so has not ended.
         """
         if trajectory.stop_reason is None:
             raise ValueError(f"{trajectory.id!r} has no stop reason: an episode in progress is not finished.")
         if trajectory.id not in self._written:
             self._begin(trajectory)
         key, done = self._keys[trajectory.id], self._written[trajectory.id]
-        # The last turn is written again, even if it was kept: that it is the last takes its observation away.
+        # The last turn is written again, even if already stored: as the last turn it loses its observation.
         first = min(done, len(trajectory.turns) - 1)
         turns = trajectory.turns[max(first, 0) :]
         rows = [_with_digest(key, turn.index, *pack_turn(turn, self._images.append)) for turn in turns]
@@ -121,10 +121,10 @@ class Ledger:
         self._written.pop(trajectory.id, None)
 
     def amend(self, trajectories: Sequence[Trajectory]) -> None:
-        """Write what is kept beside the turns of finished episodes (outcome, weights, stop reason) anew, all or none.
+        """Rewrite the data of finished episodes other than turns (outcome, weights, stop reason), all or none.
 
-        They no longer await the verdict on their group.
-        Raises: LedgerError, also for an episode that is not finished here.
+        The episodes then no longer await the verdict on their group.
+        Raises: LedgerError, also for an episode that is not finished in this ledger.
         """
         find = "SELECT key FROM episode WHERE id = ? AND turns IS NOT NULL"
         with self._errors_name_the_file("written"):
@@ -142,26 +142,26 @@ class Ledger:
             self._write([], [], ended, summaries, images)
 
     def claim(self, label: str, what_is_played: Mapping[str, Any], provenance: Provenance) -> None:
-        """Keep what the episodes of a label are played with; where there are some already, compare.
+        """Store how the episodes of a label are played; if the label already has episodes, compare first.
 
         Args:
-            what_is_played: names and values on which the episodes depend; see agentgym.storage.identity.
-            provenance: what the record of each episode is to say.
+            what_is_played: names and values that the episodes depend on; see agentgym.storage.identity.
+            provenance: the provenance of each new episode.
         Raises: DifferentRunError naming each difference; LedgerError.
         """
         with self._errors_name_the_file("written"):
             identity.claim(self._connection, self.path, label, what_is_played, provenance)
 
     def finished(self, label: str) -> set[str]:
-        """Ids of the finished episodes whose id begins with a label."""
+        """Return the ids of a label's finished episodes."""
         return self._ids("turns IS NOT NULL", label)
 
     def awaiting_group(self, label: str) -> set[str]:
-        """Ids of those finished episodes of a label that still await the verdict on their group."""
+        """Return the ids of a label's finished episodes that still await the verdict on their group."""
         return self._ids("turns IS NOT NULL AND awaits_group = 1", label)
 
     def last_label(self, prefix: str = "") -> str | None:
-        """Return the label of the finished episode that began last, of those that begin with `prefix`."""
+        """Return the label of the finished episode that began last, among ids that begin with `prefix`."""
         with self._errors_name_the_file("read"):
             row = self._connection.execute(
                 "SELECT id FROM episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY key DESC LIMIT 1",
@@ -170,15 +170,15 @@ class Ledger:
         return None if row is None else str(row[0]).partition("/")[0]
 
     def load(self, episode: str) -> Trajectory:
-        """Return the record of an episode by id; one that is unfinished has no stop reason, so is not valid.
+        """Return the record of an episode by id; an unfinished episode has no stop reason, so is not valid.
 
-        Raises: LedgerError when there is none, or when a part of it is missing or damaged.
+        Raises: LedgerError if there is no such episode, or if a part of it is missing or damaged.
         """
         with self._errors_name_the_file("read"):
             return load_episode(self._connection, self.path, episode)
 
     def trajectories(self, run_prefix: str = "") -> Iterator[Trajectory]:
-        """Every finished episode whose id begins with `run_prefix`, in the order they began, one at a time."""
+        """Yield every finished episode whose id begins with `run_prefix`, in starting order."""
         last = 0
         while True:
             with self._errors_name_the_file("read"):  # page by page, so that no read stays open while others write
@@ -196,10 +196,10 @@ class Ledger:
             last = rows[-1][0]
 
     def relabel(self, label: str, new_label: str, *, only: Collection[str] | None = None) -> None:
-        """Let the finished episodes of a label have another, so that it can be used again.
+        """Move the finished episodes of a label to a new label, so that the old one can be used again.
 
         Args:
-            only: the ids of those that are meant; all of the label by default.
+            only: ids of the episodes to move; by default all of the label.
         Raises: LedgerError.
         """
         episodes = "SELECT key FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ?"
@@ -233,18 +233,18 @@ class Ledger:
                 raise
 
     def _undamaged(self, query: str, values: Sequence[Any]) -> str:
-        """Return the keys of the episodes that a query finds, as a JSON list. Raises: LedgerError if one is damaged."""
+        """Return the keys of a query's episodes, as a JSON list. Raises: LedgerError if an episode is damaged."""
         rows = self._connection.execute(query, values).fetchall()
         for row in rows:
             digests.check_row(self.path, f"the episode {row[1]!r}", row[:-1], row[-1])
         return json.dumps([row[0] for row in rows])
 
     def set_aside(self, label: str, only: Collection[str] | None = None) -> None:
-        """Keep episodes of a label that failed under another one, so that they are played again. As `relabel`."""
+        """Move failed episodes of a label to another label, so that they are played again. As `relabel`."""
         self.relabel(label, f"failed-{time.time_ns()}-{label}", only=only)
 
     def close(self) -> None:
-        """Commit what is pending and close the file. May be called twice."""
+        """Commit pending rows and close the file. May be called twice."""
         try:
             if self._turns or self._begun or self._ended:
                 self._commit()
@@ -272,7 +272,7 @@ class Ledger:
     async def _committed(self) -> None:
         """Wait for the commit that ends this pass of the event loop."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # none is due, or it was due in a loop that is gone
+        if self._loop is not loop:  # no commit is scheduled, or it was in a loop that is gone
             self._loop = loop
             loop.call_soon(self._commit)
         done = loop.create_future()
@@ -291,13 +291,13 @@ class Ledger:
         except Exception as error:
             if not waiting:
                 raise
-            failure = error  # whatever it is, those who wait must be told
+            failure = error  # the waiting tasks must get any error
         for done in waiting:
             if done.done() or done.get_loop().is_closed():
                 continue  # its episode was cancelled meanwhile
             if failure is None:
                 done.set_result(None)
-            else:  # one each: an exception that many tasks raise would collect all their tracebacks
+            else:  # one exception per task: a shared one would collect all their tracebacks
                 own = LedgerError(*failure.args)
                 own.__cause__ = failure.__cause__
                 done.set_exception(own)
@@ -316,7 +316,7 @@ class Ledger:
             if ended:
                 connection.executemany(_WRITE_EPISODE, ended)
             if summaries:
-                summary.create(connection)  # a ledger of an earlier agentgym has none
+                summary.create(connection)  # missing in ledgers of an earlier agentgym
                 summary.write(connection, summaries)
             if images:
                 pictures.create(connection)
@@ -330,7 +330,7 @@ class Ledger:
     def _open(self) -> sqlite3.Connection:
         with self._errors_name_the_file("opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The loop may live in another thread than the one that opened the file; it is one at a time.
+            # The loop may run in another thread than the one that opened the file, but only one uses it at a time.
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -346,5 +346,5 @@ class Ledger:
 
 
 def _with_digest(*values: Any) -> tuple[Any, ...]:
-    """Return a row as it is written: its values and their digest."""
+    """Return the row to write: the values and their digest."""
     return (*values, digests.digest_of(*values))

@@ -1,4 +1,4 @@
-"""What SQLite and the disk raise, as a LedgerError that names the file and says what to do."""
+"""Convert errors of SQLite and the disk to a LedgerError that names the file and says what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentgym.errors import LedgerError
 
 
 class NamedErrors:
-    """Turns what SQLite and the disk raise into a LedgerError that names the file and says what to do."""
+    """Context manager that converts errors of SQLite and the disk to a LedgerError with the file and a remedy."""
 
     __slots__ = ("_path", "_what")
 

@@ -1,4 +1,4 @@
-"""The tables of a ledger: how they are made, checked when a file is opened, and brought up to date."""
+"""The tables of a ledger: create them, check them when a file is opened, and upgrade them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ COMMIT;
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new ledger, or check those of an old one and add the columns that it lacks.
+    """Create the tables of a new ledger, or check an old ledger's tables and add missing columns.
 
-    Raises: LedgerError when the file is not a ledger, of another version, or damaged; sqlite3.Error.
+    Raises: LedgerError if the file is not a ledger, has another version, or is damaged; sqlite3.Error.
     """
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and not tables >= TABLES:

@@ -1,4 +1,4 @@
-"""Loads episodes from the tables of a ledger: the same for the process that writes it and for those that only read."""
+"""Load episodes from the tables of a ledger, both for the writing process and for readers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentgym.storage.codec import TurnRow, unpack_head, unpack_turn
 from agentgym.trajectory import Row, Trajectory
 
 TABLES = {"meta", "episode", "turn"}
-"""What every ledger has."""
+"""The tables of every ledger."""
 _EPISODE = ("key", "id", "turns", "head", "prompt_ids", "awaits_group")
 _TURN = ("episode", "number", "head", "token_ids", "logprobs", "observation_ids")
 
 
 def episode_columns(connection: sqlite3.Connection) -> str:
-    """Return what to select of an episode for `unpack_episode`; a column that an old ledger lacks is NULL."""
+    """Return the columns to select for `unpack_episode`; a column that an old ledger lacks is NULL."""
     return _columns(connection, "episode", _EPISODE)
 
 
@@ -28,11 +28,11 @@ def _columns(connection: sqlite3.Connection, table: str, names: tuple[str, ...])
 
 
 def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) -> Trajectory:
-    """Return the record of an episode by id; one that is unfinished has no stop reason, so is not valid.
+    """Return the record of an episode by id; an unfinished episode has no stop reason, so is not valid.
 
-    Raises: LedgerError when there is none, or when a part of it is missing or damaged; sqlite3.Error.
+    Raises: LedgerError if there is no such episode, or if a part of it is missing or damaged; sqlite3.Error.
     """
-    connection.execute("BEGIN")  # one moment for the head and the turns, whatever is being written
+    connection.execute("BEGIN")  # read the head and the turns consistently during writes
     try:
         row = connection.execute(
             f"SELECT {episode_columns(connection)} FROM main.episode WHERE id = ?", (episode_id,)
@@ -55,10 +55,10 @@ def unpack_episode(
     awaits_group: int | None,
     digest: bytes | None,
 ) -> Trajectory:
-    """Return an episode from its row, of `episode_columns`, and the rows of its turns.
+    """Return an episode from its row, with the `episode_columns`, and the rows of its turns.
 
     Args:
-        turns: how many it must have, None while it is unfinished.
+        turns: the required number of turns; None for an unfinished episode.
     Raises: as `load_episode`.
     """
     what = f"the episode {episode_id!r}"

@@ -16,19 +16,19 @@ _READ = "SELECT plain, data FROM image WHERE digest = ?"
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the table where it is missing, as in a ledger of an earlier agentgym."""
+    """Create the table if it is missing, as in ledgers from an earlier agentgym."""
     connection.execute(_SCHEMA)
 
 
 def write(connection: sqlite3.Connection, images: Iterable[ImagePart]) -> None:
-    """Keep the images that are not kept yet."""
+    """Store the images not stored yet."""
     connection.executemany(_WRITE, ((image.digest, *_packed(image.data)) for image in images))
 
 
 def fetch(connection: sqlite3.Connection, digest: str) -> str:
     """Return the data of an image, exactly as it was given.
 
-    Raises: KeyError when there is none of that digest; ValueError when it is not what was written.
+    Raises: KeyError if there is no image with that digest; ValueError if its data does not match the digest.
     """
     row = connection.execute(_READ, (digest,)).fetchone()
     if row is None:
@@ -41,7 +41,7 @@ def fetch(connection: sqlite3.Connection, digest: str) -> str:
 
 
 def _packed(data: str) -> tuple[bool, bytes]:
-    """Return decoded, which is a quarter smaller; as it stands (`plain`) if it is not exactly what base64 writes."""
+    """Return (False, decoded bytes), a quarter smaller; (True, data as text) if the data is not canonical base64."""
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Reads a ledger without ever writing to it, also while a run is writing: what pages and lists are made from."""
+"""Read a ledger without ever writing to it, even during a run: the source of pages and lists."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ FILTERS = {
     "failed": "stop IN ('infra_error', 'cancelled')",
     "running": "stop IS NULL",
 }
-"""Kinds of episodes a list can be narrowed to, each with what it means to SQLite."""
+"""Filters for lists of episodes, each with its SQL condition."""
 _PHASE = "rtrim(rtrim(run, '0123456789'), '-')"
 _WRITTEN_TABLE, _MEMORY_TABLE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
 MAX_WORDS = 200
-"""Of one kind to choose from, as tags: a task set may give every task its own."""
+"""The most tags or failures to offer as filters: a task set may give every task its own tag."""
 SORTS = ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop")
 
 
 class LedgerReader:
-    """A ledger opened for reading alone. Any number may read while one process writes; safe to share among threads.
+    """A ledger opened read-only. Any number of readers may run while one process writes; safe to share among threads.
 
     Args:
         path: the path of the file, which must exist.
-    Raises: LedgerError when it is not a ledger.
+    Raises: LedgerError if the file is not a ledger.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
         self._tables: list[str] = []  # tables that hold summaries
-        self._written = False  # whether the ledger itself is one of them
+        self._written = False  # whether the ledger's own table is one of them
         self._made_up_to = 0  # the last key that `summarise` has seen
-        self._unreadable = 0  # episodes it passed over
-        self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last, and what it is of
-        self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # up to which keys, and what was counted
+        self._unreadable = 0  # episodes that `summarise` skipped
+        self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last request and its result
+        self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # last keys counted, and the counts
         self._connection = self._open()
 
     def close(self) -> None:
@@ -57,29 +57,29 @@ class LedgerReader:
             self._connection.close()
 
     def load(self, episode: str) -> Trajectory:
-        """Return the record of an episode by id, with as many turns as are kept yet.
+        """Return the record of an episode by id, with the turns stored so far.
 
-        Raises: LedgerError when there is none, or when a part of it is damaged.
+        Raises: LedgerError if there is no such episode, or if a part of it is damaged.
         """
         with self._reading() as connection:
             return load_episode(connection, self.path, episode)
 
     def finished(self, prefix: str = "") -> list[str]:
-        """Ids of the finished episodes whose id begins with `prefix`, sorted."""
+        """Return the ids of the finished episodes whose id begins with `prefix`, sorted."""
         query = "SELECT id FROM main.episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY id"
         with self._reading() as connection:
             return [row[0] for row in connection.execute(query, (len(prefix), prefix))]
 
     def summarise(self, budget_s: float = 0.25) -> int:
-        """Make the summaries that the writer did not, as in a ledger of an earlier agentgym. Returns how many lack.
+        """Make missing summaries, as in a ledger of an earlier agentgym. Returns: how many are still missing.
 
-        They are kept in memory. Works for about `budget_s` seconds: call it again until nothing lacks.
+        They are kept in memory. Works for about `budget_s` seconds: call it again until it returns 0.
         """
         deadline = time.monotonic() + budget_s
         with self._reading() as connection:
             written = f" AND key NOT IN (SELECT episode FROM {_WRITTEN_TABLE})" if self._written else ""
             have = sum(self._count(connection, table) for table in self._tables) + self._unreadable
-            while have < self._count(connection, "main.episode"):  # else there is nothing to look for
+            while have < self._count(connection, "main.episode"):  # otherwise nothing is missing
                 rows = connection.execute(
                     f"SELECT {episode_columns(connection)} FROM main.episode "
                     f"WHERE key > ? AND turns IS NOT NULL{written} ORDER BY key LIMIT 64",
@@ -97,7 +97,7 @@ class LedgerReader:
             return 0
 
     def count(self, where: Mapping[str, str] | None = None) -> int:
-        """How many episodes there are, of those that have a summary; of a choice as in `select`."""
+        """Count the episodes that have a summary and match `where`, as in `select`."""
         clause, values = _where(where or {})
         with self._reading() as connection:
             return int(connection.execute(f"SELECT count(*) FROM known{clause}", values).fetchone()[0])
@@ -111,13 +111,13 @@ class LedgerReader:
         offset: int = 0,
         limit: int = 100,
     ) -> list[dict[str, Any]]:
-        """Summaries of episodes as dicts by column (see agentgym.storage.summary).
+        """Return summaries of episodes as dicts by column (see agentgym.storage.summary).
 
         Args:
-            where: any of `only` (a name in FILTERS), `phase` (see `phases`), `run`, `task`, `stop`, `tag` and
-                `failure` exactly, `text` in the id.
+            where: any of `only` (a name in FILTERS); `phase` (see `phases`), `run`, `task`, `stop`, `tag` and
+                `failure`, matched exactly; `text`, a substring of the id.
             sort: one of SORTS.
-        Raises: LedgerError for a filter or an order that there is not.
+        Raises: LedgerError for an unknown filter or order.
         """
         if sort not in SORTS:
             raise LedgerError(f"Episodes cannot be sorted by {sort!r}. There are: {', '.join(SORTS)}.")
@@ -134,18 +134,18 @@ class LedgerReader:
         return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
 
     def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
-        """How many episodes of a choice are of each kind: `only`, `failure` and `tag`, by name.
+        """Count the episodes matching `where` per filter value of `only`, `failure` and `tag`.
 
-        Those of each tag are counted as if the choice named none, so that there are others to turn to.
+        Tags are counted as if `where` named no tag, so that other tags can be chosen.
         """
         where = where or {}
         clause, values = _where(where)
         tagless = _where({name: value for name, value in where.items() if name != "tag"})
         sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
         with self._reading() as connection:
-            version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit of others
+            version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit by others
             request = (version, self._made_up_to, clause, *values)
-            if self._facets[0] != request:  # else it is the next page of a list
+            if self._facets[0] != request:  # the next page of a list repeats the request
                 only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
                 self._facets = (
                     request,
@@ -158,13 +158,13 @@ class LedgerReader:
             return self._facets[1]
 
     def phases(self) -> dict[str, int]:
-        """How many episodes there are by phase, in the order the phases began.
+        """Count episodes per phase, in the order the phases began.
 
-        A phase is a run without its step: `train` of `train-000012`.
+        A phase is a run name without its step: `train` for `train-000012`.
         """
         with self._reading() as connection:
             (counted_up_to, last), counts = self._phases
-            if counted_up_to != self._made_up_to:  # older ones came in between
+            if counted_up_to != self._made_up_to:  # older episodes were added in between
                 last, counts = 0, {}
             rows = connection.execute(
                 f"SELECT {_PHASE}, count(*), max(episode) FROM known WHERE episode > ? "
@@ -176,7 +176,7 @@ class LedgerReader:
             return counted
 
     def _summary(self, connection: sqlite3.Connection, key: int, *columns: Any) -> tuple[Any, ...] | None:
-        """None for an episode that is damaged: it is left out of lists, and opening it says why."""
+        """Return the summary row of an episode; None if damaged. Lists omit it; opening it shows why."""
         try:
             trajectory = unpack_episode(connection, self.path, key, *columns)
         except LedgerError:
@@ -184,7 +184,7 @@ class LedgerReader:
         return summary.summary_row(key, trajectory)
 
     def _check_summaries(self, connection: sqlite3.Connection, keys: list[int]) -> None:
-        """Raise LedgerError if the summary of one of these episodes is not what was written."""
+        """Raise LedgerError if the summary of one of these episodes does not match its digest."""
         query = "SELECT * FROM known WHERE episode IN (SELECT value FROM json_each(?))"
         for *values, digest in connection.execute(query, (json.dumps(keys),)):
             digests.check_row(self.path, f"the summary of {values[1]!r}", values, digest)
@@ -192,7 +192,7 @@ class LedgerReader:
     def _within(
         self, connection: sqlite3.Connection, column: str, clause: str, values: Sequence[str]
     ) -> dict[str, int]:
-        """How many episodes hold each word of a column of JSON lists or objects, the most frequent words first."""
+        """Count the episodes that contain each word in a column of JSON lists or objects, most frequent first."""
         counts: Counter[str] = Counter()
         known = f"{clause} AND" if clause else " WHERE"
         for text, count in connection.execute(
@@ -211,9 +211,9 @@ class LedgerReader:
         try:
             try:
                 return self._connected(f"{uri}?mode=ro")
-            except sqlite3.OperationalError:  # a folder where SQLite may not put its shared memory
+            except sqlite3.OperationalError:  # SQLite may not create its shared-memory file in the folder
                 if self.path.with_name(self.path.name + "-wal").exists():
-                    raise  # somebody else may be writing it: the file alone would not be the whole
+                    raise  # another process may be writing: the file alone would be incomplete
                 return self._connected(f"{uri}?mode=ro&immutable=1")
         except sqlite3.Error as error:
             raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
@@ -235,10 +235,10 @@ class LedgerReader:
         return connection
 
     def _see(self, connection: sqlite3.Connection) -> None:
-        """Make the views anew where the summaries came to be in another place than before.
+        """Recreate the views if the set of tables with summaries has changed.
 
-        `known`: all summaries; one table where they are in one, which is quicker to scan. `listed`: with the turns so
-        far of what is unfinished.
+        `known`: all summaries, from a single table if possible, which is faster to scan. `listed`: the same, with the
+        turns so far of unfinished episodes.
         """
         tables = [_WRITTEN_TABLE] if self._written or self._has_summaries() else []
         tables += [_MEMORY_TABLE] if self._made_up_to or not tables else []
@@ -263,7 +263,7 @@ class LedgerReader:
                 raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
 
     def _has_summaries(self) -> bool:
-        """Return an earlier agentgym's ledger gets its first summary when this one goes on with the run."""
+        """Return whether the ledger has summaries; one from an earlier agentgym gets them when its run resumes."""
         query = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ?"
         return self._connection.execute(query, (summary.TABLE,)).fetchone() is not None
 

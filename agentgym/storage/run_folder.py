@@ -1,4 +1,4 @@
-"""The folder of one run: which file holds what, and how each is written so that a crash leaves it readable."""
+"""The folder of one run: its files, and how they are written so that a crash leaves them readable."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ HOLDS_A_RUN = (
     "{} already holds a run. Continue it with --resume, train it for more steps with --extend, give another folder by "
     "--out, or remove it."
 )
-"""The message where a new run is to begin in the folder of another one."""
+"""The error message if a new run would begin in another run's folder."""
 _SIGNS = ("recipe.toml", "ledger.sqlite", "metrics.jsonl", "state.json", "evaluation", "checkpoints")
 
 
 class RunFolder:
-    """Names and writes the files of a run. Nothing is made on disk before something is written.
+    """Names and writes the files of a run. Nothing is created on disk before the first write.
 
     Attributes:
-        path: the folder. `name`: its last part.
-        recipe, ledger, metrics_file, checkpoints, report, state: paths inside it.
-        listeners: called with the step, the phase and the metrics of each row that is logged.
-    Raises: LedgerError when the path is a file, or a folder with other things and nothing of a run in it.
+        path: the folder.
+        name: the last part of `path`.
+        recipe, ledger, metrics_file, checkpoints, report, state: paths inside the folder.
+        listeners: called with the step, the phase and the metrics of each logged row.
+    Raises: LedgerError if the path is a file, or a non-empty folder without any file of a run.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -75,7 +76,7 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: str | Path) -> RunFolder:
-        """Return a folder that some run has written. Raises: LedgerError when there is none at the path."""
+        """Return the folder of an existing run. Raises: LedgerError if there is no run at the path."""
         folder = cls(path)
         if not cls.is_run(folder.path):
             here = folder.path.parent
@@ -85,7 +86,7 @@ class RunFolder:
 
     @staticmethod
     def is_run(path: Path) -> bool:
-        """Whether a run has written into a folder."""
+        """Return whether a run has written into a folder."""
         return any((path / sign).exists() for sign in _SIGNS)
 
     def phase(self, usual: str) -> str:
@@ -93,7 +94,7 @@ class RunFolder:
         return usual
 
     def create(self) -> RunFolder:
-        """Make the folder, if it is not there yet. Raises: LedgerError where it cannot be made or written."""
+        """Create the folder if it is missing. Raises: LedgerError if it cannot be created or written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -103,7 +104,7 @@ class RunFolder:
         return self
 
     def log(self, step: int, phase: str, **metrics: float) -> None:
-        """Append one line to metrics.jsonl and flush it. A half-written last line is closed off first."""
+        """Append one line to metrics.jsonl and flush it. A half-written last line is ended first."""
         self.create()
         row = {"time": time.time(), "step": step, "phase": phase, **metrics}
         line = json.dumps(row, default=float).encode() + b"\n"
@@ -115,7 +116,7 @@ class RunFolder:
             listener(step, phase, metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
-        """Return the logged lines in order, of one phase or of all; a line that a crash cut short is left out."""
+        """Return the logged rows in order, of one phase or of all; a line truncated by a crash is skipped."""
         if not self.metrics_file.exists():
             return []
         rows = []
@@ -129,7 +130,7 @@ class RunFolder:
         return rows
 
     def forget(self, phases: Collection[str], after_step: int) -> None:
-        """Drop the metrics of these phases beyond a step: a run that goes on from there logs them again."""
+        """Drop the metrics of these phases after a step: a run that resumes from that step logs them again."""
         rows = [r for r in self.metrics() if r.get("phase") not in phases or r.get("step", 0) <= after_step]
         partial = self.metrics_file.with_suffix(".partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -138,7 +139,7 @@ class RunFolder:
     def write_json(self, name: str, data: Any) -> Path:
         """Write `name` (for example `evaluation/before.json`), whole or not at all.
 
-        Raises: ValueError for a name that leaves the folder or data that is no JSON.
+        Raises: ValueError for a name outside the folder or data that is not JSON.
         """
         path = self._inside(name)
         text = json.dumps(data, indent=1, ensure_ascii=False)
@@ -156,7 +157,7 @@ class RunFolder:
         return path
 
     def read_json(self, name: str) -> Any:
-        """Return what `write_json` wrote. Raises: LedgerError when it is missing or no JSON."""
+        """Return the data that `write_json` wrote. Raises: LedgerError if the file is missing or not JSON."""
         path = self._inside(name)
         try:
             return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
@@ -166,7 +167,7 @@ class RunFolder:
             raise LedgerError(f"{path} is not valid JSON: {error}.") from error
 
     def evaluations(self) -> list[str]:
-        """Labels of the evaluations that were written, sorted."""
+        """Return the labels of the written evaluations, sorted."""
         return sorted(path.stem for path in (self.path / "evaluation").glob("*.json"))
 
     def _inside(self, name: str) -> Path:
@@ -177,12 +178,13 @@ class RunFolder:
 
 
 class StageFolder(RunFolder):
-    """Where one stage of several in a run writes: into stages/<name>, and its metrics into those of the run.
+    """The folder of one of a run's stages: stages/<name>. Its metrics go into the run's metrics file.
 
-    Its phases have its name: `train` becomes `<name>`, and `validation` becomes `<name>_validation`.
+    Its phases are named after the stage: `train` becomes `<name>`, and `validation` becomes `<name>_validation`.
 
     Args:
-        run: the folder of the run. `name`: of the stage.
+        run: the folder of the run.
+        name: the name of the stage.
     """
 
     def __init__(self, run: RunFolder, name: str) -> None:
@@ -211,7 +213,7 @@ class StageFolder(RunFolder):
             os.close(folder)
 
     def _check_is_free_or_run(self) -> None:
-        """Check nothing: the run's own folder was checked."""
+        """Check nothing: the run's own folder is already checked."""
 
     def phase(self, usual: str) -> str:
         """Return the stage's own name of a phase."""
@@ -222,7 +224,7 @@ class StageFolder(RunFolder):
         super().log(step, self.phase(phase), **metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
-        """Return the metrics of a phase; without a phase those of the whole run."""
+        """Return the metrics of a phase; without a phase, the metrics of the whole run."""
         return super().metrics(phase and self.phase(phase))
 
     def forget(self, phases: Collection[str], after_step: int) -> None:
@@ -234,10 +236,9 @@ _OF_CHECKPOINTS = ("config.json", "adapter_config.json")
 
 
 def checkpoint_in(path: Path) -> Path | None:
-    """Return the checkpoint that a folder is or, for a run folder, its last one: of the training, else of its warm
-    start.
+    """Return the folder itself if it is a checkpoint, or a run's final or else warm-start checkpoint.
 
-    Returns: None for a folder that is neither, or a run that has not got so far.
+    Returns: None for a folder that is neither a checkpoint nor a run, or for a run without such a checkpoint.
     """
     checkpoints = (path, path / "checkpoints" / "final", path / "checkpoints" / "warm_start")
     return next((folder for folder in checkpoints if any((folder / name).is_file() for name in _OF_CHECKPOINTS)), None)

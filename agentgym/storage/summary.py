@@ -1,4 +1,4 @@
-"""One episode in one narrow row: what a list of a hundred thousand of them is sorted, filtered and counted by."""
+"""One narrow row per episode, for sorting, filtering and counting lists of a hundred thousand episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.storage.failures import calls_of, count_failures
 from agentgym.trajectory import Trajectory
 
 TABLE = "summary_3"
-"""Its number goes up when a row says something else than before: readers make the rows that a ledger lacks."""
+"""The number is increased when the content of a row changes: readers then make the rows that a ledger lacks."""
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     episode INTEGER PRIMARY KEY,  -- its key
@@ -75,7 +75,7 @@ def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
 
 
 def begun_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
-    """Return the row of an episode of which nothing is known yet but its task, in order of COLUMNS."""
+    """Return the row of a new episode, of which only the task is known, in order of COLUMNS."""
     return (*_identity(key, trajectory), None, None, 0.0, 0, 0, 0, 0, 0.0, None)
 
 
@@ -87,7 +87,7 @@ def _identity(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
 
 
 def create(connection: sqlite3.Connection, where: str = "") -> None:
-    """Make the table, if it is not there; `where` is the name of an attached database with a dot."""
+    """Create the table if it is missing; `where` is the name of an attached database, with a trailing dot."""
     connection.execute(SCHEMA.format(where=where))
 
 
@@ -97,5 +97,5 @@ def write(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]], where
 
 
 def renew(connection: sqlite3.Connection, keys: str) -> None:
-    """Write the digests of the rows of some episodes anew. `keys`: a JSON list of their keys."""
+    """Recompute the digests of some episodes' rows. `keys`: a JSON list of the episodes' keys."""
     renew_digests(connection, TABLE, ", ".join(COLUMNS), "episode IN (SELECT value FROM json_each(?))", (keys,))

@@ -1,7 +1,7 @@
 """The record of an episode: token-exact, turn by turn, with rewards and provenance.
 
-provenance.py  what made an episode, and what happened to it on the way
-turn.py        Turn, and what judges and logit hooks say of its characters and tokens
+provenance.py  how an episode was produced, and what happened during it
+turn.py        Turn, with judges' spans of its characters and logit hooks' masks of its tokens
 record.py      Trajectory, its contexts, and its tokens as arrays
 """
 

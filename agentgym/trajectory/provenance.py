@@ -1,4 +1,4 @@
-"""What made an episode, and what befell it on the way."""
+"""How an episode was produced, and what happened during it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """Where a branch left another trajectory: its id, and the first turn that the branch does not repeat."""
+    """Where a branch left another trajectory: that trajectory's id, and the first turn the branch does not repeat."""
 
     trajectory: str
     turn: int
@@ -17,7 +17,7 @@ class ForkPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurns:
-    """Which turns of another trajectory, by its id, were replayed alone."""
+    """The only turns of another trajectory, given by id, that were replayed."""
 
     trajectory: str
     turns: tuple[int, ...]
@@ -25,33 +25,33 @@ class ReplayedTurns:
 
 @dataclass(frozen=True, slots=True)
 class PromptAddition:
-    """A text that the agent reads beside the words of its environment."""
+    """A text that the agent reads in addition to the environment's own messages."""
 
     kind: str
-    """The kind of text: "instruction", "knowledge" (what earlier episodes have taught), or a kind of help: "hint",
-    "rubric", "critique", "feedback"; "guide" where another policy began; "partner" where another agent's answer was
-    read."""
+    """The kind of text: "instruction", "knowledge" (learned from earlier episodes), or a kind of help: "hint",
+    "rubric", "critique", "feedback"; "guide" if another policy began the episode; "partner" if another agent's answer
+    was read."""
     text: str = ""
-    """The text itself; empty where the help is not a text."""
+    """The text itself; empty if the help is not a text."""
     where: Literal["system", "user"] = "user"
-    """Where it stands: at the beginning of the system message, or at the end of the task."""
+    """The position of the text: at the beginning of the system message, or at the end of the task."""
     is_help: bool = False
-    """Whether it helps the agent. Only training tasks are played with help, and no evaluation accepts an episode with
-    any."""
+    """Whether the addition helps the agent. Only training tasks are played with help; evaluations reject episodes
+    with help."""
     share: float = 1.0
-    """The share of all the help of this kind that there was, 0 to 1."""
+    """The share of the available help of this kind that was given, 0 to 1."""
     role: str = ""
-    """The role that the agent has with it, in an environment without roles of its own."""
+    """The role that the addition gives the agent, in an environment without roles of its own."""
 
 
 def training_help(kind: str, text: str = "", share: float = 1.0, role: str = "") -> PromptAddition:
-    """Make the addition that helps an agent in a training episode. Arguments: as the fields of PromptAddition."""
+    """Return an addition that helps an agent in a training episode. Args: see the fields of PromptAddition."""
     return PromptAddition(kind, text, is_help=True, share=share, role=role)
 
 
 @dataclass(slots=True)
 class Provenance:
-    """What made an episode, and what befell it on the way. What is not known is None or empty."""
+    """How an episode was produced, and what happened during it. Unknown values are None or empty."""
 
     agentgym: str | None = None
     """The version of agentgym that played the episode."""
@@ -62,9 +62,9 @@ class Provenance:
     top_p: float | None = None
     """The `top_p` of the rollout config."""
     max_turn_tokens: int | None = None
-    """The tokens that one message might have."""
+    """The maximum number of tokens per message."""
     hooks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The options of each episode hook that has a name, by that name; empty for nearly every episode."""
+    """The options of each named episode hook, by name; empty for nearly every episode."""
     policy: str | None = None
     """The name of the policy."""
     environment: str | None = None
@@ -72,25 +72,25 @@ class Provenance:
     image_digests: list[str] = field(default_factory=list)
     """The digests of the images that its sandboxes ran on."""
     reset_usage: dict[str, float] = field(default_factory=dict)
-    """What the reset took, by name as in `Turn.usage`."""
+    """The resources that the reset used, by name as in `Turn.usage`."""
     retries: list[str] = field(default_factory=list)
-    """Each failure of the infrastructure that was tried again, and what was being done."""
+    """Each infrastructure failure that was retried, with the activity that failed."""
     close_error: str | None = None
-    """What went wrong in closing the environment."""
+    """The error raised while closing the environment."""
     hopeless: str | None = None
     """Why a stop rule ended the episode."""
     branch: ForkPoint | None = None
-    """Where the episode left the trajectory that it continues."""
+    """For a branch, where it left the original trajectory."""
     replay: ReplayedTurns | None = None
-    """What the episode replays."""
+    """For a replay of single turns, the turns replayed."""
     additions: tuple[PromptAddition, ...] = ()
-    """What the agent read beside the words of its environment."""
+    """The texts that the agent read in addition to the environment's messages."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Anything else, as JSON data; agentgym writes nothing here."""
 
     @property
     def attempts(self) -> Mapping[str, Any]:
-        """The options of the hook `attempts`, which says how often the agent might try its task; empty for once."""
+        """The options of the hook `attempts`, which allows several attempts at the task; empty for a single one."""
         return self.hooks.get("attempts", {})
 
     @property
@@ -100,12 +100,12 @@ class Provenance:
 
     @property
     def instruction(self) -> str | None:
-        """The text that preceded the task, where the rollout config has one."""
+        """The instruction that preceded the task, if the rollout config has one."""
         return self._text("instruction")
 
     @property
     def knowledge(self) -> str | None:
-        """What earlier episodes had taught, as the agent read it."""
+        """The knowledge from earlier episodes, as shown to the agent."""
         return self._text("knowledge")
 
     def _text(self, kind: str) -> str | None:

@@ -19,16 +19,16 @@ from agentgym.trajectory.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class TokenArrays:
-    """A trajectory as arrays of length L, one entry a token.
+    """A trajectory as arrays of length L, one entry per token.
 
     Attributes:
         ids: int64.
         loss_mask: bool, True on the agent's own tokens.
         logprobs: float64, natural log as sampled; 0 where loss_mask is False.
-        turn_index: int64; -1 on the prompt, k on turn k and on the observation that follows it.
-        versions: int64, of the weights that sampled the token; -1 where loss_mask is False.
-        prompt_length: how many leading tokens are the prompt of the first row.
-        row_starts: where each row begins: its prompt, then its turns. No token of a row is read in another.
+        turn_index: int64; -1 on the prompt, k on turn k and on the observation that follows turn k.
+        versions: int64, version of the weights that sampled the token; -1 where loss_mask is False.
+        prompt_length: number of leading tokens that are the prompt of the first row.
+        row_starts: start of each row, which is a prompt and its turns. Tokens of one row are not context of another.
     """
 
     ids: NDArray[np.int64]
@@ -42,13 +42,13 @@ class TokenArrays:
 
 @dataclass(slots=True)
 class Row:
-    """A context of an episode after its first: a conversation that begins with a prompt of its own.
+    """A further context of an episode, after the first: a conversation with its own prompt.
 
-    A sub-agent, another role, and a program that shortens its history begin one.
+    A sub-agent, another role, or a program that shortens its history begins a row.
 
     Attributes:
-        opening, prompt_ids, tools: as those of a trajectory, which are of its first row.
-        parent: index of the turn that it came out of; None where none had been taken.
+        opening, prompt_ids, tools: as in Trajectory, where they describe the first row.
+        parent: index of the turn that began the row; None if the row began before any turn.
     """
 
     opening: Sequence[Message] = ()
@@ -59,10 +59,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class EndState:
-    """What is known of the state after the last turn; None for what is not. As in `Turn`.
+    """The state after the last turn, with fields as in `Turn`; None for unknown values.
 
     Attributes:
-        state_key, potential: the environment's. value: of the node of a search that the episode is.
+        state_key, potential: from the environment.
+        value: of the search node that the episode represents.
     """
 
     state_key: str | None = None
@@ -81,13 +82,13 @@ class Trajectory:
     sample: int = 0
     """The number of the episode in its group, from 0."""
     seed: int = 0
-    """The seed that the environment was reset with."""
+    """The seed of the environment's reset."""
     opening: Sequence[Message] = ()
     """The messages of the reset."""
     prompt_ids: list[int] = field(default_factory=list)
     """The tokens of the opening."""
     turns: list[Turn] = field(default_factory=list)
-    """The turns of all rows, in the order in which they began; see Turn."""
+    """The turns of all rows, in starting order; see Turn."""
     outcome: dict[str, float] = field(default_factory=dict)
     """The components of the outcome by name."""
     stop_reason: StopReason | None = None
@@ -97,30 +98,29 @@ class Trajectory:
     weights: Mapping[str, float] = field(default_factory=dict)
     """The weights of the reward components, from which `turn_rewards` and `outcome_reward` are computed."""
     provenance: Provenance = field(default_factory=Provenance)
-    """What made the episode; see Provenance."""
+    """How the episode was produced; see Provenance."""
     duration_s: float = 0.0
     """The wall time of the episode in seconds."""
     tools: Sequence[dict[str, Any]] | None = None
-    """The schemas of the tools that the agent begins with, where they are not those of the environment's class; None
-    otherwise."""
+    """The schemas of the agent's initial tools, if they differ from the environment class's tools; else None."""
     end_state: EndState | None = None
-    """The environment's state after the last turn, where it was asked for, as a search does; None otherwise."""
+    """The environment's state after the last turn, if requested, for example by a search; else None."""
     further_rows: list[Row] = field(default_factory=list)
-    """The contexts after the first, which is `opening`, `prompt_ids` and `tools`. Most episodes have none."""
+    """The contexts after the first, which `opening`, `prompt_ids` and `tools` describe. Most episodes have none."""
 
     @property
     def valid(self) -> bool:
-        """May enter statistics of turns and the loss: it ended, the infrastructure held, and it has a turn."""
+        """Whether the episode may enter turn statistics and the loss: ended, not failed, with at least one turn."""
         return self.stop_reason is not None and not self.stop_reason.failed and bool(self.turns)
 
     @property
     def scored(self) -> bool:
-        """May enter rates of success: it is valid, or its prompt left no room for a turn, which scores 0."""
+        """Whether the episode may enter success rates: valid, or the prompt left no room for a turn (scores 0)."""
         return self.valid or self.stop_reason is StopReason.CONTEXT_FULL
 
     @property
     def success(self) -> float | None:
-        """The `success` component, None where it was not judged."""
+        """The `success` component; None if it was not judged."""
         return self.outcome.get("success")
 
     @property
@@ -130,20 +130,20 @@ class Trajectory:
 
     @property
     def help_removed(self) -> bool:
-        """Whether the agent read help that the opening, as it stands here, does not show."""
+        """Whether the agent read help that is no longer in the opening."""
         helped = self.provenance.assistance
         text = "" if helped is None else helped.text
         return bool(text) and not any(text in message.text for message in self.opening)
 
     @property
     def first_attempt_turns(self) -> int:
-        """How many turns the first attempt of the episode had; all of them where it was the only one."""
+        """The number of turns of the first attempt; all turns if there was only one attempt."""
         several = bool(self.provenance.attempts)
         ends = (turn.index + 1 for turn in self.turns if several and "attempt_1" in turn.rewards)
         return next(ends, len(self.turns))
 
     def turn_rewards(self) -> NDArray[np.float64]:
-        """[T] weighted sum of each turn's components; NaN where a turn has none."""
+        """Return [T] the weighted sum of each turn's components; NaN for a turn without components."""
         weight = self.weights.get
         return np.array(
             [sum(weight(n, 1.0) * v for n, v in t.rewards.items()) if t.rewards else np.nan for t in self.turns],
@@ -151,18 +151,18 @@ class Trajectory:
         )
 
     def return_from(self, turn: int = 0) -> float:
-        """Outcome and turn rewards from a turn on, not discounted; a turn without a reward counts 0."""
+        """Return outcome reward plus undiscounted turn rewards from a turn on; a turn without a reward counts 0."""
         return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
 
     def usage(self) -> dict[str, float]:
-        """Return what the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
+        """Return the total usage of the reset and all turns, by name as in `Turn.usage`; for peaks, the maximum."""
         return combine_usage([self.provenance.reset_usage, *(turn.usage for turn in self.turns)])
 
     def rows(self) -> list[Trajectory]:
-        """Each row as a trajectory of its own, with the turns that lie in it; where there is one, the trajectory.
+        """Return each row as its own trajectory, with the row's turns; for a single row, the trajectory itself.
 
-        Turns are shared, and keep their `index`. What reads token ids in their context reads rows; what counts, judges
-        or compares episodes does not.
+        Turns are shared, and keep their `index`. Code that reads token ids in context reads rows; code that counts,
+        judges or compares episodes reads whole trajectories.
         """
         if not self.further_rows:
             return [self]
@@ -176,7 +176,7 @@ class Trajectory:
         ]
 
     def messages(self) -> list[Message]:
-        """Return the whole conversation; of several rows one after the other."""
+        """Return the whole conversation, row after row."""
         messages: list[Message] = []
         for row in self.rows():
             messages.extend(row.opening)
@@ -185,7 +185,7 @@ class Trajectory:
         return messages
 
     def require_one_row(self, reader: str) -> None:
-        """Raise CreditError if the trajectory has several rows, which `reader` does not tell apart."""
+        """Raise CreditError if the trajectory has several rows, which `reader` does not distinguish."""
         if self.further_rows:
             raise CreditError(
                 f"{self.id!r} has {1 + len(self.further_rows)} rows, and {reader} reads a trajectory as one context. "
@@ -193,7 +193,7 @@ class Trajectory:
             )
 
     def turn_spans(self) -> list[tuple[int, int]]:
-        """Start and end of each turn's own tokens in `arrays()`, counted from the end of the first prompt."""
+        """Return start and end of each turn's own tokens in `arrays()`, counted from the end of the first prompt."""
         by_row: list[list[tuple[int, int]]] = []
         start = -len(self.prompt_ids)
         for row in self.rows():
@@ -208,7 +208,7 @@ class Trajectory:
         return [next(spans[turn.row]) for turn in self.turns]
 
     def arrays(self) -> TokenArrays:
-        """Every token in exactly one span: prompt, turn k, or observation k. The rows follow one another."""
+        """Return all tokens as arrays, row after row. Each token belongs to exactly one prompt, turn or observation."""
         if self.further_rows:
             return _concatenated([row.arrays() for row in self.rows()])
         ids: list[int] = list(self.prompt_ids)

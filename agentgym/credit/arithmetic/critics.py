@@ -12,13 +12,13 @@ from agentgym.credit.signals import Array
 from agentgym.errors import CreditError
 
 Truncated = Literal["scored", "bootstrap"]
-"""The value after the last turn of a truncated episode: 0 ("scored" as it stands), or what the critic predicts."""
+"""The value after the last turn of a truncated episode: 0 ("scored" as it stands), or the critic's prediction."""
 
 
 def values_before(group: Group, field: str, values: Array) -> Array:
-    """[N, T] predictions before each turn, 0 where padding.
+    """Return [N, T] the predictions before each turn, 0 where padding.
 
-    Raises: CreditError naming trajectory and turn where one is missing.
+    Raises: CreditError naming trajectory and turn if a prediction is missing.
     """
     mask = group.turn_mask
     missing = np.argwhere(np.isnan(values) & mask)
@@ -31,7 +31,7 @@ def values_before(group: Group, field: str, values: Array) -> Array:
 
 
 def value_after_last(group: Group, truncated: Truncated) -> Array:
-    """[N] value after the last turn: 0, or for a truncated trajectory with "bootstrap" the critic's prediction.
+    """Return [N] the value after the last turn: 0, or for a truncated trajectory with "bootstrap" the prediction.
 
     Raises: CreditError naming the truncated trajectory whose prediction is missing.
     """
@@ -58,7 +58,7 @@ def turn_advantages(
     outcome_weight: float,
     turn_weight: float,
 ) -> Array:
-    """[N, T] A_k = d_k + gamma lam A_k+1 with d_k = r_k + gamma V_k+1 - V_k; 0 where padding.
+    """Return [N, T] A_k = d_k + gamma lam A_k+1 with d_k = r_k + gamma V_k+1 - V_k; 0 where padding.
 
     Args:
         values: [N, T] before each turn, 0 where padding. The outcome is part of the last turn's reward.

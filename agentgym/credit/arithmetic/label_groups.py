@@ -1,4 +1,4 @@
-"""Statistics over the turns of a group that carry the same label, such as the state in which they were made."""
+"""Statistics over the turns of a group with the same label, such as the state before the turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LabelGroups:
     """The S turns of a group by label. Every array has one entry per turn, in the order of trajectories and turns.
 
     Attributes:
-        label_index: [S] the index of each turn's label; every turn labelled None has an index of its own.
+        label_index: [S] the index of each turn's label; every turn labelled None has its own index.
         trajectory_index: [S] the trajectory of each turn.
         size: N, the number of trajectories.
     """
@@ -28,12 +28,12 @@ class LabelGroups:
     size: int
 
     def count(self, baseline: Baseline) -> NDArray[np.int64]:
-        """[S] turns with the same label: those of other trajectories ("loo"), or all, itself included ("mean")."""
+        """Return [S] the number of turns with the same label: in other trajectories ("loo"), or in all ("mean")."""
         count: NDArray[np.int64] = np.bincount(self.label_index)[self.label_index]
         return count - np.bincount(self._cell)[self._cell] if baseline == "loo" else count
 
     def centred(self, scores: Array, baseline: Baseline) -> Array:
-        """[S] scores minus the mean over the turns that `count` counts; NaN where it counts none.
+        """Return [S] the scores minus the mean over the turns that `count` counts; NaN if there are none.
 
         Equal scores give exactly 0, see `statistics.centred`.
         """
@@ -46,7 +46,7 @@ class LabelGroups:
         return above - mean
 
     def stable_std(self, scores: Array, *, ddof: int) -> Array:
-        """[S] standard deviation of the scores with the same label; exactly 0 if they hardly differ."""
+        """Return [S] the standard deviation of the scores with the same label; exactly 0 if they hardly differ."""
         square = np.bincount(self.label_index, self.centred(scores, "mean") ** 2)[self.label_index]
         count = self.count("mean")
         std = np.sqrt(square / np.maximum(count - ddof, 1))
@@ -69,7 +69,7 @@ class LabelGroups:
         return self.label_index * self.size + self.trajectory_index
 
     def _lowest(self, scores: Array) -> Array:
-        """[S] the lowest score with the same label."""
+        """Return [S] the lowest score with the same label."""
         lowest = np.full(int(self.label_index.max(initial=-1)) + 1, np.inf)
         np.minimum.at(lowest, self.label_index, scores)
         return lowest[self.label_index]

@@ -9,21 +9,21 @@ from agentgym.credit.signals import Array
 
 
 def rewards_or_zero(group: Group) -> Array:
-    """[N, T] turn rewards with 0 where a turn has none and where padding: only for sums."""
+    """Return [N, T] the turn rewards, 0 for turns without a reward and for padding: only for sums."""
     if group.turn_rewards is None:
         return np.zeros(group.turn_mask.shape)
     return np.where(np.isnan(group.turn_rewards), 0.0, group.turn_rewards)
 
 
 def episode_returns(group: Group, *, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:
-    """[N] R_i = outcome_weight * o_i + turn_weight * sum_k r_ik."""
+    """Return [N] R_i = outcome_weight * o_i + turn_weight * sum_k r_ik."""
     outcomes: Array = group.signal("outcomes")
     rewards: Array = rewards_or_zero(group).sum(axis=1)
     return turn_weight * rewards + outcome_weight * outcomes
 
 
 def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:
-    """[N, T] return from each turn on: G_ik = sum_{l>=k} gamma^(l-k) r_il + gamma^(K_i-k) o_i.
+    """Return [N, T] the return from each turn on: G_ik = sum_{l>=k} gamma^(l-k) r_il + gamma^(K_i-k) o_i.
 
     The last turn (k = K_i) gets the outcome undiscounted. Padding after the last turn holds the outcome: a
     trajectory that has ended has no further turn reward, but its outcome is still to come.
@@ -40,7 +40,7 @@ def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1
 
 
 def discounted_sums(terms: Array, decay: float) -> Array:
-    """Return the shape of `terms`: on its last axis, each term plus `decay` times the sum from the next term on."""
+    """Return, along the last axis, each term plus `decay` times the sum from the next term on; shape of `terms`."""
     sums, following = np.empty(terms.shape), np.zeros(terms.shape[:-1])
     for k in reversed(range(terms.shape[-1])):
         following = terms[..., k] + decay * following
@@ -49,5 +49,5 @@ def discounted_sums(terms: Array, decay: float) -> Array:
 
 
 def broadcast_to_turns(group: Group, per_trajectory: Array) -> Array:
-    """[N] to [N, T]: every turn of a trajectory gets the number of the trajectory."""
+    """Expand [N] to [N, T]: every turn of a trajectory gets the trajectory's number."""
     return np.broadcast_to(per_trajectory[:, None], group.turn_mask.shape)

@@ -17,7 +17,7 @@ STD_EPSILON = 1e-6
 
 
 def baseline_of(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Array:
-    """Mean of each column over the rows in `mask`: of the *other* rows for "loo", of all rows for "mean".
+    """Return the mean of each column over the rows in `mask`: the *other* rows for "loo", all rows for "mean".
 
     Returns: the shape of `scores`; NaN where no row counts.
     """
@@ -27,7 +27,7 @@ def baseline_of(scores: Array, baseline: Baseline, mask: Bools | None = None) ->
 
 
 def centred(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Array:
-    """Scores minus their `baseline_of`, without losing precision to a large common offset.
+    """Return the scores minus their `baseline_of`, without losing precision to a large common offset.
 
     Returns: the shape of `scores`; NaN where there is no baseline; undefined outside `mask`. Equal
     scores give exactly 0, although in floating point (0.1 + 0.1 + 0.1) / 3 is not 0.1.
@@ -37,10 +37,10 @@ def centred(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Arr
 
 
 def stable_std(scores: Array, *, ddof: int, mask: Bools | None = None) -> Array:
-    """Return standard deviation of each column over the rows in `mask`; exactly 0 if they hardly differ.
+    """Return the standard deviation of each column over the rows in `mask`; exactly 0 if they hardly differ.
 
-    Hardly means by at most 1e-8, or at most 1e-6 of the largest absolute score: that is rounding, and dividing by it
-    would turn noise into an advantage. Fewer than ddof + 1 rows have a standard deviation of 0.
+    "Hardly" means by at most 1e-8, or at most 1e-6 of the largest absolute score: that is rounding, and dividing by it
+    would turn noise into an advantage. With fewer than ddof + 1 rows the standard deviation is 0.
     Returns: the shape of `scores` without its first axis.
     """
     if mask is None:
@@ -54,12 +54,12 @@ def stable_std(scores: Array, *, ddof: int, mask: Bools | None = None) -> Array:
 
 
 def divide_by_std(differences: Array, std: Array) -> Array:
-    """Differences over a standard deviation plus 1e-6; 0 where the standard deviation is 0."""
+    """Return the differences over a standard deviation plus 1e-6; 0 where the standard deviation is 0."""
     return np.where(std > 0, differences / (std + STD_EPSILON), 0.0)
 
 
 def standardised(scores: Array, *, baseline: Baseline, ddof: int, mask: Bools | None = None) -> Array:
-    """(score - baseline) / standard deviation in each column; 0 outside `mask` and where nothing differs."""
+    """Return (score - baseline) / standard deviation per column; 0 outside `mask` and where nothing differs."""
     differences = np.nan_to_num(centred(scores, baseline, mask))
     result = divide_by_std(differences, stable_std(scores, ddof=ddof, mask=mask))
     return result if mask is None else np.where(mask, result, 0.0)
@@ -76,12 +76,14 @@ def normalise_columns(scores: Array, mask: Bools, *, baseline: Baseline, scale: 
 
 
 def subtract_index_baseline(turn_returns: Array, returns: Array, reached: Bools, baseline: Baseline) -> Array:
-    """[N, T] turn returns minus the baseline of their turn index; 0 where `reached` is False.
+    """Return [N, T] the turn returns minus the baseline of their turn index; 0 where `reached` is False.
 
-    At an index that a single trajectory reached, the baseline is that of the episode returns.
+    At an index reached by a single trajectory, the baseline of the episode returns is used.
 
     Args:
-        turn_returns: [N, T]. `returns`: [N], of whole episodes. `reached`: [N, T], False where padding.
+        turn_returns: [N, T].
+        returns: [N], of whole episodes.
+        reached: [N, T], False where padding.
     """
     reached_by_one = reached.sum(axis=0) == 1
     above_returns = turn_returns - baseline_of(returns, baseline)[:, None]

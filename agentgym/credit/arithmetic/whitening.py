@@ -1,4 +1,4 @@
-"""Whitening: one mean and one standard deviation for the turns of many trajectories, of a group or of a batch."""
+"""Whitening: one mean and one standard deviation for all turns of a group or a batch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 
 Weigh = Literal["trajectories", "turns", "tokens"]
-"""What has weight 1 in mean and standard deviation: a trajectory (divided between its turns), a turn, or a token."""
+"""The unit of weight 1 in mean and standard deviation: a trajectory (divided among its turns), a turn, or a token."""
 
 
 def averaging_weights(group: Group, weigh: Weigh) -> Array:
-    """[N, T] weight of each turn in a mean over turns; 0 where padding. Raises: MissingSignalError for tokens."""
+    """Return [N, T] the weight of each turn in a mean; 0 where padding. Raises: MissingSignalError for tokens."""
     if weigh == "trajectories":
         return np.where(group.turn_mask, 1.0 / np.maximum(group.turns, 1)[:, None], 0.0)
     if weigh == "turns":
@@ -25,10 +25,11 @@ def averaging_weights(group: Group, weigh: Weigh) -> Array:
 
 
 def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) -> list[Array]:
-    """(score - mean) / std with one weighted mean and std over all turns of all groups; equal scores give exactly 0.
+    """Return (score - mean) / std, with one weighted mean and std over all turns of all groups; equal scores give 0.
 
     Args:
-        scores: [N, T] of each group. weigh: see `Weigh`.
+        scores: [N, T] for each group.
+        weigh: see `Weigh`.
     """
     weights = [averaging_weights(group, weigh) for group in groups]
     flat = np.concatenate([values[group.turn_mask] for values, group in zip(scores, groups, strict=True)])

@@ -57,7 +57,7 @@ class Wrapper:
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
     def __call__(self, base: Estimator, **options: Any) -> Estimator:
-        """Return the wrapped estimator. `base` keeps the options that it has.
+        """Return `base`, wrapped. `base` keeps its own options.
 
         Raises: CreditError for an unknown option or an invalid value.
         """
@@ -103,7 +103,7 @@ class Wrapper:
         )
 
     def _token_weights(self, of_base: TokenWeigher | None, options: Options) -> TokenWeigher | None:
-        """Return the token weights of the result: those of the wrapped estimator times this wrapper's own."""
+        """Return the token weights of the result: the wrapped estimator's weights times this wrapper's."""
         if not self.weighs_tokens:
             return of_base
 
@@ -161,7 +161,7 @@ def define_token_weights(
 
 
 def pad_tokens(group: Group, of_tokens: Array, *, otherwise: float) -> Array:
-    """[N, T, L] a signal of the turns' own tokens, with L the longest turn; `otherwise` where it says nothing."""
+    """Return [N, T, L] a signal of the turns' own tokens, L being the longest turn; `otherwise` for missing values."""
     padded = np.full((*group.turn_mask.shape, int(np.nanmax(group.signal("lengths"), initial=0))), otherwise)
     width = min(padded.shape[2], of_tokens.shape[2])
     given = of_tokens[:, :, :width]
@@ -170,7 +170,7 @@ def pad_tokens(group: Group, of_tokens: Array, *, otherwise: float) -> Array:
 
 
 def pad_turns(advantages: Sequence[Array], group: Group) -> Array:
-    """[N, T] from one array per trajectory; 0 outside `group.turn_mask`."""
+    """Return [N, T] from one array per trajectory; 0 outside `group.turn_mask`."""
     padded = np.zeros(group.turn_mask.shape)
     padded[group.turn_mask] = np.concatenate(advantages) if len(advantages) else 0.0
     return padded

@@ -15,7 +15,7 @@ Reader = Callable[[str, int, int], tuple[list[Call], int]]
 def read_blocks(
     text: str, opening: str, read: Reader, *, example: str, strays: Sequence[str] = ()
 ) -> tuple[str, tuple[Call, ...]]:
-    """Return the text outside of calls, and the calls; what CallFormat.parse returns.
+    """Return the text outside calls, and the calls, as CallFormat.parse does.
 
     Args:
         opening: the mark with which each block of calls begins.

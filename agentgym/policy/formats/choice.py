@@ -1,4 +1,4 @@
-"""Which call format a model speaks: the one that reads back a call which the model's own chat template has written."""
+"""Choose a model's call format: the one that reads back a call written by the model's own chat template."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.registry import load, names
 
 AUTO = "auto"
 FALLBACK = "hermes"
-"""For a template that writes no calls at all: the renderer then explains them to the model."""
+"""The format for a template that writes no calls: the renderer then explains calls to the model."""
 PROBE_CALL = Call("probe", {"text": "some words", "count": 3}, "call_0")  # no quotes: some templates write them wrong
 PROBE_TOOL: dict[str, Any] = {
     "type": "function",
@@ -38,14 +38,14 @@ _ONE_LAYOUT: tuple[dict[str, Any], ...] = ({},)
 
 
 class CallFormatWarning(UserWarning):
-    """A call format was named that is not the one of the model's chat template."""
+    """The named call format is not the format of the model's chat template."""
 
 
 def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str, Any] | None = None) -> CallFormat:
     """Return the call format of a registered name; for "auto", the one that the tokenizer's chat template writes.
 
     Args:
-        tokenizer: a tokenizer of transformers. Its template also decides the layout, where the format has several.
+        tokenizer: a transformers tokenizer. Its template also decides the layout, if the format has several.
     Raises: PolicyError if the template writes calls that no registered format reads; UnknownNameError.
     """
     written = call_by_template(tokenizer, template_options)
@@ -59,7 +59,7 @@ def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str
 
 
 def call_by_template(tokenizer: Any, template_options: dict[str, Any] | None = None) -> str | None:
-    """Return a call of the tool `probe` as the chat template writes it; None if it has none, or is missing."""
+    """Return a call of the tool `probe` as the chat template writes it; None without a template or calls in it."""
     if not getattr(tokenizer, "chat_template", None):
         return None
     template = ChatTemplate(tokenizer, "tokenizer", dict(template_options or {}), ())
@@ -74,7 +74,7 @@ def call_by_template(tokenizer: Any, template_options: dict[str, Any] | None = N
         with suppress(PolicyError):
             conversation = template.render([question, answer], [PROBE_TOOL], prompt=False)
             begin = prompt
-            while not conversation.startswith(begin):  # it may end in a thought that this answer does not have
+            while not conversation.startswith(begin):  # the prompt may end in a thought that the answer lacks
                 begin = begin[: max(begin.rfind("<", 0, -1), begin.rfind("\n", 0, -1), 0)]
             written = conversation.removeprefix(begin)
             if PROBE_CALL.name in written and PROBE_CALL.arguments["text"] in written:
@@ -83,13 +83,13 @@ def call_by_template(tokenizer: Any, template_options: dict[str, Any] | None = N
 
 
 def reads_back(call_format: CallFormat, written: str) -> bool:
-    """Whether a format reads from this text the call that `call_by_template` had the template write."""
+    """Return whether a format reads the probe call in this text, which `call_by_template` returned."""
     _, calls = parse_message(call_format, written, [PROBE_TOOL])
     return calls == (PROBE_CALL,)
 
 
 def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_options: dict[str, Any] | None) -> None:
-    """Give a CallFormatWarning if a format that was named does not read the calls that the chat template writes."""
+    """Issue a CallFormatWarning if the named format does not read the calls that the chat template writes."""
     written = call_by_template(tokenizer, template_options)
     if written is not None and not reads_back(call_format, written):
         warnings.warn(
@@ -101,17 +101,17 @@ def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_opt
 
 
 def _as_written(factory: Any, written: str | None) -> CallFormat:
-    """Return a format in that of its layouts in which the template writes the call, by default in the first.
+    """Return the format in the layout that the template writes, or in its first layout by default.
 
     Args:
-        factory: a class, whose `layouts` are options of its own, or a function that makes the format.
+        factory: a class that takes one of its `layouts`, or a function that makes the format.
     """
     formats: list[CallFormat] = [factory(**options) for options in getattr(factory, "layouts", _ONE_LAYOUT)]
-    return max(formats, key=lambda form: _written_alike(form, written))  # of equals the first
+    return max(formats, key=lambda form: _written_alike(form, written))  # the first of equals
 
 
 def _written_alike(call_format: CallFormat, written: str | None) -> int:
-    """How many characters of the template's call the format writes in the same way: all of its own, or none."""
+    """Return the length of the format's own call if the template writes the same text, else 0."""
     try:
         rendered = call_format.render((PROBE_CALL,))
     except ValueError:
@@ -120,7 +120,7 @@ def _written_alike(call_format: CallFormat, written: str | None) -> int:
 
 
 def _format_that_reads(written: str, tokenizer: Any) -> CallFormat:
-    """Return the format that reads a call of the template; of several, one that writes it as the template does."""
+    """Return a format that reads the template's call, preferably one that writes the call the same way."""
     candidates = sorted(names("call_formats"), key=lambda name: name != FALLBACK)
     formats = [_as_written(load("call_formats", name), written) for name in candidates]
     reading = [form for form in formats if reads_back(form, written)]

@@ -1,4 +1,4 @@
-"""Types for arguments that were written without any: what the tool's schema asks for, where the text says it."""
+"""Give types to arguments that a format writes without types: the schema's type, if the text can be read as one."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ _TYPES: dict[type, set[str]] = {
 def parse_message(
     call_format: CallFormat, text: str, tools: Sequence[dict[str, Any]] = ()
 ) -> tuple[str, tuple[Call, ...]]:
-    """Return what an agent's text says: `CallFormat.parse`, with types where the format has none and a tool's schema
-    has.
+    """Return the result of `CallFormat.parse`, with types from the tools' schemas if the format has none.
 
-    In a text whose thought was opened before it, by the prompt, nothing up to the closing mark is a call.
+    If the prompt opened a thought before the text, nothing up to the thought's closing mark is a call.
     """
     content, calls = call_format.parse(text)
     if calls and (opening := opened_before(content)):
@@ -48,7 +47,7 @@ def parse_message(
 
 
 def with_types(arguments: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with the types of a tool's parameters. A text that says nothing of such a type stays a text."""
+    """Return arguments with the types of a tool's parameters. A text that cannot be read as its type stays a text."""
     properties, definitions = parameters.get("properties") or {}, parameters.get("$defs") or {}
     return {
         key: _typed(value, set(_types(properties[key], definitions)))

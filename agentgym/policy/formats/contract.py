@@ -1,10 +1,10 @@
-"""The call-format contract: how calls are written in an agent's text, and what becomes of malformed calls.
+"""The call-format contract: how an agent's text writes calls, and how malformed calls are handled.
 
-One rule for malformed input, whatever the format: `parse` takes linear time and never raises; every piece of
-text that was meant as a call becomes a Call, in the order written, and one that cannot be run has `error` set
-to a text that names what is wrong and shows the right shape. So a broken call is answered, never mistaken
-for a final answer, and never stops the good call beside it. Nothing in a thought is a call, wherever the thought stands
-and whether it was closed or not; CallWalk walks through a text so.
+One rule for malformed input in every format: `parse` takes linear time and never raises. Every piece of text
+meant as a call becomes a Call, in the order written; if it cannot be run, its `error` says what is wrong and
+shows the right form. So a broken call is answered, is never mistaken for a final answer, and never blocks a
+good call beside it. Nothing inside a thought is a call, wherever the thought is and whether or not it was
+closed; CallWalk implements this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 from agentgym.messages import Call
 from agentgym.strict_json import encodable
 
-MAX_CALLS = 64  # read from one message; what follows is answered by a single error
+MAX_CALLS = 64  # the most calls read from one message; further calls get a single error
 MAX_CALL_CHARS = 100_000
 
 
@@ -26,14 +26,14 @@ class CallFormat(Protocol):
     """How calls are written in text.
 
     Attributes:
-        name: what it is registered under, in `agentgym.call_formats`.
-        stop: texts after which the agent has nothing more to write; empty where its end-of-turn token says so.
+        name: the registered name, in `agentgym.call_formats`.
+        stop: texts that end the agent's message; empty if its end-of-turn token does.
 
     A format may have further attributes. `untyped = True` says that its syntax writes every argument as text, so
-    that the tool's schema must say which are numbers (see coercion.py). `control` lists the special tokens that its
-    calls are written with, such as Mistral's "[TOOL_CALLS]"; an agent's message is encoded with these alone.
-    Of a class, `layouts` are the options of the ways in which templates lay its calls out, the usual one first.
-    `compose(text, calls)` returns a whole message, where words need marks too; else calls stand on lines after them.
+    that the tool's schema must say which are numbers (see coercion.py). `control` lists the special tokens in its
+    calls, such as Mistral's "[TOOL_CALLS]"; an agent's message is encoded with these special tokens only. A class's
+    `layouts` are the constructor options for the layouts that templates use, the usual layout first.
+    `compose(text, calls)` returns a whole message, if text needs marks too; otherwise calls follow on new lines.
     """
 
     name: str
@@ -42,21 +42,21 @@ class CallFormat(Protocol):
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """Return the text outside calls, stripped, and the calls in order. Linear in the text; never raises.
 
-        Thoughts are part of the text outside of calls, with their marks: `Message` tells them from speech.
+        Thoughts stay in the text, with their marks: `Message` separates them from speech.
         """
         ...
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """Instructions on these tools and how to call them, for a model whose chat template gives none."""
+        """Return instructions on these tools and how to call them, for a model whose chat template gives none."""
         ...
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return the calls as an agent would write them; `parse` gives them back."""
+        """Return the calls as an agent would write them; `parse` reads them back."""
         ...
 
 
 class Malformed(Exception):
-    """A call is malformed; the message is a sentence for the model, without the example."""
+    """A call is malformed; the error message is a sentence for the model, without the example."""
 
 
 def malformed_call(index: int, problem: str, example: str, name: str = "") -> Call:
@@ -65,8 +65,8 @@ def malformed_call(index: int, problem: str, example: str, name: str = "") -> Ca
     Args:
         index: position among the calls of the message.
         problem: one sentence that says what is wrong, with the value.
-        example: the right shape, to be copied.
-        name: the name of the tool, where it could be read.
+        example: the right form, to copy.
+        name: the name of the tool, if it could be read.
     """
     return Call(name=name, id=f"call_{index}", error=f"{problem} Nothing was run for it. Write it like this: {example}")
 
@@ -94,7 +94,7 @@ def strict_object(text: str) -> dict[str, Any]:
 
 
 def strict_json(text: str) -> Any:
-    """Any JSON value, read as strictly as `strict_object` does. Raises: Malformed."""
+    """Return any JSON value, read as strictly as in `strict_object`. Raises: Malformed."""
     text = text.strip()
     if len(text) > MAX_CALL_CHARS:
         raise Malformed(f"The call is {len(text)} characters long; at most {MAX_CALL_CHARS} are read.")
@@ -108,7 +108,7 @@ def strict_json(text: str) -> Any:
 
 
 def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at a place in the text, and where it ends. Raises: Malformed."""
+    """Return the JSON value that begins at a position in the text, and its end. Raises: Malformed."""
     window = text[begin : begin + MAX_CALL_CHARS]
     try:
         value, end = _DECODER.raw_decode(window)
@@ -125,12 +125,12 @@ def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
 
 
 def kind_of(value: Any) -> str:
-    """Return what a JSON value is, for an error."""
+    """Return the kind of a JSON value, such as "a list", for an error."""
     return _KIND.get(type(value), "something else")
 
 
 def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict[str, Any], text: str) -> str:
-    """Return the text of a call, if the format reads it back. Raises: ValueError if its syntax cannot say this call."""
+    """Return the text of a call if the format reads it back. Raises: ValueError if the syntax cannot express it."""
     _, calls = call_format.parse(text)
     if [(read.name, read.arguments, read.error) for read in calls] != [(call.name, arguments, None)]:
         raise ValueError(

@@ -71,5 +71,5 @@ def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
 
 
 def _json(value: Any) -> str:
-    """JSON in which no special token and no code fence can stand."""
+    """Return JSON in which special tokens and code fences are escaped."""
     return json.dumps(value, ensure_ascii=False).replace("<｜", "\\u003c｜").replace("```", "\\u0060``")

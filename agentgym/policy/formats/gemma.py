@@ -75,7 +75,7 @@ class Gemma4:
 
 
 def _sorted(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Arguments in the order in which the template writes them, Jinja's `dictsort`."""
+    """Return the arguments in the template's order, Jinja's `dictsort`."""
     return sorted(arguments.items(), key=lambda item: item[0].lower())
 
 

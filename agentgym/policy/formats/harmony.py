@@ -41,7 +41,7 @@ class Harmony:
         return f"# Tools\n\nYou may call these functions:\n{lines}\nWrite each call like this: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text. The mark of the last one's end is left to the end of the turn."""
+        """Return calls as text. The end mark of the last call is left out: the end of the turn adds it."""
         bodies = [
             f" to=functions.{call.name}<|channel|>commentary json{MESSAGE}{_json(call.arguments)}" for call in calls
         ]
@@ -98,5 +98,5 @@ def _read(header: str, body: str, index: int) -> Call:
 
 
 def _json(value: Any) -> str:
-    """JSON in which no special token can stand."""
+    """Return JSON in which special tokens are escaped."""
     return json.dumps(value, ensure_ascii=False).replace("<|", "\\u003c|")

@@ -40,7 +40,7 @@ class Hermes:
         self._open, self._close = (OPEN + "\n", "\n" + CLOSE) if newlines else (OPEN, CLOSE)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nWrite each call like this: {EXAMPLE}"
 
@@ -68,7 +68,7 @@ def _body(call: Call) -> str:
 
 
 def _end_of_call(text: str, begin: int) -> tuple[int, bool]:
-    """Where the call that begins here ends, and whether a closing tag ends it."""
+    """Return the end of the call that begins here, and whether a closing tag ends it."""
     close = text.find(CLOSE, begin)
     following = text.find(OPEN, begin, close if close >= 0 else len(text))
     if following >= 0 and (close < 0 or not _inside_string(text[begin:following])):
@@ -77,7 +77,7 @@ def _end_of_call(text: str, begin: int) -> tuple[int, bool]:
 
 
 def _inside_string(text: str) -> bool:
-    """Whether JSON text ends within a string, that is, after an odd number of unescaped quotes."""
+    """Return whether JSON text ends within a string, that is, after an odd number of unescaped quotes."""
     return text.replace("\\\\", "").replace('\\"', "").count('"') % 2 == 1
 
 
@@ -93,7 +93,7 @@ def _end_after_strings(text: str, begin: int, first: int) -> tuple[int, bool]:
 
 
 def _read(body: str, closed: bool, index: int) -> list[Call]:
-    """Return the call of one pair of tags; some models, such as SmolLM2, write a list of them."""
+    """Return the calls in one pair of tags; some models, such as SmolLM2, write a list of calls there."""
     try:
         if not closed:
             raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(body.strip())}.")

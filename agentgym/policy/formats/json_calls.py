@@ -40,7 +40,7 @@ def call_of(value: Any, index: int, example: str, key: str = "arguments") -> Cal
 
 
 def named(name: str, what: str = "The call") -> str:
-    """Return a tool's name as it was written, stripped. Raises: Malformed if it is none."""
+    """Return a tool's name as written, stripped. Raises: Malformed if it is not a name."""
     name = name.strip()
     if not name or any(character.isspace() for character in name):
         raise Malformed(f"{what} names no tool, but {excerpt(name)}.")

@@ -26,7 +26,7 @@ class Lfm2:
     control = (OPEN, CLOSE)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """Return the list of tools as the model knows it, and the shape of a call."""
+        """Return the list of tools in the model's own form, and the form of a call."""
         written = json.dumps([tool.get("function", tool) for tool in tools], ensure_ascii=False)
         return f"List of tools: {written}\nWrite calls like this: {EXAMPLE}"
 
@@ -58,7 +58,7 @@ def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
 
 
 def python_call(name: str, arguments: dict[str, Any]) -> str:
-    """Return a call as Python writes it."""
+    """Return a call in Python syntax."""
     return f"{name}({', '.join(f'{key}={_literal(value)}' for key, value in arguments.items())})"
 
 

@@ -24,20 +24,19 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 class LiteralReader:
-    """Reads values one after another. `at` is where it stands.
+    """Reads values one after another. `at` is the current position.
 
     Args:
-        delimiter: the delimiter of strings, in which nothing is escaped; by default quotes of either kind, with
-            escapes.
+        delimiter: the delimiter of strings, which have no escapes; by default quotes of either kind, with escapes.
 
-    Every method raises Malformed where the text is not what it asks for.
+    Every method raises Malformed if the text is not as expected, except `skip`.
     """
 
     def __init__(self, text: str, at: int, *, delimiter: str | None = None) -> None:
         self.text, self.at, self._delimiter = text, at, delimiter
 
     def skip(self, expected: str) -> bool:
-        """Whether this text comes next, after white space; if so, stand behind it."""
+        """Return whether this text comes next, after white space; if so, move past it."""
         self.at = self._after_space()
         if not self.text.startswith(expected, self.at):
             return False
@@ -45,7 +44,7 @@ class LiteralReader:
         return True
 
     def expect(self, expected: str) -> None:
-        """Stand behind this text."""
+        """Move past this text, which must come next."""
         if not self.skip(expected):
             near = excerpt(self.text[self.at : self.at + 30], 30)
             raise Malformed(f"The call has {near} where {expected} should stand.")
@@ -79,7 +78,7 @@ class LiteralReader:
         return _WORDS[word]
 
     def mapping(self, closing: str, separator: str, depth: int = 0) -> dict[str, Any]:
-        """Keys and values up to the closing bracket; keys may stand without quotes."""
+        """Return keys and values up to the closing bracket; keys may be unquoted."""
         values = dict[str, Any]()
         while not self.skip(closing):
             if values:

@@ -39,7 +39,7 @@ class Llama3:
     control = (TAG,)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nTo call one, write this and nothing else: {EXAMPLE}"
 
@@ -54,7 +54,7 @@ class Llama3:
         begin = 0
         while thought := OPENING.match(text, _after_space(text, begin)):
             begin = end_of_thought(text, thought)
-        reader.done = text.startswith("```", _after_space(text, begin))  # all of the message, or no call
+        reader.done = text.startswith("```", _after_space(text, begin))  # a message in a fence has no calls
         while opening := reader.next_call():
             meant = opening.group() == TAG
             end = _read_all(reader, opening.end() if meant else opening.start(), meant=meant)
@@ -63,7 +63,7 @@ class Llama3:
 
 
 def _read_all(reader: CallWalk, at: int, *, meant: bool) -> int | None:
-    """Add the calls that stand here, one after another. Returns: where they end; None if there is none."""
+    """Add the consecutive calls that begin here. Returns: where they end; None if there is none."""
     before, end = len(reader.calls), None
     at = _after_space(reader.text, at)
     while at < len(reader.text) and len(reader.calls) < MAX_CALLS:
@@ -80,7 +80,7 @@ def _read_all(reader: CallWalk, at: int, *, meant: bool) -> int | None:
 
 
 def _read(text: str, at: int, index: int, meant: bool, *, is_first: bool) -> tuple[Call | None, int]:
-    """Return the call that begins here, or None where the text is none. Raises: Malformed where it was meant as one."""
+    """Return the call that begins here, or None if there is none. Raises: Malformed if one was meant but is broken."""
     if meant and _BUILT_IN.match(text, at):
         reader = LiteralReader(text, at)
         name = reader.match(NAME, "the name of a tool").removesuffix(".call")

@@ -1,8 +1,8 @@
 """Calls whose arguments stand between marks without any quoting, as Qwen's XML and GLM write them.
 
-The syntax has no types: every argument is read as text, and coercion.py makes numbers and lists of it by the tool's
-schema. A value ends at the closing mark that a further argument or the end of the call follows, so that a value may
-hold the mark itself.
+The syntax has no types: every argument is read as text, which coercion.py converts to numbers and lists by the tool's
+schema. A value ends at a closing mark that is followed by a further argument or the end of the call, so that a value
+may contain the mark itself.
 """
 
 from __future__ import annotations

@@ -61,12 +61,12 @@ class MistralArgs(Mistral):
     example = OPEN + "tool_name" + ARGUMENTS + '{"argument": "value"}'
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text, each after a mark of its own."""
+        """Return calls as text, each after its own mark."""
         return "".join(f"{OPEN}{call.name}{ARGUMENTS}{_json(call.arguments)}" for call in calls)
 
 
 def _json(value: Any) -> str:
-    """JSON in which no special token can stand."""
+    """Return JSON in which special tokens are escaped."""
     written = json.dumps(value, ensure_ascii=False)
     for mark in (OPEN, ID, ARGUMENTS):
         written = written.replace(mark, "\\u005b" + mark[1:])

@@ -1,4 +1,4 @@
-"""The walk through an agent's text that call formats share: from call to call, past thoughts."""
+"""The traversal of an agent's text that call formats share: from call to call, skipping thoughts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ _ARGUMENTS = ("arguments", "parameters")
 
 
 class CallWalk:
-    """Goes from the opening of a call to the next. The reader of the call adds it to `calls` and sets `at` behind it.
+    """Goes from one call's opening to the next. The format reads the call, adds it to `calls` and sets `at` after it.
 
-    A thought that begins outside of a call hides what stands in it; in a call, the mark of a thought is part of an
+    Text in a thought that begins outside a call is skipped; inside a call, the mark of a thought is part of an
     argument.
 
     Args:
-        opening: what a call begins with. It matches in linear time.
-        example: the right shape of a call, for errors.
+        opening: matches the beginning of a call, in linear time.
+        example: the right form of a call, for errors.
 
     Attributes:
-        at: where the reader stands. calls: those read so far. done: whether no further call is looked for.
+        at: the current position.
+        calls: the calls read so far.
+        done: whether to stop looking for calls.
     """
 
     def __init__(self, text: str, opening: re.Pattern[str], example: str) -> None:
@@ -55,26 +57,26 @@ class CallWalk:
         return opening
 
     def refuse(self, problem: str, name: str = "") -> None:
-        """Add a malformed call. `name`: of the tool, where it could be read."""
+        """Add a malformed call. `name`: the name of the tool, if it could be read."""
         self.calls.append(malformed_call(len(self.calls), problem, self.example, name))
 
     @property
     def content(self) -> str:
-        """What stands outside of calls, thoughts included, stripped."""
+        """The text outside calls, thoughts included, stripped."""
         return "".join(self._outside).strip()
 
     @property
     def speech(self) -> str:
-        """What stands outside of calls and thoughts."""
+        """The text outside calls and thoughts."""
         return split_thoughts(self.content)[1]
 
     def message(self, problem: str | None = None) -> tuple[str, tuple[Call, ...]]:
-        """Return what CallFormat.parse returns.
+        """Return the result of CallFormat.parse.
 
-        A message that is JSON calls and nothing else is read, whatever marks the format has.
+        A message that consists only of bare JSON calls is read in every format.
 
         Args:
-            problem: what is wrong with a text that was meant as a call and held none.
+            problem: what is wrong with a text that was meant as a call but has none.
         """
         content = self.content
         if not self.calls:
@@ -87,9 +89,10 @@ class CallWalk:
 
 
 def bare_calls(text: str, example: str) -> list[Call]:
-    """Return the calls of a text that is JSON objects with a name and arguments alone, bare, in a list, or in fences.
+    """Return the calls of a text that consists only of JSON objects with a name and arguments.
 
-    Empty if the text is or holds anything else. Some models write calls so whatever their template does.
+    The objects may be bare, in a list, or in fences; any other text gives an empty list. Some models write calls this
+    way whatever their template does.
     """
     calls, at, more = list[Call](), 0, 0
     while (at := _end_of(_BETWEEN, text, at)) < len(text):

@@ -57,7 +57,7 @@ class Tags:
         self.stop: tuple[str, ...] = tuple(map(_closing, [*tags, ANY])) if stop_after_call else ()
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line a tool: how to write it, and what it does."""
+        """Return one line per tool: how to call it, and what it does."""
         lines = []
         for tool in (tool.get("function", tool) for tool in tools):
             tag = self._tag_of.get(tool["name"])
@@ -70,7 +70,7 @@ class Tags:
         return "You may act by writing one of these:\n" + "\n".join(lines)
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text: in their own tag where that says the same, else in the tag for any tool."""
+        """Return calls as text: in the tool's own tag if that is read back equal, else in the tag for any tool."""
         return "\n".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -119,7 +119,7 @@ class Tags:
 
 
 def _argument(tag: str, tool: str, argument: str | None, body: str) -> dict[str, Any]:
-    """Return what stands between a tool's own tags, as its arguments. Raises: Malformed."""
+    """Return the text between a tool's own tags as its arguments. Raises: Malformed."""
     if len(body) > MAX_CALL_CHARS:
         raise Malformed(f"The call is {len(body)} characters long; at most {MAX_CALL_CHARS} are read.")
     if argument is None and body.strip():

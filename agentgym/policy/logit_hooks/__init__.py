@@ -1,15 +1,15 @@
-"""Logit hooks: which tokens may be sampled next, decided for every request.
+"""Logit hooks: restrict which tokens may be sampled next, per request.
 
-The log-probabilities that are recorded are those of the masked distribution. The masks are recorded with the turn, and
-a trainer computes the same. A hook that changes logits leaves no such record, so nothing is trained under it.
+The recorded log-probabilities refer to the masked distribution. The masks are recorded with the turn, so that a trainer
+computes the same. A hook that changes logits leaves no such record, so its turns are not trained on.
 
-contract.py        what a hook is, and how one is made by its registered name
+contract.py        the contract of a hook, and how to make one by its registered name
 token_automaton.py masks from a grammar of characters
 hermes_turns.py    the grammar of a turn in the call format `hermes`
 hermes_masks.py    hooks over that grammar
-tilts.py           hooks that change logits instead of refusing tokens
-value_networks.py  networks that say what the next token is worth
-value_guided.py    the logits plus what such a network says
+tilts.py           hooks that change logits instead of forbidding tokens
+value_networks.py  networks that predict the value of the next token
+value_guided.py    a hook that adds such a network's values to the logits
 served_masks.py    the form of a grammar's masks for a vLLM server
 
 The hooks themselves are in methods/logit_hooks, but for `value_guided`.

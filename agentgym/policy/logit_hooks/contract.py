@@ -1,4 +1,4 @@
-"""What a logit hook is, and how one is made by its registered name."""
+"""The contract of a logit hook, and how to make one by its registered name."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:  # rendering needs tokenizers
 
 
 class LogitHook(Protocol):
-    """Made for one request, and asked before each of its tokens."""
+    """A hook for one request, called before each of its tokens."""
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
-        """Which tokens may follow those sampled so far in this turn; None if any may. At least one has to be left."""
+        """Return a mask for the token after `tokens` of this turn; None if any may follow. One must be allowed."""
         ...
 
 
 class HookMaker(Protocol):
-    """What is registered in the kind `logit_hooks` returns one: it makes the hooks of a policy.
+    """Makes the hooks of a policy.
 
-    It is registered as `f(renderer, end_ids, *, option=default, ...) -> HookMaker`: `renderer` of the policy, and the
-    tokens that end a turn. With a keyword-only parameter `policy` it is given the policy itself.
+    A factory registered in the kind `logit_hooks` returns it: `f(renderer, end_ids, *, option=default, ...)`, where
+    `renderer` is the policy's and `end_ids` end a turn. A keyword-only parameter `policy` receives the policy itself.
     """
 
     def __call__(self, request: Request) -> LogitHook | None:
@@ -38,10 +38,10 @@ class HookMaker(Protocol):
 
 @runtime_checkable
 class TrainedHookMaker(Protocol):
-    """A maker of hooks that follows a training, and whose state a checkpoint keeps."""
+    """A hook maker that changes during training, with a state that is saved in checkpoints."""
 
     def begin(self) -> None:
-        """Begin a training, which starts with the policy as it is now."""
+        """Begin a training with the current policy."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class TrainedHookMaker(Protocol):
 
 
 def note_mask(masks: list[tuple[int, int, TokenMask]], at: int, mask: TokenMask) -> None:
-    """Add the mask of the token number `at` to a turn's record, where runs of one mask are one entry."""
+    """Add the mask of token number `at` to a turn's record; consecutive equal masks share one entry."""
     begin = masks.pop()[0] if masks and masks[-1][1:] == (at, mask) else at
     masks.append((begin, at + 1, mask))
 
@@ -66,9 +66,9 @@ def make_hook(
     options: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
 ) -> HookMaker:
-    """Make the hooks of a policy; one with a parameter `policy` is given it.
+    """Return the hook maker of a policy. A factory with a parameter `policy` receives the policy.
 
-    Raises: UnknownNameError; PolicyError for options that it refuses.
+    Raises: UnknownNameError; PolicyError for invalid options.
     """
     factory = load("logit_hooks", name)
     own: dict[str, Any] = {"policy": policy} if "policy" in inspect.signature(factory).parameters else {}

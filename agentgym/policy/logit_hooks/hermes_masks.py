@@ -1,4 +1,4 @@
-"""Hooks that restrict turns in the call format `hermes`: what known_tools and protocol have in common."""
+"""Hooks that restrict turns in the call format `hermes`: the shared part of known_tools and protocol."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ class HermesMasks:
     """Makes the hooks of turns, and computes the masks of each grammar once.
 
     Args:
-        renderer: renders the policy's conversations. end_ids: tokens that end a turn.
+        renderer: renders the policy's conversations.
+        end_ids: tokens that end a turn.
         hook: the registered name of the logit hook, for error messages.
-    Raises: PolicyError for another call format than `hermes`, and for another tokenizer than byte-level BPE.
+    Raises: PolicyError for a call format other than `hermes`, or a tokenizer other than byte-level BPE.
     """
 
     def __init__(self, renderer: TemplateRenderer, end_ids: Sequence[int], *, hook: str) -> None:

@@ -18,18 +18,18 @@ from agentgym.thoughts import THOUGHTS
 BEFORE_NAME, AFTER_NAME = '{"name": "', '", "arguments": {'
 ENDINGS = ("}" + CLOSE, "}\n" + CLOSE)
 MAX_DEPTH = 16
-"""Of the brackets within arguments."""
+"""The greatest depth of brackets within arguments."""
 
 
 class State(NamedTuple):
-    """Where in a turn a byte stands.
+    """The position in a turn.
 
     Attributes:
         part: "start", "thought", "text", "head", "arguments" or "tail".
-        typed: how much of a mark, or of what must be written here, stands there already.
-        calls: how many calls were made, as far as they are limited.
-        depth: the depth of the brackets in arguments. `string`: "" outside of a string, "in" one, or after a
-            "backslash" in one.
+        typed: the part of a mark, or of required text, that is already written.
+        calls: the number of calls made; only counted if calls are limited.
+        depth: the depth of the brackets in arguments.
+        string: "" outside a string, "in" inside one, or "backslash" after a backslash in one.
         closing: the mark that ends the thought.
     """
 
@@ -47,8 +47,8 @@ class HermesTurns:
     Args:
         names: the names of the tools that may be called.
         may_answer: whether the turn may end without a call.
-        max_calls: of one turn; None if there is no limit.
-        begun_thought: the opening of the thought in which the agent begins; "" if in none.
+        max_calls: the most calls per turn; None if there is no limit.
+        begun_thought: the opening mark of the thought in which the agent begins; "" if in none.
     """
 
     decisive = '<>"\\{}[]' + "".join(map(chr, range(32)))
@@ -134,6 +134,6 @@ class HermesTurns:
 
 
 def _progress(text: str, marks: Sequence[str]) -> str:
-    """Return the longest end of a text that one of the marks begins with."""
+    """Return the longest suffix of a text that is a prefix of one of the marks."""
     ends = (text[at:] for at in range(len(text) + 1))
     return next(end for end in ends if any(mark.startswith(end) for mark in marks))

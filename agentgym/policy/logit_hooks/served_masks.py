@@ -1,7 +1,7 @@
-"""The form of a logit hook for vLLM: the server computes the masks, and the client computes them again for the record.
+"""Logit hooks on vLLM: the server computes the masks, and the client recomputes them for the record.
 
-A request carries the settings of its grammar, and a logits processor of the server follows the tokens through the same
-automaton. The answer does not say which tokens were masked, so the client replays it, which also proves the server.
+A request carries the settings of its grammar, and a logits processor in the server follows the tokens through the same
+automaton. The answer does not say which tokens were masked, so the client replays it, which also verifies the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentgym.registry import load
 from agentgym.trajectory import TokenMask
 
 PLUGIN = "agentgym.policy.vllm_plugin:GrammarMasks"
-"""What a server is started with, as --logits-processors."""
+"""The value of --logits-processors for starting a server."""
 GRAMMAR, PROBE = "agentgym_grammar", "agentgym_probe"
 """Names of the extra arguments of a request (vllm_xargs)."""
 OTHER_TOKENS, SAME_TOKENS = 0, 1
@@ -48,10 +48,11 @@ def require_vllm_form(name: str) -> None:
 
 
 class ServedGrammar(NamedTuple):
-    """What a request says of its masks.
+    """The grammar of a request's masks.
 
     Attributes:
-        settings: the settings of HermesTurns. end_ids: tokens that end a turn.
+        settings: the settings of HermesTurns.
+        end_ids: tokens that end a turn.
     """
 
     settings: str
@@ -79,7 +80,7 @@ def probe_options(hook: LogitHook | None = None) -> dict[str, Any]:
 
 
 def check_probe(token: int, logprob: float) -> bool:
-    """Whether the server has the tokens that the probe named. Raises: PolicyError if it applies no masks."""
+    """Return whether the server has the tokens that the probe named. Raises: PolicyError if it applies no masks."""
     if logprob != 0.0 or token not in (OTHER_TOKENS, SAME_TOKENS):
         raise PolicyError(f"The vLLM server does not apply the masks of logit hooks. {REMEDY}.")
     return token == SAME_TOKENS
@@ -104,7 +105,7 @@ def grammar_in(extra_arguments: Mapping[str, Any] | None) -> ServedGrammar | Non
 def masks_of(hook: LogitHook, tokens: Sequence[int]) -> list[tuple[int, int, TokenMask]]:
     """Return the masks under which a server sampled the tokens of a turn, as in agentgym.Turn.
 
-    Raises: PolicyError if a token may not stand where it does.
+    Raises: PolicyError if a token is not allowed at its position.
     """
     masks: list[tuple[int, int, TokenMask]] = []
     for at, token in enumerate(tokens):

@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class LogitTilt(Protocol):
-    """A logit hook that changes logits. Log-probabilities are those of the changed distribution.
+    """A logit hook that changes logits. Log-probabilities refer to the changed distribution.
 
-    No record holds what it changed, so its episodes are measured with and imitated, but not trained on by their
-    log-probabilities.
+    The changes are not recorded. So its episodes can be used for measurement and imitation, but not for training on
+    their log-probabilities.
     """
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
-        """Return None, since no token is refused by name."""
+        """Return None, since no token is masked."""
         ...
 
     def tilt(self, tokens: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-        """[V] the logits of the next token, from the model's own [V] and the tokens sampled so far in this turn."""
+        """Return [V] the next token's logits, from the model's own [V] and the tokens sampled so far in this turn."""
         ...
 
 
 class TokenValues(Protocol):
-    """What the next token is worth."""
+    """Predicts the value of the next token."""
 
     def gains(self, ids: Sequence[int], candidates: Sequence[int]) -> torch.Tensor:
-        """[n] what is added to the logit of each candidate after the token ids `ids`."""
+        """Return [n] the amount to add to the logit of each candidate after the token ids `ids`."""
         ...
 
 
@@ -46,8 +46,9 @@ class GuidedTurn:
     """The hook of one request.
 
     Args:
-        values: of tokens. prefix: token ids before the turn.
-        candidates: how many of the likeliest tokens are valued; the others cannot be sampled. None values all of them.
+        values: the values of tokens.
+        prefix: token ids before the turn.
+        candidates: how many of the likeliest tokens are scored; the others cannot be sampled. None scores all tokens.
     """
 
     def __init__(self, values: TokenValues, prefix: Sequence[int], candidates: int | None = None) -> None:

@@ -16,7 +16,7 @@ from agentgym.trajectory import TokenMask
 
 
 class Grammar(Protocol):
-    """An automaton over what a turn writes, as UTF-8. A byte is the character of that number.
+    """An automaton over the UTF-8 bytes of a turn. A byte is represented by the character with its number.
 
     Attributes:
         decisive: the bytes that a free state may refuse.
@@ -36,11 +36,11 @@ class Grammar(Protocol):
         ...
 
     def is_free(self, state: Any) -> bool:
-        """Whether a token without any of the decisive bytes may follow in any case."""
+        """Return whether every token without decisive bytes may follow."""
         ...
 
     def may_end(self, state: Any) -> bool:
-        """Whether the turn may end here."""
+        """Return whether the turn may end here."""
         ...
 
 
@@ -48,8 +48,9 @@ class TokenTable:
     """The bytes of every token of a byte-level BPE, as text of one character a byte.
 
     Args:
-        tokenizer: a tokenizer of transformers. end_ids: tokens that end a turn.
-    Raises: PolicyError for another kind of tokenizer: the text of one token would depend on those before it.
+        tokenizer: a transformers tokenizer.
+        end_ids: tokens that end a turn.
+    Raises: PolicyError for any other kind of tokenizer, whose token texts would depend on the tokens before.
     """
 
     def __init__(self, tokenizer: Any, end_ids: Sequence[int]) -> None:
@@ -67,7 +68,7 @@ class TokenTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells the tokens of one model from those of another."""
+        """A hash that differs between models with different tokens."""
         return hashlib.sha256("\0".join(self.texts).encode()).hexdigest()[:16]
 
 
@@ -94,13 +95,13 @@ class TokenAutomaton:
         self._deciding_ids = [token for token in self._ids if decisive & set(table.texts[token])]
 
     def mask(self, state: Hashable) -> TokenMask | None:
-        """Which tokens may follow in a state. Raises: PolicyError if none may."""
+        """Return the mask of a state; None if any token may follow. Raises: PolicyError if none may."""
         if state not in self._masks:
             self._masks[state] = self._compute(state)
         return self._masks[state]
 
     def after(self, state: Hashable, token: int) -> Hashable:
-        """Return the state after a token that may follow. An end leaves the state as it is."""
+        """Return the state after an allowed token. An end token does not change the state."""
         if token in self.table.end_ids or token >= len(self.table.texts):
             return state
         following = self._run(state, self.table.texts[token])
@@ -125,7 +126,7 @@ class TokenAutomaton:
 
     def _run(self, state: Hashable, text: str) -> Hashable | None:
         if not text:
-            return None  # it would never get on
+            return None  # an empty token would make no progress
         following: Hashable | None = state
         for byte in text:
             following = self.grammar.step(following, byte)

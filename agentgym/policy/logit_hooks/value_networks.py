@@ -1,4 +1,4 @@
-"""Networks that say what the next token is worth: a copy of a model's body with a head of its own."""
+"""Networks that predict the value of the next token: a copy of a model's body with its own head."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ ValueNetwork = AdvantageHead | OutcomeHead
 
 
 def save_values(network: ValueNetwork, tokenizer: Any, folder: Path) -> None:
-    """Write a network beside the model whose body it copied."""
+    """Write a network next to the model whose body it copied."""
     torch.save(network.state_dict(), folder / WEIGHTS)
     settings = {"kind": network.kind, "tokens": fingerprint(tokenizer), **network.settings}
     (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
 
 
 def load_values(folder: str | Path, tokenizer: Any, device: Any) -> ValueNetwork:
-    """Read a network. Raises: PolicyError if there is none, or if it is of other tokens."""
+    """Load a network. Raises: PolicyError if there is none, or if it belongs to other tokens."""
     from transformers import AutoConfig, AutoModel
 
     file = Path(folder) / SETTINGS

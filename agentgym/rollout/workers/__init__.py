@@ -1,7 +1,7 @@
 """The workers of a run: they play its episodes, many at once.
 
 pool.py                WorkerPool: plays one episode after another, and hands over whole groups
-slots.py               how many are played at once, by all runs that share an event loop
-standstill.py          a warning when none of them gets on
-garbage_collection.py  thousands of episodes in progress are not walked over again and again
+slots.py               limits how many are played at once, by all runs that share an event loop
+standstill.py          a warning when no episode makes progress
+garbage_collection.py  keeps the collector from scanning thousands of running episodes again and again
 """

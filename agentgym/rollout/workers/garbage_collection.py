@@ -1,8 +1,8 @@
-"""Keeps Python's garbage collector from walking over every episode in progress again and again.
+"""Keep Python's garbage collector from scanning every running episode again and again.
 
-The collector looks at young objects after every 700 new ones, and at all of them when many survive. With thousands of
-episodes in progress nothing is young: each turn would cost three times as much as with ten. Records and messages hold
-no cycles, so they are freed without the collector, and it may run less often.
+The collector scans young objects after every 700 new ones, and all objects when many survive. With thousands of running
+episodes most objects survive: each turn would cost three times as much as with ten episodes. Records and messages have
+no reference cycles, so they are freed without the collector, which may therefore run less often.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _RELAXED = (100_000, 50, 100)
 
 
 class RelaxedGC:
-    """While at least one user has it open, automatic collections are rare; then the old thresholds come back.
+    """Context manager that makes automatic collections rare; the last user to leave restores the old thresholds.
 
-    A collector that is switched off, or already more relaxed, stays as it is.
+    A collector that is disabled, or already more relaxed, is left unchanged.
     """
 
     def __init__(self) -> None:
@@ -36,4 +36,4 @@ class RelaxedGC:
 
 
 relaxed_gc = RelaxedGC()
-"""The one instance: the thresholds belong to the process, so who uses them is counted per process too."""
+"""The only instance: the thresholds are process-wide, so users are counted per process too."""

@@ -25,7 +25,7 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class FinishedEpisode:
-    """An episode that has ended, or was found in the ledger, from where it is loaded when its turn to be read comes."""
+    """An episode that has ended, or was found in the ledger and is loaded from there when it is yielded."""
 
     job: EpisodeJob
     is_recorded: bool = False
@@ -34,11 +34,11 @@ class FinishedEpisode:
 class WorkerPool:
     """Plays the jobs of one run, `concurrency` of them at once, without waiting for whole batches.
 
-    Where a reward judges groups, an episode is held back until its group is complete and judged; no other waits.
+    If a reward judges groups, an episode is held back until its group is complete and judged; other episodes go on.
 
     Args:
-        rollout: says where they are played, how many at once, and when failures end the run.
-        ledger: keeps the ends of episodes; those that it holds already are handed over instead of played.
+        rollout: says where episodes are played, how many at once, and when failures end the run.
+        ledger: stores finished episodes; episodes already in the ledger are yielded, not played again.
         label: the label of the run.
     """
 
@@ -55,24 +55,24 @@ class WorkerPool:
         self._ledger = ledger
         self._slots, self._watch = Slots(rollout.concurrency), StandstillWatch(rollout.stall_warning_s)
         self._failures = FailureStreak(rollout.max_failures_in_a_row)
-        self._player: EpisodePlayer  # of the engine's session, while there are results to come
+        self._player: EpisodePlayer  # the engine's session, while `results` runs
         self._is_exhausted = False  # no job is left to begin
         self._recorded = ledger.finished(label) if ledger is not None else set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._policies: dict[str, Policy] = {}  # of the episodes that have begun and not ended, by episode id
+        self._policies: dict[str, Policy] = {}  # of running episodes, by episode id
         self._finished: deque[FinishedEpisode] = deque()
-        # How many may wait to be read: all workers may end in one pass of the event loop, before the reader's next one.
+        # Limit of unread results: all workers may end in one pass of the event loop, before the reader runs.
         self._most_unread = 2 * rollout.concurrency
         self._changed, self._has_room = asyncio.Event(), asyncio.Event()
 
     async def results(
         self, slots: Slots | None = None, watch: StandstillWatch | None = None
     ) -> AsyncGenerator[tuple[int, Trajectory], None]:
-        """Yield each episode when it ends, with its position. Everything is stopped and awaited when the caller leaves.
+        """Yield each episode when it ends, with its position. When the caller leaves, all work is stopped and awaited.
 
         Args:
-            slots: shared with other runs on this event loop, instead of `concurrency` of its own.
-            watch: shared with other runs, which then stand still only if none of them moves.
+            slots: shared with other runs on this event loop, instead of `concurrency` own ones.
+            watch: shared with other runs, which stall only if none of them progresses.
         """
         self._slots, self._watch = slots or self._slots, watch or self._watch
         engine: Engine = self._rollout.engine or LocalEngine()
@@ -98,9 +98,9 @@ class WorkerPool:
                     await self._stop()
 
     def _begin(self) -> None:
-        """Let as many workers begin as there are free slots and jobs.
+        """Start as many workers as there are free slots and jobs.
 
-        All their episodes are announced before any begins, so that a policy which waits for all live episodes sees the
+        All their episodes are announced before any starts, so that a policy that waits for all live episodes sees the
         same batches every time.
         """
         first: list[EpisodeJob] = []
@@ -139,7 +139,7 @@ class WorkerPool:
                 elif (group := self._groups.hold(job, group_reward)) is not None:
                     self._start(self._judge(group))
                 if len(self._finished) < self._most_unread:
-                    next_job = self._next_job()  # announced before this one ends: no batch in between without it
+                    next_job = self._next_job()  # announced before this one ends, so that the next batch includes it
             finally:
                 self._announce_end(trajectory.id)
             if next_job is None:
@@ -150,7 +150,7 @@ class WorkerPool:
             job = next_job
 
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
-        """End the run after too many failures in a row, none of which stays in the ledger as an end.
+        """End the run after too many failures in a row; set these episodes aside in the ledger.
 
         Raises: EpisodesFailed with their causes.
         """
@@ -164,7 +164,7 @@ class WorkerPool:
             self._hand_over(FinishedEpisode(job))
 
     def _next_job(self) -> EpisodeJob | None:
-        """Return the next episode to play, announced to its policy. Those in the ledger are handed over on the way."""
+        """Return the next episode to play, announced to its policy. Recorded episodes before it are handed over."""
         for job in self._jobs:
             if job.trajectory.id in self._recorded:
                 self._skip(job)
@@ -177,7 +177,7 @@ class WorkerPool:
         return None
 
     def _skip(self, job: EpisodeJob) -> None:
-        """Hand over an episode that is in the ledger, or hold it if the run broke off before its group was judged."""
+        """Hand over a recorded episode, or hold it if the run was interrupted before its group was judged."""
         finished = FinishedEpisode(job, is_recorded=True)
         group_reward = self._groups.reward_for_recorded(job)
         if group_reward is None:
@@ -205,14 +205,14 @@ class WorkerPool:
         return finished.job.trajectory
 
     def _raise_failures(self) -> None:
-        """Forget the tasks that have ended. Raises: what one of them raised, such as LedgerError."""
+        """Forget the tasks that have ended. Raises: the error of one of them, such as LedgerError."""
         if not self._changed.is_set():
             return
         self._changed.clear()
         ended = {task for task in self._tasks if task.done()}
         self._tasks -= ended
         failures = [failure for task in ended if (failure := task.exception()) is not None]
-        if failures:  # several may fail of one cause; the first says what it is
+        if failures:  # several may share one cause; one error is enough
             raise failures[0]
 
     def _announce_end(self, episode_id: str) -> None:
@@ -224,5 +224,5 @@ class WorkerPool:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for episode_id in list(self._policies):  # those that were cancelled before their first step
+        for episode_id in list(self._policies):  # episodes cancelled before their first step
             self._announce_end(episode_id)

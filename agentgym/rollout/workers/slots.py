@@ -1,4 +1,4 @@
-"""How many episodes are played at once, by all runs that share an event loop."""
+"""Limit how many episodes are played at once, by all runs that share an event loop."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class Slots:
-    """Each episode that is being played holds a slot. Where none is free, the run that asked first gets the next.
+    """A pool of slots, one per running episode. If none is free, the run that asked first gets the next.
 
-    Used on one event loop; nothing here is for several threads.
+    For use on one event loop; not thread-safe.
     """
 
     def __init__(self, count: int) -> None:
@@ -17,7 +17,7 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """How many are held: episodes that are being played."""
+        """The number of slots in use."""
         return self._count - self._free
 
     def take(self) -> bool:
@@ -28,7 +28,7 @@ class Slots:
         return True
 
     def release(self) -> None:
-        """Give a slot back, and ask those who wait, the first one first."""
+        """Release a slot, and call the waiting runs, in the order they asked."""
         self._free += 1
         for ask in list(self._waiting):
             if not self._free:
@@ -36,11 +36,11 @@ class Slots:
             ask()
 
     def wait(self, ask: Callable[[], None]) -> None:
-        """Have `ask` called whenever a slot is free, until `leave`."""
+        """Call `ask` whenever a slot becomes free, until `leave`."""
         if ask not in self._waiting:
             self._waiting.append(ask)
 
     def leave(self, ask: Callable[[], None]) -> None:
-        """Wait no longer."""
+        """Stop calling `ask`."""
         if ask in self._waiting:
             self._waiting.remove(ask)

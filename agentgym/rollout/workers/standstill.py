@@ -1,4 +1,4 @@
-"""Says what episodes wait for when none of them gets on, in one run or in several that share a watch."""
+"""Report what episodes wait for when none of them progresses, in one run or in several that share a watch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TURN = re.compile(r" (?:in|for|of|before) turn \d+$")
 
 
 class StandstillWatch:
-    """Warns when no episode that it is told of has done anything new for a while. Used on one event loop.
+    """Warns if none of the watched episodes has progressed for a while. Used on one event loop.
 
     Args:
-        warn_after_s: the first warning comes after so long, and others whenever that time has doubled; None for none.
+        warn_after_s: seconds until the first warning; each further warning takes twice as long. None for no warnings.
     """
 
     def __init__(self, warn_after_s: float | None) -> None:
@@ -38,7 +38,7 @@ class StandstillWatch:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch as long as at least one run is inside."""
+        """Watch while at least one run is inside this context."""
         self._runs += 1
         if self._task is None:
             self._task = asyncio.ensure_future(self._watch())
@@ -65,12 +65,12 @@ class StandstillWatch:
                 warn_after_s *= 2
 
     def _state(self) -> dict[str, tuple[int, str]]:
-        """By episode, how far it is and what it is doing."""
+        """Return the progress and activity of each episode, by id."""
         return {name: player.progress(job) for name, (job, player) in self._playing.items()}
 
 
 def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:
-    """One line that says what the episodes have been doing for so long, the most frequent first."""
+    """Return one line with the activities in which episodes have been stuck, most frequent first."""
     examples = {_TURN.sub("", activity): name for name, (_, activity) in reversed(state.items())}
     counts = Counter(_TURN.sub("", activity) for _, activity in state.values())
     listed = [
