@@ -1,9 +1,9 @@
-"""Training on TRL: our rollouts and our credit, TRL's optimisation.
+"""Training on TRL: agentgym's rollouts and credit, TRL's optimisation.
 
-`Recipe` describes a whole run, `train` executes it in the stages of `agentgym.training.stages`, `TurnGRPOTrainer`
-learns from reward with the help of `TrainingPart`s, `Rollouts` plays the episodes, and `demonstrations` plays those
-that a warm start imitates.
-The names below are loaded when first used: importing this package loads no torch.
+`Recipe` describes a whole run. `train` executes it in the stages of `agentgym.training.stages`. `TurnGRPOTrainer`
+learns from reward, helped by `TrainingPart`s. `Rollouts` plays the episodes. `demonstrations` plays the episodes that a
+warm start imitates.
+The names below are loaded on first use: importing this package loads no torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folders of checkpoints: which are complete, which is the newest, and the last healthy one."""
+"""Checkpoint folders: find complete ones and the newest, and keep the last healthy one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 COMPLETE = "complete"
-"""Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
+"""Name of an empty file that is written last into a checkpoint folder. A folder without this file is never resumed."""
 
 HEALTHY, STEP = "healthy", "step"
 """Names of the folder with the last healthy checkpoint, and of the file in it that holds its step."""
 
 
 def keep_healthy(checkpoint: Path, target: Path) -> None:
-    """Replace `target` by a copy of a checkpoint, which says of which step it is."""
+    """Replace `target` by a copy of a checkpoint that also records its step."""
     copy_linked(checkpoint, target, {STEP: checkpoint.name.rpartition("-")[2]})
 
 
 def copy_linked(checkpoint: Path, target: Path, texts: Mapping[str, str] = {}) -> None:
-    """Replace `target` by a copy of a checkpoint, atomically, with hard links where the file system has them.
+    """Replace `target` by a copy of a checkpoint, using hard links if the file system supports them.
 
     Args:
         texts: more files to write into the copy, by name.
@@ -45,11 +45,11 @@ def healthy_step(folder: Path) -> int | None:
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint in a folder, None if there is none."""
+    """Return the newest complete checkpoint in a folder; None if there is none."""
     complete = [path for path in folder.glob("checkpoint-*") if (path / COMPLETE).is_file()]
     return max(complete, key=step_of, default=None)
 
 
 def step_of(checkpoint: Path | None) -> int:
-    """Return the step that a checkpoint was saved at; 0 without one."""
+    """Return the step at which a checkpoint was saved; 0 for None."""
     return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0

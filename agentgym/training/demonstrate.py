@@ -15,7 +15,7 @@ from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 DEMONSTRATION = "demonstration"
-"""What the labels of demonstrations begin with; the player's name follows."""
+"""Prefix of the labels of demonstrations; the player's name follows."""
 
 
 def demonstrations(
@@ -28,16 +28,16 @@ def demonstrations(
     weights: Mapping[str, float] = {},
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Let the task set's scripted players play `count` training tasks, drawn without order.
+    """Let the task set's scripted players play `count` randomly drawn training tasks.
 
     Args:
-        imperfect_oracle: the share of the tasks that the set's imperfect oracle plays. It uses the tools well, for
-            the wrong goal. A policy that imitates both players knows how to use the tools, and only reward can
-            teach it what to use them for.
-        weights: the weights of the sets of a mixture; without any, all tasks are equally likely.
+        imperfect_oracle: the fraction of the tasks that the set's imperfect oracle plays. The imperfect oracle uses the
+            tools well, for the wrong goal. So a policy that imitates both players learns to use the tools, and only
+            reward can teach it the goal.
+        weights: the weights of the sets of a mixture; if empty, all tasks are equally likely.
         on_trajectory: called with each episode when it ends.
-    Returns: the oracle's episodes that succeeded, then all valid ones of the imperfect oracle.
-    Raises: TaskError if the set has no such player, or if its oracle solves no task.
+    Returns: the oracle's successful episodes, then all valid episodes of the imperfect oracle.
+    Raises: TaskError if the set lacks a player, or if its oracle solves no task.
     """
     tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
     if weights:
@@ -65,7 +65,7 @@ def demonstrations(
 
 
 def script_of(task_set: TaskSet, player: str) -> Callable[[Task], Any]:
-    """Return the `oracle` or `imperfect_oracle` of a task set. Raises: TaskError where it has none."""
+    """Return the `oracle` or `imperfect_oracle` of a task set. Raises: TaskError if the set has none."""
     script: Callable[[Task], Any] | None = getattr(task_set, player)
     if script is None:
         raise TaskError(
@@ -76,7 +76,7 @@ def script_of(task_set: TaskSet, player: str) -> Callable[[Task], Any]:
 
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
-    """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
+    """Fill in the token ids of a trajectory that was played without a renderer, as if the model had played it."""
     trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas_of(trajectory))
     for further in trajectory.further_rows:
         further.prompt_ids = renderer.prompt(further.opening, further.tools)

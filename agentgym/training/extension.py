@@ -1,4 +1,4 @@
-"""Extend a run: the same recipe with more steps goes on from the last checkpoint, as if it had begun with that many."""
+"""Extend a run: continue from the last checkpoint to more steps, as if the recipe had had that many from the start."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CONSTANT = ("constant", "constant_with_warmup")
 
 
 def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
-    """Make a run, finished or not, one of `recipe.train.steps` steps; resume it to play them.
+    """Set a run, finished or not, to `recipe.train.steps` steps; resume the run to play them.
 
-    What was measured at the former end is kept, as evaluation/after-step-<steps>.json and in the ledger under the label
-    held-out-after-step-<steps>. A crash in between leaves a run that can be resumed or extended.
+    The measurements at the former end are kept as evaluation/after-step-<steps>.json and in the ledger under the label
+    held-out-after-step-<steps>. A crash during the change leaves a run that can be resumed or extended.
 
     Args:
-        recorded: the recipe in the run folder. `recipe`: the same but for `train.steps`.
-    Raises: RecipeError where the run cannot be extended.
+        recorded: the recipe in the run folder. `recipe`: the same recipe with other `train.steps`.
+    Raises: RecipeError if the run cannot be extended.
     """
     if recipe.train.steps == recorded.train.steps:
         return
@@ -48,10 +48,10 @@ def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
 
 
 def depends_on_steps(train: TrainSection, reward: Reward | str | None, task_set: TaskSet) -> list[str]:
-    """Return what follows the number of steps, so that an extended run differs from one of so many from the start.
+    """List the settings that depend on the number of steps: with them, extending a run differs from a longer run.
 
     Args:
-        reward: the run's reward; None for each environment's own.
+        reward: the run's reward; None for each environment's own reward.
     """
     settings = []
     if (schedule := str(train.trl.get("lr_scheduler_type", "constant"))) not in _CONSTANT:
@@ -66,7 +66,7 @@ def depends_on_steps(train: TrainSection, reward: Reward | str | None, task_set:
 
 
 def _check_extensible(run: RunFolder, recorded: TrainSection, train: TrainSection) -> None:
-    """Raise RecipeError that says why this run cannot go on to these steps."""
+    """Raise RecipeError if this run cannot be extended to these steps."""
     before, now = recorded.steps, train.steps
     if now < before:
         raise RecipeError(f"train.steps was {before}, now {now}: a run is extended to more steps than it has.")
@@ -84,7 +84,7 @@ def _check_extensible(run: RunFolder, recorded: TrainSection, train: TrainSectio
 
 
 def _rename_measured(run: RunFolder, suffix: str) -> None:
-    """Give the evaluations of the former end, and their episodes, names that the new end does not take."""
+    """Rename the former end's evaluations and episodes, so that the new end does not overwrite them."""
     ledger = Ledger(run.ledger)
     try:
         for when in _MEASURED_AT_THE_END:

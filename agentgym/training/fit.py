@@ -1,4 +1,4 @@
-"""Whether the parts of a training fit together: what each part is told of the recipe, and what it says about it."""
+"""Check that the parts of a training are compatible: what a part may read of the recipe, and how it objects."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from agentgym.training.recipe.train_section import TrainSection
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What a part may read of a recipe to say whether it fits, before anything is loaded.
+    """What a part may read of a recipe to check its compatibility, before anything is loaded.
 
     Attributes:
         train, episode, policy, hardware, vllm: sections of the recipe.
-        task_set: the tasks that are trained on.
-        reward: the reward that judges them; None for that of each environment.
-        process_count: how many processes train together.
+        task_set: the training tasks.
+        reward: the reward of the episodes; None for each environment's own reward.
+        process_count: number of processes that train together.
         stage: the name of the stage that trains.
-        recorded_labels: how the ids of the episodes begin that the stages before have recorded; None where that is
-            not known yet.
+        recorded_labels: labels (id prefixes) of the episodes recorded by earlier stages; None if not known yet.
     """
 
     train: TrainSection
@@ -42,36 +41,36 @@ class TrainingPlan:
 
     @property
     def has_group_reward(self) -> bool:
-        """Whether the reward judges whole groups."""
+        """Return whether the reward judges whole groups."""
         return isinstance(self.reward, Reward) and self.reward.has_stage("group")
 
 
 Exclusion = Callable[[Any, TrainingPlan], str]
-"""Returns why a part does not go with something else in a recipe, and what to do; "" where it does."""
+"""A function that returns why a part conflicts with something else in a recipe, and what to do; "" for no conflict."""
 
 
 class PlannedPart:
-    """Base of what a recipe asks for and what says by itself whether it fits the rest of the recipe.
+    """Base of the parts of a recipe that check their own compatibility with the rest of the recipe.
 
     Attributes:
-        excludes: what the part does not go with.
+        excludes: checks for conflicts with other parts of the recipe.
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = ()
 
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield a sentence for each thing that the part needs and the recipe does not have."""
+        """Yield a sentence for each requirement of the part that the recipe does not meet."""
         yield from ()
 
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield a sentence for each thing in the recipe that the part does not go with."""
+        """Yield a sentence for each conflict between the part and the recipe."""
         yield from filter(None, (excludes(self, plan) for excludes in self.excludes))
 
 
 def check_parts(parts: Sequence[PlannedPart], plan: TrainingPlan) -> None:
-    """Ask every part whether the recipe has something that it excludes, and then whether it has what it requires.
+    """Check each part's conflicts, then its requirements.
 
-    Raises: RecipeError with the first reason of a part.
+    Raises: RecipeError with the first reason found.
     """
     for part in parts:
         for reason in (*part.conflicts(plan), *part.requires(plan)):

@@ -1,4 +1,4 @@
-"""What samples the replies of the agent beside a vLLM server, and what restricts them: whether they fit a recipe."""
+"""Recipe checks for sampling: background play, sampling through TRL, and logit hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.training.fit import PlannedPart, TrainingPlan
 
 
 class BackgroundPlay(PlannedPart):
-    """Episodes that are played while the model trains. Gatherers that play episodes exclude it by themselves."""
+    """Episodes that are played while the model trains. Gatherers that play episodes exclude background play."""
 
     @override
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
@@ -37,7 +37,7 @@ class BackgroundPlay(PlannedPart):
 
 
 _OF_WHOLE_DISTRIBUTIONS = ("score_norms", "token_certainties")
-"""Signals that are of the distribution over all tokens."""
+"""Signals computed from the distribution over all tokens."""
 
 
 class TrlGeneration(PlannedPart):
@@ -53,7 +53,7 @@ class TrlGeneration(PlannedPart):
 
 
 class PlannedHook(PlannedPart):
-    """The logit hook of [policy], whose masks must be known to what samples and to what trains."""
+    """The logit hook of [policy], whose masks both the sampler and the trainer must apply."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:

@@ -34,17 +34,17 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A trajectory that is imitated."""
+    """A trajectory to imitate."""
 
     trajectory: Trajectory
     """The tokenised trajectory (see agentgym.training.demonstrate.tokenise)."""
     weight: float = 1.0
-    """By how much its loss is multiplied."""
+    """Factor on the trajectory's loss."""
     turn: int | None = None
-    """The only turn that is imitated. By default all turns of the agent are."""
+    """The only turn to imitate; None for all turns of the agent."""
 
     def rows(self) -> list[Example]:
-        """Return an example for each row of the trajectory that has something to imitate."""
+        """Return an example for each row of the trajectory with a turn to imitate."""
         return [
             replace(self, trajectory=row)
             for row in self.trajectory.rows()
@@ -54,30 +54,30 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class ImitationOptions:
-    """How a model imitates."""
+    """The options of `imitate`."""
 
     folder: Path
-    """Where checkpoints are written; the last one is kept. A checkpoint that is there is gone on from."""
+    """Where checkpoints are written; only the last is kept. Training resumes from an existing checkpoint."""
     steps: int
-    """How many optimiser steps are taken. The learning rate decays to a tenth after a short warm-up."""
+    """Number of optimiser steps. After a short warm-up, the learning rate decays to a tenth."""
     batch_size: int
-    """How many examples a step learns from, over all processes."""
+    """Number of examples per step, over all processes."""
     learning_rate: float
     """The peak learning rate."""
     seed: int
-    """The seed of the order of the examples."""
+    """Seed for the order of the examples."""
     microbatch_tokens: int = MICROBATCH_TOKENS
-    """A step is computed in parts of at most this many tokens, padding included."""
+    """Maximum number of tokens, with padding, of the parts in which a step is computed."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """See agentgym.training.model.muon."""
     save_every: int | None = None
-    """How many steps lie between two checkpoints. By default none is saved."""
+    """Number of steps between checkpoints; None to save none."""
     gradient_checkpointing: bool = False
-    """Compute activations a second time instead of keeping them."""
+    """Recompute activations in the backward pass instead of storing them."""
     use_cpu: bool = True
     """Whether the model is on a CPU."""
     sharding: str | None = None
-    """As the recipe's `machine.sharding`."""
+    """See the recipe's `machine.sharding`."""
 
 
 def imitate(
@@ -90,13 +90,13 @@ def imitate(
     vision_inputs: VisionInputs | None = None,
     processes: Processes = ALONE,
 ) -> None:
-    """Train `model` in place, from the last complete checkpoint in the folder if there is one.
+    """Train `model` in place, resuming from the folder's last complete checkpoint if there is one.
 
     Args:
         callbacks: transformers TrainerCallbacks; one may stop the training.
-        vision_inputs: given by a model that reads images; it is shown the images of the examples.
-        processes: the processes that imitate together. Each takes its part of every batch.
-    Raises: PolicyError where the memory runs out.
+        vision_inputs: prepares the examples' images for a model that reads images; None for other models.
+        processes: the processes that train together. Each takes its part of every batch.
+    Raises: PolicyError if memory runs out.
     """
     rows = [row for example in examples for row in example.rows()]
     is_weighted = any(row.weight != 1.0 for row in rows)
@@ -157,11 +157,11 @@ def _supervised_rows(examples: Sequence[Example]) -> list[dict[str, Any]]:
 
 
 class ImitationTrainer(ShardingTrainer, SFTTrainer):
-    """SFTTrainer that computes a batch in parts, and applies the output layer to labelled tokens alone.
+    """SFTTrainer that computes a batch in parts and applies the output layer to labelled tokens only.
 
     Args:
-        microbatch_tokens: of a part, with padding.
-        vision_inputs: of a model that reads images.
+        microbatch_tokens: maximum number of tokens in a part, with padding.
+        vision_inputs: prepares images for a model that reads them; None for other models.
         arguments: as for SFTTrainer.
     """
 
@@ -176,7 +176,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """SFTTrainer's, of each part; all are divided by the labelled tokens of the batch, so they add up."""
+        """Return the sum of SFTTrainer's losses of the parts, each divided by the batch's labelled tokens."""
         lengths = inputs["attention_mask"].sum(1)
         of_all = self._processes.gather(lengths[:, None].cpu().numpy())
         parts = parts_alike(of_all, self._processes.rank, self._microbatch_tokens)
@@ -202,7 +202,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
     def _weighted_loss(
         self, model: Any, part: dict[str, Any], weights: torch.Tensor, num_items_in_batch: Any
     ) -> torch.Tensor:
-        """SFTTrainer's with a weight for each row; the divisor stays the number of labelled tokens."""
+        """Return SFTTrainer's loss with a weight per row; the divisor stays the number of labelled tokens."""
         outputs = model(**part, use_cache=False, fused_lm_head=True)
         tokens = outputs.label_mask.sum() if num_items_in_batch is None else num_items_in_batch
         loss: torch.Tensor = -(outputs.log_probs * weights[:, None]).sum() / torch.as_tensor(tokens).clamp(min=1)
@@ -212,7 +212,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
 
 
 class _RowCollator:
-    """Makes a batch of supervised rows, padded on the right, with the images that they show, weights and roles."""
+    """Make a batch of supervised rows, padded on the right, with their images, weights and roles."""
 
     def __init__(self, vision_inputs: VisionInputs | None, tokenizer: Any, examples: Sequence[Example]) -> None:
         self._pad = int(tokenizer.pad_token_id)

@@ -1,4 +1,4 @@
-"""Which generated tasks a training takes in: of its own environments, new to it, and none that is measured."""
+"""Select generated tasks for training: from the run's environments, new, and not among the measured tasks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from agentgym.task.definition import BOOKKEEPING
 
 
 class NewTasks:
-    """Takes in generated tasks, and counts those that it refuses, by reason.
+    """Accept generated tasks, and count the rejected ones by reason.
 
-    Reasons: "environment", where no training task is of the task's environment; "measured", where a validation or
-    held-out task asks the same; "repeated", where a training task, or one that was taken in before, does.
+    Reasons: "environment" if no training task uses the task's environment; "measured" if a validation or held-out task
+    asks the same; "repeated" if a training task or an earlier accepted task asks the same.
 
     Args:
-        task_set: of the run. All of its splits are read, so make it outside of `training_only`.
+        task_set: the run's task set. All splits are read, so create this object outside of `training_only`.
 
     Attributes:
-        refused: how many, by reason. A generator may count further reasons in it.
+        refused: the number of rejected tasks by reason. A generator may count further reasons here.
     """
 
     def __init__(self, task_set: TaskSet) -> None:
@@ -27,13 +27,13 @@ class NewTasks:
         self._known = {task.content_key() for task in task_set["train"]}
         measured = [*task_set["validation"], *task_set["held_out"]]
         self._measured = {task.content_key() for task in measured}
-        # Where tasks have words of their own, equal words under another number are the same task: see TaskSet.
+        # If nearly every task has unique words, tasks with equal words but another number are the same: see TaskSet.
         words = {tuple(message.text for message in task.opening()) for task in measured}
         self._tells_by_words = len(words) * 10 > len(measured) * 9
         self._unnumbered = {_unnumbered_key(task) for task in measured}
 
     def take(self, task: Task) -> bool:
-        """Take a task in, unless there is a reason against it, which is then counted."""
+        """Accept a task and return True; if there is a reason against it, count the reason and return False."""
         reason = self.reason_against(task)
         if reason:
             self.refused[reason] += 1
@@ -42,7 +42,7 @@ class NewTasks:
         return not reason
 
     def reason_against(self, task: Task) -> str:
-        """Why a task may not be taken in; empty if it may."""
+        """Return the reason to reject a task; "" to accept it."""
         key = task.content_key()
         numbered_anew = self._tells_by_words and bool(BOOKKEEPING & task.parameters.keys())
         if task.environment not in self._environments:

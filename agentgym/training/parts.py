@@ -1,18 +1,18 @@
-"""TrainingPart: what takes part in a reinforcement beside the trainer, such as a gatherer, a critic or a teacher.
+"""TrainingPart: a participant in reinforcement beside the trainer, such as a gatherer, a critic or a teacher.
 
-The stage `reinforce` makes the parts of a recipe and asks all of them at the same points, in this order:
+The stage `reinforce` makes the recipe's parts and calls their methods in this order:
 
-1. Before a run starts, `excludes` and `requires` say whether the part fits the rest of the recipe.
-2. `rollout_changes` says how the episodes of the stage are played.
-3. `prepare` is called before there is a trainer. `restore` follows where the stage goes on from a checkpoint.
-4. The trainer is made with all `trainer_options` and `callbacks`; then `attach` is called with it.
+1. Before a run starts, `excludes` and `requires` check the part against the rest of the recipe.
+2. `rollout_changes` changes how the stage's episodes are played.
+3. `prepare` is called before the trainer is made. If the stage resumes from a checkpoint, `restore` follows.
+4. The trainer is made with all `trainer_options` and `callbacks`; `attach` then gets the trainer.
 5. In each step, `columns` and `other_rows` add to the batch before the loss, and `update` follows the credit.
-   `measurement_changes` says how a validation is played, and `validated` follows it. `save` writes into each
-   checkpoint.
-6. `finish` is called once the training has ended, `close` also where it has failed.
-7. `changes_left_in` says how later stages play.
+   `measurement_changes` changes how a validation is played, and `validated` follows the validation. `save` writes into
+   each checkpoint.
+6. `finish` is called after a successful training, `close` also after a failed one.
+7. `changes_left_in` changes how later stages play.
 
-A part overrides what it needs; everything else does nothing. A package registers parts of its own under the kind
+A part overrides the methods that it needs; the defaults do nothing. A package registers its own parts under the kind
 `training_parts`, and a recipe names them: `[train.parts.NAME]` holds the options.
 """
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """The reinforcement that parts take part in.
+    """The reinforcement run that the parts belong to.
 
     Attributes:
         train: the section of the recipe.
-        seed: the seed of the run. device: torch's name of the device that is trained on.
-        folder: where the stage leaves its results.
-        checkpoint: that the stage goes on from; None at the start.
-        task_set: the tasks that are trained on. rollouts: plays their episodes.
-        policy: that is trained. tokenizer, renderer: of it.
+        seed: the seed of the run. device: torch's name of the training device.
+        folder: where the stage writes its results.
+        checkpoint: the checkpoint that the stage resumes from; None for a fresh start.
+        task_set: the training tasks. rollouts: plays their episodes.
+        policy: the trained policy. tokenizer, renderer: the policy's.
         show: prints a line.
     """
 
@@ -67,79 +67,79 @@ class TrainingRun:
 
 
 class TrainingPart(PlannedPart):
-    """Base of the parts: subclass it, and override what the part needs. The module says when each method is called.
+    """Base of training parts: override what the part needs. The module's docstring says when each method is called.
 
     Attributes:
-        label: how the recipe names the part, for messages.
-        provides: names of what it gives to losses, as `LossRequirements.inputs` has them. Such a part is made only
-            where the objective or a term needs it.
+        label: the part's name in the recipe, for messages.
+        provides: names of the inputs that the part gives to losses, as in `LossRequirements.from_parts`. A part that
+            provides inputs is made only if the objective or a term needs one of them.
     """
 
     label: str = ""
     provides: ClassVar[tuple[str, ...]] = ()
 
     def rollout_changes(self) -> Mapping[str, Any]:
-        """Return the options of the rollout config that differ in all episodes of the stage."""
+        """Return changes of the rollout config for all episodes of the stage."""
         return {}
 
     def prepare(self, run: TrainingRun) -> None:
-        """Load what the part needs. Raises: RecipeError for what cannot be loaded."""
+        """Load what the part needs. Raises: RecipeError if loading fails."""
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint. One that the part has not saved in, such as an older one, changes nothing."""
+        """Restore the part's state from a checkpoint. An older checkpoint without this state changes nothing."""
 
     def trainer_options(self) -> Mapping[str, Any]:
         """Return keyword arguments for the trainer."""
         return {}
 
     def callbacks(self) -> Sequence[Any]:
-        """Return TrainerCallbacks of transformers."""
+        """Return transformers TrainerCallbacks."""
         return ()
 
     def attach(self, trainer: Any) -> None:
-        """Take note of the trainer, which is complete now."""
+        """Receive the completed trainer."""
 
     def columns(self, step: StepBatch) -> Mapping[str, torch.Tensor]:
-        """Return further columns of the batch of a step, (B,) or (B, T); losses read them as `TokenBatch.inputs`."""
+        """Return further columns of a step's batch, (B,) or (B, T); losses read them from `TokenBatch.inputs`."""
         return {}
 
     def other_rows(self, step: StepBatch) -> Mapping[str, OtherRows]:
-        """Return episodes that are not the policy's and that losses are computed on, by their EpisodeKind."""
+        """Return episodes that the policy did not play but losses are computed on, by EpisodeKind."""
         return {}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learn from the episodes of a step, in the first process. Returns: metrics to log."""
+        """Learn from the episodes of a step. Called in the first process. Returns: metrics to log."""
         return {}
 
     def validated(self, metrics: Mapping[str, float]) -> None:
-        """Take note of a validation of the current weights, in every process."""
+        """Receive the metrics of a validation of the current weights. Called in every process."""
 
     def measurement_changes(self) -> Mapping[str, Any]:
-        """Return the options of the rollout config that differ where the policy is measured now."""
+        """Return changes of the rollout config for measuring the policy at this point."""
         return {}
 
     def save(self, folder: Path) -> None:
-        """Write the state into the folder of a checkpoint, in the first process."""
+        """Write the state into a checkpoint's folder. Called in the first process."""
 
     def finish(self, run: TrainingRun) -> None:
-        """Leave what later stages need in the folder of the run, in the first process."""
+        """Save what later stages need into the run's folder. Called in the first process."""
 
     def close(self) -> None:
-        """Close what `prepare` has opened."""
+        """Close the resources that `prepare` opened."""
 
     @classmethod
     def changes_left_in(cls, folder: RunFolder) -> Mapping[str, Any]:
-        """Return the options of the rollout config that a stage with this folder has left for later stages."""
+        """Return the changes of the rollout config that the stage with this folder left for later stages."""
         return {}
 
 
 def make_parts(named: Mapping[str, Mapping[str, Any]], needed: Collection[str]) -> list[TrainingPart]:
-    """Make the parts of [train.parts] that take part: all but those that provide nothing which is needed.
+    """Make the parts of [train.parts], leaving out each part that only provides unneeded inputs.
 
     Args:
-        named: the options of each part by registered name.
-        needed: what the objective and the terms need, by the names in `provides`.
-    Raises: UnknownNameError; CreditError for options that a part does not take.
+        named: the options of each part, by registered name.
+        needed: names of the inputs that the objective and the terms need, as in `provides`.
+    Raises: UnknownNameError; CreditError for unknown options.
     """
     parts = []
     for name, options in named.items():

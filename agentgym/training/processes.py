@@ -1,7 +1,8 @@
-"""The processes of one training, as torchrun or accelerate start them: the first plays and decides, all of them learn.
+"""The processes of one training, started by torchrun or accelerate: the first plays and decides, all of them learn.
 
-The first owns sandboxes, ledger, groups, credit, metrics and every decision to stop; the others hold the same weights
-and compute gradients of their share of each batch. So one and several processes train on the same episodes.
+The first process owns the sandboxes, ledger, groups, credit, metrics and every decision to stop. All processes hold the
+same weights, and each computes the gradients of its share of each batch. So the number of processes does not change
+the episodes that are trained on.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from agentgym.errors import RecipeError
 
 T = TypeVar("T")
 _GRACE_S = 20
-_TIMEOUT = timedelta(days=7)  # the others wait for as long as the first plays
+_TIMEOUT = timedelta(days=7)  # the other processes wait while the first plays
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Which of how many processes this one is.
+    """This process's place among the processes of the training.
 
     Attributes:
-        rank: 0 for the first. `count`: of all.
+        rank: the index of this process, 0 for the first. `count`: the number of processes.
     """
 
     rank: int = 0
@@ -36,10 +37,10 @@ class Processes:
 
     @classmethod
     def joined(cls, device: str) -> Processes:
-        """Join the processes that were started with this one; alone without a launcher.
+        """Join the processes that the launcher started with this one; without a launcher, return a single process.
 
         Args:
-            device: "cpu", or that of a GPU.
+            device: "cpu", or a GPU's device name.
         """
         count = int(os.environ.get("WORLD_SIZE", "1"))
         if count == 1:
@@ -50,10 +51,9 @@ class Processes:
         return cls(state.process_index, state.num_processes)
 
     def leave_at_exit(self) -> None:
-        """Leave the other processes when this one ends. Call it after success: leaving may wait for those that failed.
+        """Leave the process group when this process exits. Call only after success: leaving may wait for failed ones.
 
-        Otherwise threads of the communication outlive the interpreter, which then aborts now and then
-        (pytorch/pytorch#179291).
+        Otherwise communication threads outlive the interpreter, which then sometimes aborts (pytorch/pytorch#179291).
         """
         if self.count > 1:
             atexit.register(_leave)
@@ -63,9 +63,9 @@ class Processes:
         return self.rank == 0
 
     def share(self, make: Callable[[], T]) -> T:
-        """Let the first process make something; every process gets it. All must call this together.
+        """Call `make` in the first process and return its result in every process. All must call this together.
 
-        Raises: what `make` raises, in the first process; SystemExit in the others, which have nothing to add.
+        Raises: in the first process, what `make` raises; in the others, SystemExit.
         """
         if self.count == 1:
             return make()
@@ -79,12 +79,12 @@ class Processes:
         torch.distributed.broadcast_object_list(outcome)
         ok, value = outcome
         if not ok:
-            time.sleep(_GRACE_S)  # the launcher ends all as soon as one has ended: let the first say why
+            time.sleep(_GRACE_S)  # the launcher ends all processes once one exits: let the first print its error
             raise SystemExit(1)
         return value  # type: ignore[no-any-return]
 
     def gather(self, value: T) -> list[T]:
-        """Return the value of each process, in their order. All must call this together."""
+        """Return the value of each process, in rank order. All must call this together."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -97,7 +97,7 @@ class Processes:
         return rows[self.rank * size : (self.rank + 1) * size]
 
     def part_of(self, total: int, key: str) -> int:
-        """Rows of each process. Raises: RecipeError naming `key` if `total` rows do not divide evenly."""
+        """Return the number of rows per process. Raises: RecipeError naming `key` if `total` does not divide evenly."""
         if total % self.count:
             raise RecipeError(f"{key}: {total} rows cannot be shared out evenly among {self.count} processes.")
         return total // self.count
@@ -109,4 +109,4 @@ def _leave() -> None:
 
 
 ALONE = Processes()
-"""One process, which plays and learns."""
+"""A single process, which plays and learns."""

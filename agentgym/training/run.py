@@ -1,8 +1,7 @@
-"""Execute a recipe: its stages in their order, then the report.
+"""Execute a recipe: its stages in order, then the report.
 
-Every stage (see agentgym.training.stages) leaves its result in the run folder, complete or not at all. A run that was
-interrupted continues with the first stage that has no result, and within reinforcement from the last complete
-checkpoint.
+Every stage (see agentgym.training.stages) writes its result into the run folder atomically. An interrupted run
+continues with the first stage without a result; reinforcement continues from its last complete checkpoint.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from agentgym.training.stages.warm_start import starting_learner
 
 
 def check_launch(stages: Sequence[PlannedStage], task_set: TaskSet, processes: Processes) -> None:
-    """Check that nothing but `machine.sharding` shards weights over the processes, and that there are several then.
+    """Check that only `machine.sharding` shards the weights, and that there are then several processes.
 
     Raises: RecipeError with the reason and the remedy.
     """
@@ -77,15 +76,15 @@ def train(
     extend: bool = False,
     console: Console | None = None,
 ) -> RunFolder:
-    """Run a whole recipe and return its folder. Several processes, started by torchrun, call it together.
+    """Run a whole recipe and return its folder. All processes started by torchrun call this function together.
 
     Args:
-        folder: where to write, by default runs/<name>.
-        resume: continue a run that was interrupted; without it an existing run is an error.
-        extend: continue a run, also a finished one, to more `train.steps` than it began with. The result is that of a
-            run with so many steps from the start, unless a schedule follows their number, which is printed.
+        folder: where to write; by default runs/<name>.
+        resume: continue an interrupted run; without `resume`, an existing run is an error.
+        extend: continue an interrupted or finished run to more `train.steps`. The result equals a run with that many
+            steps from the start, unless a schedule depends on the number of steps, in which case a note is printed.
         console: where progress is shown.
-    Raises: RecipeError if the folder holds another run; any typed error of the packages that it uses.
+    Raises: RecipeError if the folder holds another run; any typed error of the stages.
     """
     run = RunFolder(folder or Path("runs") / recipe.name)
     processes = Processes.joined(device_of(recipe.machine.device))
@@ -94,7 +93,7 @@ def train(
 
     def prepare() -> None:
         check_launch(planned_stages(recipe), task_set, processes)
-        if not run.recipe.is_file():  # what began has been checked
+        if not run.recipe.is_file():  # a run that has begun was checked at its start
             check_before_start(recipe, task_set, processes)
             if note := memory_note(recipe, processes.count):
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
@@ -125,7 +124,7 @@ def train(
 
 
 def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
-    """Run the stages after the last one whose checkpoint is there, from that checkpoint."""
+    """Run the stages after the last one with a checkpoint, starting from that checkpoint."""
     started = time.monotonic()
     is_done = context.processes.share(lambda: [stage.is_done(context) for stage in stages])
     first = len(stages) - is_done[::-1].index(True) if any(is_done) else 0
@@ -136,14 +135,14 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
             learner = stage.run(context, learner)
             context.processes.share(partial(stage.mark, context))
             if context.recipe.machine.sharding and stage.stage.checkpoint is not None:
-                learner = _learner_of(context, stage)  # its own model lies in parts
+                learner = _learner_of(context, stage)  # the stage's own model is sharded
     context.processes.share(lambda: _publish_final(context, stages))
     evaluations = [stage.name for stage in stages if stage.kind == "evaluate" and stage.name != "zero_shot"]
     context.processes.share(lambda: conclude(context, (time.monotonic() - started) / 60, evaluations))
 
 
 def _check_earlier(context: RunContext, stages: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError if one of these stages has left no result, though the last of them has."""
+    """Raise RecipeError if a result of these stages is missing, though the last stage is done."""
     for stage in stages:
         result = stage.result(context)
         if result is not None and not result.exists():
@@ -155,7 +154,7 @@ def _check_earlier(context: RunContext, stages: Sequence[PlannedStage]) -> None:
 
 
 def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
-    """Return the learner that a stage has left."""
+    """Load the learner from a finished stage's checkpoint."""
     own = done.context(context)
     assert done.stage.checkpoint is not None
     return own.learner(
@@ -164,8 +163,8 @@ def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
 
 
 def _publish_final(context: RunContext, stages: Sequence[PlannedStage]) -> None:
-    """Put the checkpoint of the last stage that trains where every run has its result, checkpoints/final."""
-    for stage in stages:  # also of those that a kill left without their mark
+    """Copy the checkpoint of the last stage that trains to checkpoints/final, where every run has its result."""
+    for stage in stages:  # a killed run may lack some marks
         stage.mark(context)
     last = next((stage for stage in reversed(stages) if stage.stage.checkpoint and stage.has_folder), None)
     if last is not None:
@@ -183,7 +182,7 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, st
     if not resume:
         raise RecipeError(HOLDS_A_RUN.format(run.path))
     recorded = Recipe.load_recorded(file)
-    # How many sandboxes wait ready changes no episode, and its default for Docker was once another.
+    # The pool size changes no episode, and older versions had another default for Docker.
     same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})
     changes = differing_keys(recorded.model_copy(update={"episode": same_pool}), recipe)
     other_changes = [change for change in changes if not change.startswith("train.steps was")]
@@ -205,7 +204,7 @@ def differing_keys(recorded: Section, section: Section) -> list[str]:
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with keys such as "train.steps"."""
+    """Flatten nested tables into one, with keys such as "train.steps"."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}

@@ -1,10 +1,10 @@
-"""Which stored episodes, or turns of them, are imitated, and with which weight.
+"""Select the stored episodes, or turns of them, to imitate, and their weights.
 
-success                 those that solved their task
-best_of(n=1)            of each task the n with the highest return
-weighted(temperature=1) all, weighted by exp(return / temperature)
-score(minimum=1)        those whose return, or a component of it, is high enough
-improved(temperature=1) of the turns that follow the same tokens the best one, weighted by exp(return / temperature)
+success                 episodes that solved their task
+best_of(n=1)            the n episodes of each task with the highest return
+weighted(temperature=1) all episodes, weighted by exp(return / temperature)
+score(minimum=1)        episodes whose return, or an outcome component, is at least the minimum
+improved(temperature=1) the best of the turns that follow the same tokens, weighted by exp(return / temperature)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.trajectory import Trajectory, Turn
 
 
 class Selected(NamedTuple):
-    """What is imitated: an episode, the weight of its loss, and the only turn of it that counts; None for all."""
+    """An episode to imitate, the weight of its loss, and the only turn to imitate, None for all turns."""
 
     episode: Trajectory
     weight: float = 1.0
@@ -28,7 +28,7 @@ class Selected(NamedTuple):
 
 
 class RatedTurn(NamedTuple):
-    """A turn of an episode, and how good it is."""
+    """A turn of an episode and its value."""
 
     value: float
     episode: Trajectory
@@ -39,12 +39,12 @@ Selection = Callable[[Sequence[Trajectory]], list[Selected]]
 
 
 def success(group: Sequence[Trajectory]) -> list[Selected]:
-    """Those that solved the task, as in rejection-sampling fine-tuning. Source: Yuan et al. 2023, arXiv:2308.01825."""
+    """Select episodes that solved the task: rejection-sampling fine-tuning, Yuan et al. 2023, arXiv:2308.01825."""
     return [Selected(t) for t in group if (t.success or 0.0) >= 1.0]
 
 
 def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -> list[Selected]:
-    """Return the `n` with the highest score, the shorter one first where two are equal.
+    """Select the `n` episodes with the highest score; of equal scores, the shorter episode comes first.
 
     Source: RAFT, Dong et al. 2023, arXiv:2304.06767, which keeps the best of K samples. Shorter first is our choice.
     """
@@ -53,10 +53,10 @@ def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -
 
 
 def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
-    """Every episode, with exp(score / temperature) as its weight; over the group the weights have the mean 1.
+    """Select every episode, with a weight proportional to exp(score / temperature) and mean 1 over the group.
 
-    Source: reward-weighted regression as RISE uses it, Qu et al. 2024, arXiv:2407.18219. That Z is the mean over the
-    episodes of a task is our choice.
+    Source: reward-weighted regression as in RISE, Qu et al. 2024, arXiv:2407.18219. Taking the mean over a task's
+    episodes as the normaliser Z is our choice.
     """
     scores = [score_of(t, component) / temperature for t in group]
     powers = [math.exp(score - max(scores)) for score in scores]
@@ -65,18 +65,18 @@ def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, 
 
 
 def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str = "") -> list[Selected]:
-    """Those whose score is `minimum` or more."""
+    """Select episodes with a score of at least `minimum`."""
     return [Selected(t) for t in group if score_of(t, component) >= minimum]
 
 
 def improved(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
-    """Of each state from which different turns were taken the best one, alone, weighted by exp(score / temperature).
+    """Select the best turn of each state where different turns were taken, weighted by exp(score / temperature).
 
-    A turn is as good as the mean return from it on of the episodes that took it. States after which all were equally
-    good teach nothing. Over the group the weights have the mean 1. Collect with `trees = true`: episodes that are
-    played apart seldom come to the same state after their first turn.
+    A turn's value is the mean return from that turn on, over the episodes that took it. States where all turns are
+    equally good are skipped. Over the group the weights have mean 1. Collect with `trees = true`: separately played
+    episodes seldom reach the same state after their first turn.
     Source: RISE, Qu et al. 2024, arXiv:2407.18219, where the best of several samples of the model is the target that
-    improves its own attempt; from descriptions, not checked against its code. That Z is the mean is our choice.
+    improves its own attempt; from descriptions, not checked against its code. Taking the mean as Z is our choice.
     """
     rated = [
         RatedTurn(t.return_from(turn) if not component else score_of(t, component), t, turn)
@@ -108,7 +108,7 @@ SELECTIONS: Mapping[str, Callable[..., list[Selected]]] = {
 
 
 def make_selection(text: str) -> Selection:
-    """Read a selection with its options, as in "best_of(n=2)". Raises: RecipeError."""
+    """Make a selection from its name and options: "best_of(n=2)". Raises: RecipeError."""
     try:
         part = parse_part(text)
         if part.name not in SELECTIONS:
@@ -121,7 +121,7 @@ def make_selection(text: str) -> Selection:
 
 
 def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
-    """Return the valid episodes by task, in the order in which the tasks come."""
+    """Return the valid episodes grouped by task, in order of first appearance."""
     groups: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         if trajectory.valid:
@@ -130,9 +130,9 @@ def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
 
 
 def by_state(turns: Iterable[RatedTurn]) -> dict[tuple[Hashable, ...], list[RatedTurn]]:
-    """Return the different turns of valid episodes that follow the same tokens of the same task.
+    """Group the distinct turns of valid episodes that follow the same tokens of the same task.
 
-    Turns that are the same tokens are one, as good as they are in the mean. Episodes that are not tokenised yet, as
+    Turns with the same tokens are merged, with the mean of their values. Episodes that are not tokenised yet, as
     when a stage is checked before it starts, are compared by their messages.
     """
     alike: dict[tuple[Hashable, ...], dict[Hashable, list[RatedTurn]]] = {}
@@ -154,9 +154,9 @@ def _written(turn: Turn) -> Hashable:
 
 
 def score_of(trajectory: Trajectory, component: str = "") -> float:
-    """Return the score of an episode: its return, or one component of its outcome by name.
+    """Return the score of an episode: its return, or the named component of its outcome.
 
-    Raises: RecipeError if it has no such component.
+    Raises: RecipeError if the episode has no such component.
     """
     if not component:
         return trajectory.return_from()

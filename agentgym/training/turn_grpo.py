@@ -1,7 +1,7 @@
-"""TurnGRPOTrainer: TRL's GRPO with our rollouts and one advantage per turn.
+"""TurnGRPOTrainer: TRL's GRPO with agentgym's rollouts and one advantage per turn.
 
-TRL's loss already takes advantages of shape (B, T) (see its `_compute_loss`), so turn-level credit needs one method
-overridden: `_generate_and_score_completions`. The loss, the optimiser and the data loading stay TRL's.
+TRL's loss already takes advantages of shape (B, T) (see its `_compute_loss`), so turn-level credit overrides only
+`_generate_and_score_completions`. The loss, the optimiser and the data loading stay TRL's.
 Checked against trl 1.16; `check_trl` names the method that another version has moved.
 """
 
@@ -65,9 +65,9 @@ class StepEpisodes:
     """The episodes of a training step.
 
     Attributes:
-        trajectories: one for each row of all processes, in their order.
-        untrained_turns: by the id of an episode, how many turns at its beginning are not trained on.
-        groups: as they were gathered; empty in all but the first process.
+        trajectories: one per row of all processes, in row order.
+        untrained_turns: by episode id, the number of initial turns that are not trained on.
+        groups: the gathered groups; empty in all but the first process.
     """
 
     trajectories: list[Trajectory] = field(default_factory=list)
@@ -76,7 +76,7 @@ class StepEpisodes:
 
     @classmethod
     def from_groups(cls, groups: Sequence[GatheredGroup]) -> StepEpisodes:
-        """Make the rows of a step from its groups, without these."""
+        """Make the rows of a step from its groups; `groups` stays empty."""
         return cls(
             [trajectory for group in groups for trajectory in group.trained],
             {name: turns for group in groups for name, turns in group.untrained_turns.items()},
@@ -84,29 +84,28 @@ class StepEpisodes:
 
 
 class TurnGRPOTrainer(PolicyLossTrainer):
-    """GRPO whose episodes are played in our environments and whose advantages are per turn.
+    """GRPO with episodes played in agentgym's environments and one advantage per turn.
 
-    Of several processes that a launcher started, the first plays all episodes and gives all credit; each trains on its
-    rows.
+    With several processes, the first plays all episodes and computes all credit; each process trains on its own rows.
 
     Args:
         model, args, processing_class, callbacks: as for GRPOTrainer. `args.num_generations` is the group size.
         tasks: the training tasks.
-        policy: samples from `model`, or a function that makes it from the trainer; its `version` is set to the
-            optimiser step.
-        rollouts: plays the episodes, at each step as its schedule says. label: their names begin with it, and end with
-            the step.
+        policy: samples from `model`; may be a function that makes the policy from the trainer. The policy's `version`
+            is set to the optimiser step.
+        rollouts: plays the episodes, with the config that its schedule gives for each step.
+        label: prefix of the episodes' labels; the step is appended.
         estimator: maps a group of trajectories to one advantage per turn (see agentgym.credit).
-        signal_providers: compute signals that the estimator requires and no record holds
+        signal_providers: compute the signals that the estimator requires and no record holds
             (see agentgym.training.signals).
-        trainable_roles: only turns in these roles are trained on; all if none is named.
-        failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
+        trainable_roles: only turns in these roles are trained on; empty for all turns.
+        failures: failure treatments that override the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
-        parts: give the objective and the terms what they need beside the episodes, and learn from them.
+        parts: supply further inputs of the objective and the terms, and learn from the episodes.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
-        before_playing: called by every process before the first one plays.
-        options: the options of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
+        before_playing: called in every process before the first process plays.
+        options: options of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
 
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
@@ -139,7 +138,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.before_playing = before_playing
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
-        self._episodes = StepEpisodes()  # the last one
+        self._episodes = StepEpisodes()  # of the latest step
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         with silence_rollout_func_warning():
             super().__init__(
@@ -155,16 +154,16 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.parts = parts
 
     def train(self, *args: Any, **options: Any) -> Any:
-        """Train as GRPOTrainer does; reading the held-out split raises HeldOutError meanwhile.
+        """Train as GRPOTrainer does; meanwhile, reading the held-out split raises HeldOutError.
 
-        Raises: CreditError if the objective or a term needs what no part provides.
+        Raises: CreditError if no part provides an input that the objective or a term needs.
         """
         self._check_needs()
         with training_only():
             return super().train(*args, **options)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """TRL's batch with its scalar advantages replaced by ours, shape (B, T)."""
+        """Return TRL's batch with per-token advantages, shape (B, T), in place of TRL's scalar advantages."""
         self._prompt_rows = inputs
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         batch[ROW_DATA] = list(self._pass.rows)
@@ -187,7 +186,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return batch
 
     def _check_needs(self) -> None:
-        """Check what the losses need. Raises: CreditError naming the loss, and what the trainer was not given."""
+        """Check that the losses' needs are met. Raises: CreditError naming the loss and the missing input."""
         provided = {name for part in self.parts for name in part.provides}
         for loss, needs in self._needs_by_name().items():
             absent = ["reference"] if needs.reference and not self.args.beta else []
@@ -196,7 +195,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
                 raise CreditError(f"{loss} needs {absent[0].replace('_', ' ')}, which the trainer was not given.")
 
     def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:
-        """Add what objectives and terms read of groups, outcomes, the teacher and experts."""
+        """Add the columns for objectives and terms: groups, outcomes, and the inputs and other rows from parts."""
         size, trajectories = self._group_size(), self._episodes.trajectories
         first_row = self.processes.rank * len(own_trajectories)
         groups = torch.arange(first_row, first_row + len(own_trajectories)) // size
@@ -212,17 +211,15 @@ class TurnGRPOTrainer(PolicyLossTrainer):
 
     @property
     def end_and_pad_ids(self) -> tuple[int, int]:
-        """Token ids of the end of a sequence and of padding."""
+        """Return the token ids for the end of a sequence and for padding."""
         return int(self._tokenizer.eos_token_id), int(self._tokenizer.pad_token_id)
 
     def row_data(self, trajectory: Trajectory) -> RowData:
-        """Return what a forward pass needs of a trajectory beside its tokens."""
+        """Return a trajectory's data, other than tokens, that a forward pass needs."""
         return RowData.of(trajectory, self._vision)
 
     def _give_credit(self, second_pass_signals: Mapping[str, SignalRows]) -> BatchCredit:
-        """Return the credit of every turn of the batch. Logs how the episodes went, and trains what learns from
-        them.
-        """
+        """Return the credit of every turn of the batch; log the episodes' metrics and update the learners."""
         trajectories = self._episodes.trajectories
         given = batch_credit_of(
             trajectories,
@@ -245,16 +242,14 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return BatchCredit(credit, given.token_weights)
 
     def _provided_signals(self) -> dict[str, SignalRows]:
-        """Return the signals that neither the records hold nor a second pass gives."""
+        """Return the signals from the signal providers."""
         signals: dict[str, SignalRows] = {}
         for provider in self._signal_providers:
             signals.update(provider.signals(self._episodes.trajectories, self.state.global_step))
         return signals
 
     def _second_pass(self, batch: dict[str, Any]) -> PolicyPass | None:
-        """Return a forward pass of the policy being trained over the batch, where the estimator requires its
-        signals.
-        """
+        """Run the trained policy over the batch if the estimator requires signals of this pass; else return None."""
         if not set(PROVIDES) & set(self._requires):
             return None
         measures = [name for name in MEASURES if name in self._requires]
@@ -265,17 +260,17 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _set_behaviour_policy(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> None:
         """Set the log-probabilities that TRL's importance ratio starts from."""
         if "sampling_per_token_logps" in batch and "importance_sampling_ratio" not in batch:
-            if "old_per_token_logps" in batch:  # computed where several iterations follow
+            if "old_per_token_logps" in batch:  # computed if several iterations follow
                 batch["proximal_logps"] = batch["old_per_token_logps"]
             # The episodes were sampled from these, so the ratio is against them, not against another forward pass.
             batch["old_per_token_logps"] = torch.nan_to_num(batch["sampling_per_token_logps"])
         if second_pass is not None and "log_ratios" in self._requires:
-            # The advantages correct the gap between sampling and now; from the old ones TRL would correct it twice.
+            # The advantages already correct for the old policy; with its log-probabilities TRL would correct twice.
             batch["old_per_token_logps"] = second_pass.logps
             batch.pop("importance_sampling_ratio", None)
 
     def _update_learners(self) -> None:
-        """Let the sampler and the signal providers learn from the batch, and log what they report."""
+        """Let the sampler, the signal providers and the parts learn from the batch, and log their metrics."""
         if self._sampler is not None:
             self.log_metrics(self._sampler.update([own for group in self._episodes.groups if (own := group.unaided)]))
         for provider in self._signal_providers:
@@ -291,7 +286,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
     def _play_shared(self, indices: Sequence[int]) -> StepEpisodes:
-        """Play a step in the first process, and give the rows, without the groups, to the others."""
+        """Play a step in the first process, and share the rows, but not the groups, with the others."""
         groups: list[GatheredGroup] = []
 
         def play() -> StepEpisodes:
@@ -302,10 +297,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return self._episodes
 
     def _play(self, indices: Sequence[int]) -> list[GatheredGroup]:
-        """Play the episodes of the rows that TRL asked for; groups are consecutive rows of one task.
+        """Play the episodes of the rows that TRL requested; a group is consecutive rows of one task.
 
         Args:
-            indices: of the task of each row, of all processes.
+            indices: the task index of each row of all processes.
         """
         size = self._group_size()
         if len(indices) % size or any(len(set(indices[i : i + size])) > 1 for i in range(0, len(indices), size)):
@@ -327,7 +322,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         )
 
     def _more_tasks(self, drawn: Sequence[Task], count: int, further: int) -> list[Task]:
-        """Tasks beside those that the step has drawn: see StepRequest."""
+        """Draw `count` tasks that the step has not drawn yet, if there are enough; see StepRequest.more_tasks."""
         step = self.state.global_step
         if self._sampler is not None and self.model.training:
             return self._sampler.draw(count, step, further)
@@ -338,12 +333,12 @@ class TurnGRPOTrainer(PolicyLossTrainer):
 
 
 def episode_return(completions: list[Any], episode_return: list[float | None], **_: Any) -> list[float | None]:
-    """Reward function for TRL's own statistics: outcome and turn rewards of each episode; None for a failed one."""
+    """Return each episode's outcome plus turn rewards, None if failed: a reward function for TRL's statistics."""
     return episode_return
 
 
 def check_trl() -> None:
-    """Check that TRL has the methods that the trainer overrides. Raises: AgentGymError naming the one that moved."""
+    """Check that TRL has the overridden methods. Raises: AgentGymError naming the method that moved."""
     for name, parameter in (("_generate_and_score_completions", "inputs"), ("_compute_loss", "inputs")):
         method = getattr(GRPOTrainer, name, None)
         if method is None or parameter not in inspect.signature(method).parameters:
@@ -353,7 +348,7 @@ def check_trl() -> None:
 
 
 def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
-    """TRL's rollout_func: plays the episodes of its prompts, and returns one row for each."""
+    """Play the episodes of TRL's prompts, and return one row for each: TRL's rollout_func."""
     processes = trainer.processes
     indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
     trainer.before_playing()
@@ -368,13 +363,13 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     ]
     check_roles(step.trajectories, roles)
     if not all(len(turn.logprobs) == len(turn.token_ids) for turn in turns):
-        batch["logprobs"] = None  # of a backend without them; TRL then computes what the importance ratio starts from
+        batch["logprobs"] = None  # the backend gives none, so TRL computes the old ones for the importance ratio
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]
     return {**batch, "episode_return": returns}
 
 
 def _concatenated(parts: Sequence[Mapping[str, SignalRows]]) -> dict[str, SignalRows]:
-    """Signals of consecutive parts of a batch as signals of the batch."""
+    """Concatenate the signals of a batch's consecutive parts."""
     return {name: [row for part in parts for row in part[name]] for name in parts[0]}
 
 

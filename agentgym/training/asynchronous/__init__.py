@@ -1,7 +1,7 @@
-"""Asynchronous training: episodes are played while the model trains, by weights of bounded age.
+"""Asynchronous training: play episodes while the model trains, with weights of bounded age.
 
-stream.py        GroupStream: plays ahead of the trainer , how far ahead, and which tasks come next
-step_groups.py   the groups of one step, while their episodes come in
-ages.py          metrics of how old and how far off the policy the tokens are
+stream.py        GroupStream: plays ahead of the trainer, limits how far, and draws the next tasks
+step_groups.py   the groups of one step while their episodes are played
+ages.py          metrics of the tokens' age and distance from the trained policy
 callback.py      the stream's place in the training loop and in checkpoints
 """

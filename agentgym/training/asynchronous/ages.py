@@ -1,4 +1,4 @@
-"""How old the tokens of a batch are, and how far their policy is from the one that is trained."""
+"""Metrics of the age of a batch's tokens, and of the distance between their policy and the trained one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from agentgym.trajectory import Trajectory
 
 
 def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int) -> dict[str, float]:
-    """Ages of a batch in optimiser steps, and what share of it is too old.
+    """Return the token ages of a batch in optimiser steps, and the fraction of turns that are too old.
 
-    A turn is as old as its first token, which the oldest weights sampled. In a resumed run an episode may have been
-    sampled by weights that were lost with the process: it has age 0.
+    A turn is as old as its first token, which the oldest weights sampled. After a resume, an episode may come from
+    newer weights that were lost with the process; its age is 0.
 
     Args:
-        version: the version of the weights that are trained. `bound`: turns of a greater age are masked.
-    Returns: `async/age_mean` and `async/age_max` over the agent's own tokens, `async/masked` the share of turns.
+        version: the version of the trained weights. `bound`: turns older than this are masked.
+    Returns: `async/age_mean` and `async/age_max` over the agent's own tokens; `async/masked`, the fraction of masked
+        turns.
     """
     turns = [turn for trajectory in trajectories if trajectory.valid for turn in trajectory.turns]
     if not turns:
@@ -32,9 +33,7 @@ def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int)
 
 
 def correction_metrics(signals: Mapping[str, Any]) -> dict[str, float]:
-    """Return the effective sample size of the turns, where a second pass gave their `log_ratios`; see
-    `effective_share`.
-    """
+    """Return the turns' effective sample size if there are `log_ratios`; see `effective_share`."""
     rows = [turn for trajectory in signals.get("log_ratios", ()) for turn in trajectory if len(turn)]
     if not rows:
         return {}
@@ -42,7 +41,7 @@ def correction_metrics(signals: Mapping[str, Any]) -> dict[str, float]:
 
 
 def effective_share(log_weights: np.ndarray) -> float:
-    """(sum w)^2 / (n sum w^2), between 1/n and 1: which share of n samples as good, on policy, would say as much.
+    """Return (sum w)^2 / (n sum w^2), between 1/n and 1: the effective sample size as a fraction of n samples.
 
     Source: Kong 1992, A note on importance sampling using standardized weights.
     """

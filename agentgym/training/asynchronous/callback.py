@@ -1,4 +1,4 @@
-"""The stream's place in the training loop: when weights are published, what is logged, what a checkpoint keeps."""
+"""Connect the stream to the training loop: publish weights, log metrics, and save the stream in checkpoints."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FILE = "stream.json"
 
 
 class StreamCallback(TrainerCallback):
-    """Publishes the weights after every optimiser step, and ends the training when no group is left.
+    """Publish the weights after every optimiser step, and end the training when no group is left.
 
-    It comes before what writes logs and before CheckpointCompleteCallback.
+    This callback must come before the logging callbacks and before CheckpointCompleteCallback.
 
     Args:
-        stream: None in a process that plays nothing.
-        tasks: of the training. `checkpoint`: that the training goes on from.
-        console: where the end of the tasks is said.
+        stream: None in a process that does not play.
+        tasks: the training tasks. `checkpoint`: where the training resumes; None at the start.
+        console: where the exhaustion of the tasks is printed.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class StreamCallback(TrainerCallback):
 
 
 class StreamedSampler:
-    """A recipe's sampler beside a stream, which has drawn the tasks before the trainer asks for them."""
+    """Wrap a recipe's sampler for a trainer with a stream; the stream draws the tasks ahead of the trainer."""
 
     def __init__(self, sampler: Sampler, tasks: Sequence[Task]) -> None:
         self._sampler, self._tasks = sampler, tasks
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """As many tasks as asked for, whichever they are: the stream gathers its own."""
+        """Return `count` placeholder tasks: the stream gathers its own."""
         return [self._tasks[0]] * count
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:

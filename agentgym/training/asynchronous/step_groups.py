@@ -1,4 +1,4 @@
-"""The groups that begin together, while their episodes come in."""
+"""The groups of one step while their episodes are played."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class StepGroups:
     """The groups of one label. Episodes have the positions of `EpisodeManager.stream`.
 
     Attributes:
-        number: the number of the step that they were begun for.
-        label: begins the ids of their episodes.
+        number: the step that the groups were begun for.
+        label: prefix of the episodes' ids.
         tasks: one for each group.
-        group_size: episodes of a group.
-        quorum: valid episodes that are enough to train a group; `group_size` for all.
-        consumed: groups that were handed to the trainer.
-        late: episodes that ended after their group was ready: they join nothing.
-        is_played: all episodes have ended.
+        group_size: number of episodes per group.
+        quorum: number of valid episodes that make a group ready; `group_size` to wait for all.
+        consumed: groups handed to the trainer.
+        late: number of episodes that ended after their group was ready; these are dropped.
+        is_played: whether all episodes have ended.
     """
 
     number: int
@@ -37,7 +37,7 @@ class StepGroups:
     _ready: set[int] = field(default_factory=set)
 
     def add(self, position: int, trajectory: Trajectory) -> bool:
-        """Take in an episode that has ended. Returns: whether its group is ready now."""
+        """Add an ended episode. Returns: whether this makes its group ready."""
         group = position // self.group_size
         if group in self._ready or group in self.consumed:
             self.late += 1
@@ -52,24 +52,24 @@ class StepGroups:
 
     @property
     def ready(self) -> list[int]:
-        """Groups that wait for the trainer."""
+        """Return the groups that wait for the trainer."""
         return sorted(self._ready)
 
     @property
     def outstanding(self) -> int:
-        """Groups that were not handed over yet."""
+        """Count the groups not yet handed over."""
         return len(self.tasks) - len(self.consumed)
 
     @property
     def is_over(self) -> bool:
-        """All episodes have ended, and all groups were handed over."""
+        """Return whether all episodes have ended and all groups are handed over."""
         return self.is_played and not self.outstanding
 
     def take(self, group: int) -> GatheredGroup:
-        """Hand over a group that is ready.
+        """Hand over a ready group.
 
-        It has a row for each episode. Rows of those that have not ended hold no turn and are not valid, so they enter
-        neither statistics nor loss: the group is compared as one of the episodes that are there.
+        The group has a row for each episode. Rows of unfinished episodes have no turns and are invalid, so they enter
+        neither statistics nor loss: only the finished episodes are compared.
         """
         self._ready.remove(group)
         self.consumed.add(group)

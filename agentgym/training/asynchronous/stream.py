@@ -1,4 +1,4 @@
-"""Plays groups ahead of the trainer, and hands over those that are finished."""
+"""Play groups ahead of the trainer, and hand over finished ones."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from agentgym.training.rollouts.rollouts import Rollouts
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Paces playing, so that nothing is played that would be too old to be trained on.
+    """Limit how far playing runs ahead, so that no group becomes too old to train on.
 
         in flight + queued <= (staleness + version + 1) * groups_per_step - consumed
 
     Attributes:
-        staleness: by how many batches of groups playing may be ahead; 0 plays each batch with the weights it trains.
-        groups_per_step: groups of a batch.
-        total: groups of the whole training; None without an end.
+        staleness: maximum lead of playing, in batches of groups; 0 plays each batch with the weights that it trains.
+        groups_per_step: number of groups per batch.
+        total: number of groups in the whole training; None for no limit.
     Source: the inequality of AReaL, Fu et al. 2025, arXiv:2505.24298, eq. 3, counted in groups.
     """
 
@@ -39,11 +39,11 @@ class Capacity:
     total: int | None = None
 
     def room(self, *, version: int, consumed: int, outstanding: int) -> int:
-        """How many groups may begin.
+        """Return how many groups may begin.
 
         Args:
-            version: batches that have been trained on. `consumed`: groups that were handed to the trainer.
-            outstanding: groups in flight and queued.
+            version: number of batches trained on. `consumed`: number of groups handed to the trainer.
+            outstanding: number of groups in flight and queued.
         """
         begun = consumed + outstanding
         allowed = (self.staleness + version + 1) * self.groups_per_step
@@ -53,11 +53,11 @@ class Capacity:
 
 
 Draw = Callable[[int, int], Sequence[Task]]
-"""Given how many tasks and the number of the step, the tasks of its groups; fewer where there are no more."""
+"""A function of a count and a step's number that returns the tasks of the step's groups; fewer when exhausted."""
 
 
 def shuffled(tasks: Sequence[Task], seed: int) -> Draw:
-    """Draws from the tasks without repetition until all had their turn. The same step always gets the same tasks."""
+    """Return a Draw that uses every task once before any task again. The same step always gets the same tasks."""
 
     def at(position: int) -> Task:
         epoch, index = divmod(position, len(tasks))
@@ -69,22 +69,22 @@ def shuffled(tasks: Sequence[Task], seed: int) -> Draw:
 
 
 class GroupStream:
-    """A player in the background, and the queue of its finished groups. `gather` is a Gatherer.
+    """A background player and the queue of its finished groups. `gather` is a Gatherer.
 
-    Groups begin a batch at a time, when the gate lets them (see Capacity). The trainer takes the first ones that are
-    ready, the oldest before others, so one slow group does not hold it up. All methods are called by the trainer's
-    thread; episodes are played on the loop of the rollouts, in a thread of its own (see `EpisodeLoop.in_thread`).
+    Groups begin one batch at a time, as Capacity permits. The trainer takes ready groups, oldest first, so a slow group
+    does not delay it. All methods are called in the trainer's thread; episodes are played on the rollouts' loop, which
+    runs in its own thread (see `EpisodeLoop.in_thread`).
 
     Args:
-        rollouts: plays the episodes of a batch as its schedule says of the step that the batch was begun for.
+        rollouts: plays the episodes, with the scheduled config of the step that a batch was begun for.
         sampler: the policy that plays.
-        take_weights: lets the sampler go on with the weights that the model has now, which are of the version that is
-            given; returns once it does.
-        draw: gives the tasks of a step. With fewer than asked for the source is exhausted, and nothing more begins.
-        label: begins the labels of the episodes; their number is that of the step that they were begun for.
-        capacity: how far playing may be ahead.
-        group_size: episodes of a group. `quorum`: valid ones that are enough to train it.
-        iterations: optimiser steps on each batch.
+        take_weights: gives the model's current weights, of the passed version, to the sampler, and returns when the
+            sampler uses them.
+        draw: returns the tasks of a step. If it returns too few, the source is exhausted and no more batches begin.
+        label: prefix of the episodes' labels; the number of the step that they were begun for is appended.
+        capacity: limits how far playing runs ahead.
+        group_size: number of episodes per group. `quorum`: number of valid episodes that make a group ready.
+        iterations: number of optimiser steps per batch.
     """
 
     def __init__(
@@ -106,30 +106,30 @@ class GroupStream:
         self._manager = EpisodeManager(sampler, rollouts.config, ledger=rollouts.ledger)
         self._slots = Slots(rollouts.config.concurrency)
         self._watch = StandstillWatch(rollouts.config.stall_warning_s)
-        self._changed = Condition()  # guards what both threads use: the steps and the error
-        self._steps: list[StepGroups] = []  # with groups that the trainer has not got yet, and late ones
+        self._changed = Condition()  # guards the steps and the error, which both threads use
+        self._steps: list[StepGroups] = []  # steps with groups not yet handed over or episodes still playing
         self._error: BaseException | None = None
-        self._playing: set[asyncio.Task[None]] = set()  # used on the loop alone
+        self._playing: set[asyncio.Task[None]] = set()  # used only on the loop
         self._begun = 0  # batches
         self._consumed = 0  # groups
         self._trained = 0  # batches
-        self._since_gathered = 0  # optimiser steps on the batch that the trainer has
-        self._late = 0  # episodes of steps that are forgotten
+        self._since_gathered = 0  # optimiser steps on the trainer's current batch
+        self._late = 0  # late episodes of steps no longer in _steps
         self.is_exhausted = False
         self.metrics: dict[str, float] = {}
 
     def limit(self, batches: int) -> None:
-        """Play for so many more batches, and for no more."""
+        """Limit playing to this many more batches."""
         total = self._consumed + batches * self._capacity.groups_per_step
         self._capacity = replace(self._capacity, total=total)
 
     def publish(self, version: int, *, progress: float | None = None) -> None:
-        """Let the sampler go on with the weights that the model has now, and begin the groups that they make room for.
+        """Give the model's current weights to the sampler, and begin the groups that Capacity now permits.
 
         Args:
-            version: optimiser steps that these weights have behind them.
-            progress: as for `Rollouts.play`. Schedules of a reward follow it for all episodes under way.
-        Raises: what stopped the player.
+            version: number of optimiser steps that made these weights.
+            progress: see `Rollouts.play`. A reward's schedules apply it to all episodes in flight.
+        Raises: the error that stopped the player, if any.
         """
         self.raise_error()
         started = time.perf_counter()
@@ -140,16 +140,16 @@ class GroupStream:
         self._open_gate()
 
     def step_ended(self) -> None:
-        """Told after each optimiser step, before `publish`."""
+        """Count an optimiser step; call after each step, before `publish`."""
         self._since_gathered += 1
         if self._since_gathered == self._iterations:
             self._trained += 1
 
     def gather(self, step: StepRequest) -> list[GatheredGroup]:
-        """Wait for as many groups as there are tasks. Which ones they are, what was begun before decides.
+        """Wait for as many groups as the request has tasks. The groups' own tasks were drawn when they began.
 
-        Raises: EpisodesFailed if no episode of them was played to its end; AgentGymError if so many will not come; what
-            stopped the player.
+        Raises: EpisodesFailed if none of their episodes was played to its end; AgentGymError if too few groups are
+            left; the error that stopped the player, if any.
         """
         count, started = len(step.tasks), time.perf_counter()
         with self._changed:
@@ -173,13 +173,11 @@ class GroupStream:
 
     @property
     def outstanding(self) -> int:
-        """Groups in flight and queued."""
+        """Return the number of groups in flight and queued."""
         return sum(step.outstanding for step in self._steps)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data: which groups were begun and which of them the trainer has
-        got.
-        """
+        """Return the state to save in a checkpoint, as plain data: the groups begun and those handed over."""
         with self._changed:
             steps = [
                 {"number": s.number, "tasks": [task.id for task in s.tasks], "consumed": sorted(s.consumed)}
@@ -190,12 +188,12 @@ class GroupStream:
         return {"begun": self._begun, "consumed": self._consumed, "late": late, "steps": steps}
 
     def resume(self, state: Mapping[str, Any], tasks: Collection[Task]) -> None:
-        """Go on from a `state`: groups that the trainer had not got are begun again, under their labels.
+        """Resume from a `state`: begin the groups that were not handed over again, under their labels.
 
-        Their finished episodes are read back from the ledger, whichever weights sampled them; the others are played
-        from their beginning. What the trainer had got is neither read nor played.
+        Their finished episodes are read from the ledger, whichever weights sampled them; the others are played from the
+        start. Groups that were handed over are neither read nor played.
 
-        Raises: RecipeError if the state names a task that there is not.
+        Raises: RecipeError if the state names an unknown task.
         """
         by_id = {task.id: task for task in tasks}
         self._begun, self._consumed, self._late = state["begun"], state["consumed"], state["late"]
@@ -209,12 +207,12 @@ class GroupStream:
             self._play([by_id[name] for name in step["tasks"]], step["number"], set(step["consumed"]))
 
     def raise_error(self) -> None:
-        """Raise what stopped the player, if anything did."""
+        """Raise the error that stopped the player, if any."""
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
-        """Stop playing: episodes in flight are cancelled, their environments closed, and nothing of them is kept."""
+        """Stop playing: cancel and discard the episodes in flight, and close their environments."""
 
         async def stop() -> None:
             playing = list(self._playing)
@@ -225,7 +223,7 @@ class GroupStream:
         self._rollouts.loop.run(stop())
 
     def _open_gate(self) -> None:
-        """Begin as many whole steps as there is room for."""
+        """Begin as many whole steps as Capacity permits."""
         size = self._capacity.groups_per_step
         while not self.is_exhausted:
             with self._changed:
@@ -249,7 +247,7 @@ class GroupStream:
         skip, config = frozenset(consumed), self._rollouts.at_step(number).config
 
         async def play() -> None:
-            """Play the episodes of a step; on the event loop."""
+            """Play the episodes of a step on the event loop."""
             task = asyncio.current_task()
             assert task is not None
             self._playing.add(task)
@@ -284,7 +282,7 @@ class GroupStream:
         return sum(len(step.ready) for step in self._steps)
 
     def _note(self, groups: Sequence[GatheredGroup], waited_s: float) -> None:
-        """Set the metrics of the batch that is handed over, and forget the steps that are over."""
+        """Set the metrics of the batch being handed over, and drop the steps that are over."""
         bound = self._capacity.staleness * self._iterations
         trajectories = [trajectory for group in groups for trajectory in group.trained]
         with self._changed:

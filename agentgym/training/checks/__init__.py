@@ -1,8 +1,8 @@
-"""Whether a run can do what its recipe says, found out before anything heavy starts.
+"""Check before anything heavy starts that a run can do what its recipe says.
 
-preflight.py      asks every part of the run
-parts.py          the parts of a run, and what they may read of its recipe
-trial_reset.py    one task of each environment is reset
-trial_episode.py  one episode of the oracle shows rewards that cannot be as the recipe says
-memory_plan.py    the memory that a recipe takes, by part
+preflight.py      checks every part of the run
+parts.py          lists the parts of a run and makes the plan that they check
+trial_reset.py    resets one task of each environment
+trial_episode.py  plays one episode of the oracle to find reward settings that cannot work
+memory_plan.py    the memory that a recipe needs, by part
 """

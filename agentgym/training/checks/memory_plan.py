@@ -1,9 +1,9 @@
-"""What memory a recipe takes, by part, before anything is loaded.
+"""Plan the memory that a recipe needs, by part, before anything is loaded.
 
-Weights, gradients and the optimiser's state are counted on the model's configuration. Activations are counted too: the
-model runs on torch's meta device, which computes shapes alone, and every tensor that autograd keeps for the backward
-pass is added up. Attention is taken to keep no scores, as torch's fused kernels do. benchmarks/memory.py measures how
-far plans are from the truth.
+Weights, gradients and the optimiser's state are computed from the model's configuration. For activations, the model
+runs on torch's meta device, which computes only shapes, and the tensors that autograd saves for the backward pass are
+added up. Attention is assumed to save no scores, as in torch's fused kernels. benchmarks/memory.py measures the plans'
+error.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _FUSED = "agentgym_shapes_of_fused_attention"
 _PROBED_TOKENS = 256
 _VOCABULARY_CHUNK = 32_768  # of TRL's fused head
 _COPIES_OF_LOGITS = {"cpu": 6, "cuda": 1}
-"""Tensors of the size of a tile of logits that TRL's fused head holds at a time, without and with Triton."""
+"""Number of logit-tile-sized tensors that TRL's fused head holds at once, without and with Triton."""
 _PROCESS_BYTES = {"cpu": 900 * 2**20, "cuda": 600 * 2**20}
-"""Python with torch and TRL in main memory; CUDA's context on a GPU."""
-_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)  # a weight, its share of an 8-bit scale, and of the scale's own
+"""Python with torch and TRL in main memory; the CUDA context on a GPU."""
+_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)  # a weight, its share of an 8-bit scale, and of that scale's own scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class MemoryPlan:
     """The memory of reinforcement in one process, in bytes.
 
     Attributes:
-        parameters, trained: how many there are, for people, and how many of them are trained.
-        always: what is there all the time, by part.
-        training, sampling: what is there only while a gradient is computed, or while episodes are played, by part.
-        available: on the device, before anything is loaded.
+        parameters, trained: the numbers of all and of trained parameters, as text.
+        always: memory in use all the time, by part.
+        training, sampling: memory in use only while a gradient is computed, or while episodes are played, by part.
+        available: free memory of the device before anything is loaded.
     """
 
     parameters: str
@@ -61,12 +61,12 @@ class MemoryPlan:
 
     @property
     def peak(self) -> float:
-        """Of what is always there and the greater of the two phases."""
+        """Return the peak: the permanent memory plus the larger of the two phases."""
         return sum(self.always.values()) + max(sum(self.training.values()), sum(self.sampling.values()))
 
     @property
     def fixed(self) -> float:
-        """Of what no setting of the batch makes smaller."""
+        """Return the memory that no batch setting can reduce."""
         return sum(self.always.values()) + self.training["gradients"]
 
 
@@ -78,13 +78,14 @@ def plan_memory(
     prompt_tokens: int = 512,
     processes: int = 1,
 ) -> MemoryPlan:
-    """Plan the memory of a recipe for a model that is on this machine.
+    """Plan the memory of a recipe for a model on this machine.
 
     Args:
-        device: as torch names it; by default the recipe's. It may be one that is not here.
-        available: bytes of it; by default what is free now.
-        prompt_tokens: of an episode, tools included.
-        processes: that train together. The plan is that of each; with machine.sharding it has a share of the weights.
+        device: torch's name of the device; by default the recipe's. The device need not be present.
+        available: the device's free bytes; by default, the current free memory.
+        prompt_tokens: tokens in an episode's prompt, including tools.
+        processes: number of processes that train together. The plan is per process; with machine.sharding, each process
+            has a share of the weights.
     Raises: PolicyError if policy.path holds no model.
     """
     section, train = recipe.policy, recipe.train
@@ -125,7 +126,7 @@ def plan_memory(
     if shares > 1:
         training["weights gathered"] = gathered
         if train.keeps_reference and not section.lora:
-            training["reference gathered"] = weight_bytes  # TRL shards it as one piece
+            training["reference gathered"] = weight_bytes  # TRL shards the reference as one unit
     rows = min(recipe.machine.max_batch, train.tasks_per_step * train.group_size)
     longest = prompt_tokens + recipe.episode.max_episode_tokens
     held = max(longest, min(rows * longest, recipe.machine.max_batch_tokens))
@@ -135,7 +136,7 @@ def plan_memory(
         "of earlier turns": min(cache, 2.0**30),  # TransformersPolicy.reuse_mib
         "logits": float(3 * rows * vocabulary * 4),
     }
-    if recipe.vllm is not None:  # the server's, which has a plan of its own
+    if recipe.vllm is not None:  # the server samples, and plans its own memory
         sampling = {}
     if available is None:
         available = available_bytes(device)
@@ -143,7 +144,7 @@ def plan_memory(
 
 
 def _gathered_bytes(model: Any) -> float:
-    """Return what FSDP holds of a model in whole: its ends for all of a step, and a layer beside the next one."""
+    """Return the bytes that FSDP holds gathered: embeddings and output for the whole step, and two layers."""
     layers = getattr(model.get_decoder(), "layers", ())
     of_layers = [sum(parameter.nbytes for parameter in layer.parameters()) for layer in layers]
     ends = sum(parameter.nbytes for parameter in model.parameters()) - sum(of_layers)
@@ -151,11 +152,11 @@ def _gathered_bytes(model: Any) -> float:
 
 
 def memory_note(recipe: Recipe, processes: int = 1) -> str | None:
-    """One line about the memory of a run on this machine; None where the plan fits or there is no model to plan for.
+    """Return a warning if a run may not fit this machine's memory; None if it fits or there is no model to plan for.
 
     Args:
-        processes: that train together.
-    Raises: RecipeError if not even the weights and what belongs to them fit.
+        processes: number of processes that train together.
+    Raises: RecipeError if even the fixed memory, such as weights and gradients, does not fit.
     """
     source = recipe.policy.path
     if not recipe.train.steps or source is None or checkpoint_in(Path(source)) is None:
@@ -178,7 +179,7 @@ def memory_note(recipe: Recipe, processes: int = 1) -> str | None:
 
 
 def available_bytes(device: str) -> float:
-    """Free memory of a GPU; for the CPU that of the machine, or of this process's control group."""
+    """Return the free bytes of a GPU or, for "cpu", of the machine or this process's control group."""
     if device == "cpu":
         return measure_headroom().memory_mib * 2**20
     free, _ = torch.cuda.mem_get_info(device)
@@ -186,7 +187,7 @@ def available_bytes(device: str) -> float:
 
 
 def _shapes_of(section: PolicySection) -> Any:
-    """Return the model of [policy] without weights, in training, with the adapter that it is to have."""
+    """Return the model of [policy] on the meta device, in training mode, with its adapter if there is one."""
     options = section.load_options()
     source = checkpoint_in(Path(str(section.path))) or str(section.path)
     if section.tiny is not None:
@@ -209,26 +210,26 @@ def _bytes_of(name: str, parameter: torch.nn.Parameter, quantization: str | None
 
 
 def _activations(model: Any, precision: torch.dtype, checkpointing: bool) -> float:
-    """Bytes for each token that the backward pass of the layers needs, its own scratch included."""
+    """Return the bytes per token that the layers' backward pass needs, including its scratch memory."""
     backbone = model.base_model.to(precision)
     ids = torch.zeros(1, _PROBED_TOKENS, dtype=torch.long, device="meta")
     full = _saved_bytes(backbone, ids)
     layers = backbone.config.get_text_config().num_hidden_layers
     if checkpointing:
-        # The input of each layer stays, and one layer is computed anew at a time.
+        # Each layer's input is stored, and one layer at a time is recomputed.
         inputs = layers * _PROBED_TOKENS * backbone.config.get_text_config().hidden_size * precision.itemsize
         full = inputs + full / layers
     return float(full + full / layers) / _PROBED_TOKENS
 
 
 def _saved_bytes(backbone: Any, ids: torch.Tensor) -> float:
-    """Return what autograd keeps of a forward pass, each storage counted once, parameters not at all."""
+    """Return the bytes that autograd saves in a forward pass, counting each storage once and no parameters."""
     owned = {parameter.untyped_storage()._cdata for parameter in backbone.parameters()}
     saved: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         if (key := tensor.untyped_storage()._cdata) not in owned:
-            saved[key] = tensor  # held, so that no other storage gets its address
+            saved[key] = tensor  # keep a reference, so that no other storage reuses the address
         return tensor
 
     with _fused_attention(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -237,7 +238,7 @@ def _saved_bytes(backbone: Any, ids: torch.Tensor) -> float:
 
 
 class _FusedAttention(torch.autograd.Function):
-    """Keeps what fused attention keeps for its backward pass: queries, keys, values, output, a sum for each query."""
+    """Save what fused attention saves for its backward pass: queries, keys, values, output, a sum per query."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -248,7 +249,7 @@ class _FusedAttention(torch.autograd.Function):
 
 @contextmanager
 def _fused_attention() -> Iterator[None]:
-    """Inside, models may be made with attention that has the shapes and the memory of a fused kernel."""
+    """Register, inside the block, an attention with the shapes and memory of a fused kernel."""
 
     def attend(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> tuple[torch.Tensor, None]:
         return _FusedAttention.apply(query, key, value).transpose(1, 2).contiguous(), None
@@ -261,7 +262,7 @@ def _fused_attention() -> Iterator[None]:
 
 
 def _cache_bytes(model: Any, precision: torch.dtype) -> int:
-    """Of the keys and values of one token."""
+    """Return the bytes of one token's keys and values."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -269,9 +270,9 @@ def _cache_bytes(model: Any, precision: torch.dtype) -> int:
 
 
 def _optimiser_bytes(name: str) -> float:
-    """Of the state of one parameter; the name is one of transformers'."""
+    """Return the bytes of optimiser state per parameter. `name`: transformers' name of the optimiser."""
     if name in ("sgd", "adafactor"):
-        return 0.0  # adafactor's rows and columns are next to nothing
+        return 0.0  # adafactor's row and column sums are negligible
     return 2.0 if "8bit" in name else 8.0  # the two moments of Adam
 
 

@@ -1,4 +1,4 @@
-"""The parts of a training, which are asked whether they fit the recipe, and what they are told of it."""
+"""List the parts of a training that check their compatibility with the recipe, and make their TrainingPlan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentgym.training.vllm.check import ServedSampling
 
 
 def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> TrainingPlan:
-    """Return what the parts of a stage may read of its recipe. Raises: RecipeError."""
+    """Make the TrainingPlan that the parts of a stage may read. Raises: RecipeError."""
     recipe, reward = stage.recipe, stage.recipe.make_reward(task_set)
     if (adapt := recipe.train.adapt) is not None:
         task_set, reward = adapt.tasks(task_set), adapt.make_reward()
@@ -44,7 +44,7 @@ def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> Tra
 
 
 def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
-    """Return the parts of a training, which are asked whether they fit, in this order. Raises: RecipeError."""
+    """List a training's parts in the order they are checked for compatibility. Raises: RecipeError."""
     train = plan.train
     losses = planned_losses(train)
     parts: list[tuple[bool, PlannedPart]] = [
@@ -64,7 +64,7 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
 
 
 def _inputs(losses: Sequence[PlannedLoss], train: TrainSection) -> list[PlannedPart]:
-    """Return what the losses need and the recipe names: each input once for each loss that needs it."""
+    """Return the inputs that losses need and the recipe names, once for each loss that needs them."""
     parts: list[PlannedPart] = []
     for loss in losses:
         if "experts" in loss.needs.rows and train.experts is not None:
@@ -75,7 +75,7 @@ def _inputs(losses: Sequence[PlannedLoss], train: TrainSection) -> list[PlannedP
 
 
 def _named_parts(losses: Sequence[PlannedLoss], train: TrainSection) -> list[TrainingPart]:
-    """Return the parts of [train.parts] that would take part. Raises: RecipeError."""
+    """Return the parts of [train.parts] that would be used. Raises: RecipeError."""
     try:
         return make_parts(train.parts, {name for loss in losses for name in loss.needs.from_parts})
     except (CreditError, UnknownNameError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a run needs of its parts, its task set and TRL, checked before a run folder is written."""
+"""Check a run's parts, task set and TRL options before a run folder is written."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from agentgym.trajectory import Trajectory
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:
-    """Check everything that can be checked without a model, and with one episode of the oracle.
+    """Check everything that needs no model; this plays one episode of the oracle.
 
-    Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
-        estimator that requires what the environments or the task set do not provide; ClusterError for a cluster that
-        cannot be used.
+    Raises: RecipeError naming key and value; TaskError for a task set without a needed player; CreditError for an
+        estimator that requires signals which the environments or the task set do not provide; ClusterError for an
+        unusable cluster.
     """
     check_trackers(recipe.track)
     check_model(recipe.policy)
@@ -54,7 +54,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
 
 
 def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: Processes = ALONE) -> None:
-    """Ask every stage of a run and every part of it whether it fits. Raises: as `check_before_start`."""
+    """Check the compatibility of a run's stages and their parts. Raises: as `check_before_start`."""
     checked: list[tuple[Recipe, bool]] = []
     for stage in stages:
         plan = plan_of(stage, task_set, processes)
@@ -76,7 +76,7 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
 
 
 def _check_batches(stage: PlannedStage, processes: Processes) -> None:
-    """Check that batches can be shared out among the processes, and what TRL says of its options."""
+    """Check that batches divide evenly among the processes, and that TRL accepts its options."""
     recipe = stage.recipe
     with silence_libraries():
         arguments = recipe.episode, recipe.machine, Path("checkpoints"), device_of(recipe.machine.device), processes
@@ -106,10 +106,10 @@ def _check_tasks(recipe: Recipe, task_set: TaskSet) -> None:
 
 
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
-    """Check the stages all of whose episodes are stored in other runs already.
+    """Check the stages whose episodes are all stored in other runs.
 
-    Raises: RecipeError where a stage has no episode, one of a task that is not for training or of
-        another set, or nothing to learn from.
+    Raises: RecipeError if a stage has no episode, an episode of another set or of a task that is not for training, or
+        nothing to learn from.
     """
     read: dict[EpisodeSource, list[Trajectory]] = {}
     for stage in stages:

@@ -1,4 +1,4 @@
-"""One episode of the oracle before a run: names that no reward gives, and a truth that no task has, show here."""
+"""Play one episode of the oracle before a run, to find unknown component names and a missing truth."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.trajectory import Trajectory
 
-_ALIKE = 0.8  # as difflib measures: a letter more, less or changed in a name of five
+_ALIKE = 0.8  # difflib ratio: about one letter of difference in a name of five
 
 
 class _ReadTask(Task):
-    """A task that notes whether its truth was read."""
+    """A task that records whether its truth was read."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "truth":
@@ -31,18 +31,18 @@ class _ReadTask(Task):
 
 
 def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSection, *, title: str, seed: int) -> None:
-    """Let the oracle play the first training task, and compare what the reward gives with what is said about it.
+    """Let the oracle play each set's first training task, and compare the reward's components with the recipe.
 
-    Nothing is checked without an oracle, with another environment than the tasks', or where the episode cannot be
-    judged, as by a reward that asks the model.
+    Nothing is checked without an oracle, with another environment than the tasks', or if the episode cannot be judged
+    before the run, as with a reward that asks the model.
 
     Args:
         section, episode: the recipe's [reward] and [episode].
-        title: what messages call the tasks.
+        title: the name of the tasks in messages.
         seed: the seed of the episode.
-    Raises: RecipeError for a component in [reward] that no reward gives, for a name in a reward's `weights` that is
-        nearly one that it gives, for a reward that reads the truth of tasks that have none, and for one that cannot
-            judge the oracle's episode.
+    Raises: RecipeError for a component in [reward] that no reward gives, for a likely misspelt name in a reward's
+        `weights`, for a reward that reads the truth of tasks without truth, and for a reward that cannot judge the
+        oracle's episode.
     """
     if task_set.oracle is None or not task_set["train"] or episode.environment is not None:
         return
@@ -64,9 +64,10 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
 
 
 def _cannot_judge(reward: Reward, error: str) -> bool:
-    """Return whether the reward failed on the oracle's episode, and so would fail on every other.
+    """Return whether the reward failed on the oracle's episode and so would fail on every episode.
 
-    A reward that asks the player has only a script to ask here, and one that compares groups may wait for another.
+    Other failures are ignored: a reward that asks the player finds only a script here, and a reward that compares
+    groups may wait for another group.
     """
     if error.startswith(RewardError.__name__):
         return True
@@ -76,9 +77,7 @@ def _cannot_judge(reward: Reward, error: str) -> bool:
 
 
 def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
-    """Return the components that a reward gives or names. Raises: RecipeError for a name that is nearly one that it
-    gives.
-    """
+    """Return the components that a reward gives or names. Raises: RecipeError for a likely misspelt name."""
     parts = reward.rewards if isinstance(reward, Combined) else (reward,)
     given = {SUCCESS, *trajectory.outcome, *(name for turn in trajectory.turns for name in turn.rewards)}
     declared = {name for part in parts for name in part.weights}
@@ -92,7 +91,7 @@ def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
 
 
 def _check_section(section: RewardSection, known: Iterable[str]) -> None:
-    """Raise RecipeError for the first component in [reward] that is not known."""
+    """Raise RecipeError for the first unknown component in [reward]."""
     names = sorted(known)
     used = {
         **{f"weights.{name}": name for name in section.weights},
@@ -112,7 +111,7 @@ def _check_section(section: RewardSection, known: Iterable[str]) -> None:
 
 
 async def _check_truth(reward: Reward, trajectory: Trajectory, title: str) -> None:
-    """Judge the outcome once more, on a task that notes what is read. Raises: RecipeError."""
+    """Judge the outcome again with a task that records reads. Raises: RecipeError if the reward reads the truth."""
     task = trajectory.task
     noted = _ReadTask(**{field.name: getattr(task, field.name) for field in fields(Task)})
     trajectory.task = noted

@@ -1,4 +1,4 @@
-"""Reset one task of each environment before a run: a backend, program or parameter that is missing shows here."""
+"""Reset one task of each environment before a run, to find a missing backend, program or parameter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.training.recipe.episode_section import EpisodeSection
 
 
 class _ParametersRead(dict[str, Any]):
-    """Parameters of a task that note which of them were asked for, by their own name or by reading all."""
+    """Task parameters that record which of them were read, by name or by iteration."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         super().__init__(parameters)
@@ -57,7 +57,7 @@ class _ParametersRead(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Reset:
-    """Resets the environment of a task as the episodes of a recipe do. `title`: what messages call the tasks."""
+    """Reset the environment of a task as a recipe's episodes do. `title`: the name of the tasks in messages."""
 
     episode: EpisodeSection
     config: RolloutConfig
@@ -84,7 +84,7 @@ class _Reset:
                     public = replace(public, parameters=parameters)
                 opening = await environment.reset(public, seed=self.seed)
             check_messages(opening, unwrapped(environment).reset, "return task.opening()")
-        except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
+        except (SandboxError, EnvironmentServerError):  # the error names what the machine or the server lacks
             raise
         except Exception as error:
             key = "evaluate.control" if condition else self.title
@@ -107,12 +107,12 @@ def check_environments(
     Args:
         episode: the recipe's [episode].
         control: `evaluate.control`, the task parameters that the control evaluation overrides.
-        title: what messages call the tasks.
+        title: the name of the tasks in messages.
         seed: the seed of each reset.
-        source_options: as of RolloutConfig.
-    Raises: RecipeError for an option that an environment does not take, for a key of `evaluate.control` that no
-        environment reads, and for an environment whose reset fails; SandboxError, such as SandboxUnavailable, where the
-        machine lacks something; EnvironmentServerError.
+        source_options: see RolloutConfig.
+    Raises: RecipeError for an unknown option of an environment, for a key of `evaluate.control` that no environment
+        reads, and for an environment whose reset fails; SandboxError, such as SandboxUnavailable, if the machine lacks
+        something; EnvironmentServerError.
     """
     config = replace(episode.config(seed=seed, reward=None), source_options=source_options)
     try:

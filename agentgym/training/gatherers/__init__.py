@@ -1,6 +1,6 @@
-"""How the groups of a training step come about; `train.gather` names wrappers of the registered kind `gatherers`.
+"""Gather the groups of a training step; `train.gather` names wrappers of the registered kind `gatherers`.
 
-contract.py  what a gatherer and a wrapper are. step.py: what a step asks for. groups.py: what it gets
+contract.py: gatherers and wrappers. step.py: what a step requests. groups.py: what a gatherer returns.
 """
 
 from agentgym.moved import moved_names

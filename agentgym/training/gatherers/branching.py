@@ -1,4 +1,4 @@
-"""Groups that are grown as trees: some episodes from the start, the others branching off them."""
+"""Grow groups as trees: some episodes start at the beginning, the others branch off them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from agentgym.training.gatherers.step import StepRequest, StepRollouts
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """How a group becomes a forest.
+    """Grow each group as a forest.
 
-    Before anything is played, each branch draws one of its task's root episodes and the turn it leaves it before. If
-    the turn were drawn later, it would depend on how the episode went, and `sibling` would be biased. Where the root
-    episode has ended before that turn, or failed, the branch becomes an episode from the start. An environment that
-    makes checkpoints is restored from one; in others the calls before the branch are repeated and their results
-    compared.
+    Before anything is played, each branch draws one of its task's root episodes and the turn before which it branches
+    off. A later draw would depend on how the episode went and would bias `sibling`. If the root episode failed or ended
+    before that turn, an episode from the start replaces the branch. An environment that makes checkpoints is restored
+    from one; in other environments, the calls before the branch are repeated and their results compared.
 
     Attributes:
-        root_episodes: episodes of a group that are played from the start; at least 2, else the first turn is the same
-            in all of them.
-        before: branches leave before one of the turns 1 to `before`, all equally likely.
+        root_episodes: number of episodes per group that are played from the start; at least 2, so that the first turn
+            differs within the group.
+        before: a branch leaves before turn 1 to `before`, drawn uniformly.
         seed: the seed of the draws.
     """
 
@@ -37,7 +36,7 @@ class Branching:
     seed: int = 0
 
     def grow(self, step: StepRequest) -> list[GatheredGroup]:
-        """Play a forest for every task: a Gatherer. The root episodes of a group come first.
+        """Play a forest for every task; this method is a Gatherer. The root episodes of a group come first.
 
         Raises: CreditError if a group has no room for a branch, or the reward judges groups.
         """
@@ -95,7 +94,7 @@ class Branching:
             )
 
     def _first_samples(self, tasks: Sequence[Task]) -> list[int]:
-        """Return the sample number of each group's first root episode: a task that is repeated goes on counting."""
+        """Return the sample number of each group's first root episode; a repeated task continues its numbering."""
         next_sample: Counter[str] = Counter()
         first_samples = []
         for task in tasks:

@@ -1,4 +1,4 @@
-"""What gathers the groups of a step: playing them, growing them as trees, and wrappers that choose among more."""
+"""Gatherers, which produce the groups of a step, and their wrappers, such as those that select among more groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.parts import TrainingPart, TrainingRun
 
 FILE = "gatherers.json"
-"""Of the states of the wrappers, in the folder of a checkpoint."""
+"""File in a checkpoint's folder with the states of the wrappers."""
 
 
 class Gatherer(Protocol):
@@ -27,13 +27,13 @@ class Gatherer(Protocol):
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather as many groups of `step.group_size` trained episodes as `step.tasks` has.
 
-        Groups without a trained episode may stand among them: they were played, and count as such.
+        The result may also contain groups without a trained episode: they count as played.
         """
         ...
 
 
 def background_play(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude playing in the background: its episodes were begun before a wrapper could play any."""
+    """Exclude background play, whose episodes begin before a wrapper could play any."""
     if not plan.train.is_streamed:
         return ""
     return (
@@ -44,7 +44,7 @@ def background_play(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 def group_rewards(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude rewards that judge whole groups: the episodes of a group may not have been judged together."""
+    """Exclude rewards that judge whole groups: a group's episodes may not have been judged together."""
     if not plan.has_group_reward:
         return ""
     return (
@@ -54,17 +54,17 @@ def group_rewards(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class GathererWrapper(TrainingPart):
-    """Base of the wrappers: a gatherer that asks another one, and a part of the training.
+    """Base of the wrappers: a gatherer that calls another gatherer, and a training part.
 
-    A wrapper that needs none of this may also be a function of the other gatherer, with options, that returns one.
+    A wrapper without state or hooks may instead be a function that takes a gatherer and options and returns a gatherer.
 
     Args:
-        inner: the gatherer that it asks.
+        inner: the gatherer to call.
 
     Attributes:
-        excludes: by default playing in the background. A wrapper that only changes which of the groups and episodes
-            that come back are trained on excludes nothing.
-        is_outermost: whether it must see the step as a whole, and so be the last.
+        excludes: background play by default. Empty for a wrapper that only selects which of the returned groups and
+            episodes are trained on.
+        is_outermost: whether the wrapper must see the whole step, and so be named last.
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (background_play,)
@@ -74,22 +74,22 @@ class GathererWrapper(TrainingPart):
         self.inner = inner
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step; see Gatherer."""
+        """Gather the groups of a step; see Gatherer."""
         return self.inner(step)
 
     def read_tasks(self, task_set: TaskSet) -> None:
-        """Read what it needs of the run's task set. Raises: TaskError if that lacks it."""
+        """Read what the wrapper needs from the run's task set. Raises: TaskError if the task set lacks it."""
 
     def state(self) -> dict[str, Any] | None:
-        """Return what a checkpoint keeps, as plain data for JSON; None for a wrapper that remembers nothing."""
+        """Return the state to save in a checkpoint, as JSON-compatible data; None for a stateless wrapper."""
         return None
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`."""
+        """Restore a value that `state` returned."""
 
 
 class Selection(GathererWrapper):
-    """Plays nothing: `choose` returns the groups of `inner`, those that are not chosen `untrained`."""
+    """Play nothing: `choose` returns the groups of `inner`, with the rejected ones made `untrained`."""
 
     excludes: ClassVar[tuple[Exclusion, ...]] = ()
 
@@ -98,12 +98,12 @@ class Selection(GathererWrapper):
         self._choose = choose
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, and choose among its groups."""
+        """Gather the groups of a step and select among them."""
         return self._choose(self.inner(step))
 
 
 def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
-    """Exclude estimators that compare the branches of trees, if there are wrappers."""
+    """Exclude estimators that compare tree branches, if there are wrappers."""
     if not part.wrappers or "branches" not in plan.train.make_estimator().requires:
         return ""
     return (
@@ -113,7 +113,7 @@ def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
 
 
 class WrappedGatherer(TrainingPart):
-    """A gatherer within its wrappers, which are asked together. `wrappers`: the innermost first."""
+    """A gatherer and its wrappers as one training part. `wrappers`: innermost first."""
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (branches,)
 
@@ -125,7 +125,7 @@ class WrappedGatherer(TrainingPart):
         return self._outermost(step)
 
     def read_tasks(self, task_set: TaskSet) -> None:
-        """Let all wrappers read the run's task set. Raises: TaskError if it lacks what one of them needs."""
+        """Let all wrappers read the run's task set. Raises: TaskError if the task set lacks what a wrapper needs."""
         for wrapper in self.wrappers:
             wrapper.read_tasks(task_set)
 
@@ -136,30 +136,30 @@ class WrappedGatherer(TrainingPart):
             wrapper.prepare(run)
 
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield what the wrappers lack, and what they do not go with, the innermost wrapper first."""
+        """Yield the missing requirements and the conflicts of the wrappers, innermost wrapper first."""
         for wrapper in self.wrappers:
             yield from wrapper.requires(plan)
             yield from wrapper.conflicts(plan)
 
     def rollout_changes(self) -> Mapping[str, Any]:
-        """Return the changes of all wrappers."""
+        """Return the changes of all wrappers merged."""
         return {key: value for wrapper in self.wrappers for key, value in wrapper.rollout_changes().items()}
 
     def measurement_changes(self) -> Mapping[str, Any]:
-        """Return the changes of all wrappers."""
+        """Return the changes of all wrappers merged."""
         return {key: value for wrapper in self.wrappers for key, value in wrapper.measurement_changes().items()}
 
     def trainer_options(self) -> Mapping[str, Any]:
-        """Let the trainer gather with it."""
+        """Make the trainer gather with this object."""
         return {"gather": self}
 
     def save(self, folder: Path) -> None:
-        """Write the states of the wrappers into the folder of a checkpoint."""
+        """Write the states of the wrappers into a checkpoint's folder."""
         states = [wrapper.state() for wrapper in self.wrappers]
         (folder / FILE).write_text(json.dumps(states), encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """Let the wrappers continue as at a checkpoint; one of before this, which has no such file, changes nothing."""
+        """Restore the wrappers' states from a checkpoint; an older checkpoint without the file changes nothing."""
         if not (folder / FILE).is_file():
             return
         states = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -168,26 +168,26 @@ class WrappedGatherer(TrainingPart):
                 wrapper.load(state)
 
     def finish(self, run: TrainingRun) -> None:
-        """Let all wrappers leave what later stages need."""
+        """Let all wrappers save what later stages need."""
         for wrapper in self.wrappers:
             wrapper.finish(run)
 
     def close(self) -> None:
-        """Let all wrappers close what they have opened."""
+        """Close the resources of all wrappers."""
         for wrapper in self.wrappers:
             wrapper.close()
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:
-    """Return the gatherer that plays every episode from the start."""
+    """Play every episode of a step from the start: the base gatherer."""
     return in_groups(step.play(step.tasks, step.label, step.group_size), step.group_size)
 
 
 def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
-    """Wrap a gatherer, the innermost wrapper first, each with its options: `max_variance(factor=2)`.
+    """Wrap a gatherer in wrappers with options such as `max_variance(factor=2)`, named innermost first.
 
-    Raises: UnknownNameError; CreditError for options that a wrapper does not take, for their order, and for a class
-        with a state that does not derive from GathererWrapper: its state would be lost.
+    Raises: UnknownNameError; CreditError for unknown options, for a wrapper after an outermost one, and for a stateful
+        class that does not derive from GathererWrapper, whose state would be lost.
     """
     wrapped: list[GathererWrapper] = []
     for text in wrappers:
@@ -210,7 +210,7 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
 
 
 def changes_left_in(folder: RunFolder, wrappers: Sequence[str]) -> dict[str, Any]:
-    """Return what wrappers have left in the folder of a stage: changes of the rollout config for later stages."""
+    """Return the rollout config changes for later stages that wrappers saved in a stage's folder."""
     changes: dict[str, Any] = {}
     for text in wrappers:
         wrapper = registry.load("gatherers", parse_part(text).name)

@@ -1,4 +1,4 @@
-"""Plays further tasks until enough groups of a step differ."""
+"""Play further tasks until enough groups of a step have returns that differ."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from agentgym.training.gatherers.step import StepRequest
 class DynamicSampling(GathererWrapper):
     """Plays further tasks until as many groups as a step trains on have returns that differ.
 
-    A group in which all returns are equal has no gradient. If a share u of the groups is useful, a useful group costs
-    1 / u groups. Where the tasks of `max_rounds` rounds do not suffice, the rest of the step are groups that do not
-    differ. Useful groups beyond those that are needed are played and left out.
+    A group with equal returns has no gradient. If a fraction u of the groups is useful, each useful group costs 1 / u
+    groups. If `max_rounds` rounds yield too few useful groups, other groups fill the step. Surplus useful groups are
+    left out.
 
-    Which tasks are trained on depends on how their episodes went: easy and impossible ones drop out. Within a task
-    nothing is chosen, so the bias class of an estimator holds for each group by itself, but the mean over groups is
-    that over useful groups.
+    The results of the episodes decide which tasks are trained on: easy and impossible tasks drop out. No selection
+    happens within a task, so an estimator's bias class holds for each group, but the mean over groups is the mean over
+    useful groups.
 
     Args:
-        max_rounds: how often tasks are drawn for one step.
-        max_rate: more groups than are missing may be played at once, at most so many times as many. The rate is the
-            inverse of the useful share of earlier steps; with 1, no more than are missing.
-        memory: what the earlier share still weighs after each step, against 1 for the newest.
+        max_rounds: maximum number of rounds in which tasks are drawn for one step.
+        max_rate: maximum ratio of groups played in a round to groups still missing. The ratio is the inverse of the
+            useful fraction in earlier steps; with 1, only the missing number is played.
+        memory: the weight of the earlier useful fraction after each step, against 1 for the newest.
     Source: DAPO, Yu et al. 2025, arXiv:2503.14476; the adaptive rate as in CodeV-R1, Zhu et al. 2025,
-        arXiv:2505.24183, with a running mean of our own.
+        arXiv:2505.24183, with our own running mean.
     """
 
     def __init__(self, inner: Gatherer, *, max_rounds: Count = 4, max_rate: Count = 1, memory: Decay = 0.5) -> None:
@@ -42,7 +42,7 @@ class DynamicSampling(GathererWrapper):
         self._useful_share = 1.0
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step. Groups that differ come first, in the order in which they were played."""
+        """Gather the groups of a step. Groups whose returns differ come first, in the order played."""
         needed, draws = len(step.tasks), 0
         useful: list[GatheredGroup] = []
         others: list[GatheredGroup] = []

@@ -1,4 +1,4 @@
-"""The groups of a training step: which of their episodes are trained on, and which only count."""
+"""The groups of a training step: which episodes are trained on, and which only count in metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from agentgym.trajectory import Trajectory
 
 SAME_RETURN = 1e-9
-"""Returns whose standard deviation is no greater are the same."""
+"""Returns with a standard deviation of at most this are considered equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class GatheredGroup:
     """The episodes of one task in a step.
 
     Attributes:
-        trained: those that are compared with each other and trained on; none if the group was only played. Rows of
-            episodes that were left out, or have not ended yet (see `train.group_quorum`), are not valid.
-        left_out: others that were played. They count in the metrics and for the sampler, if nothing helped in them.
-        replayed: ids of those of `trained` that an earlier step played. They count in neither.
-        untrained_turns: by id, how many turns at the beginning of a trained episode have no loss: others took them.
+        trained: the episodes that are compared with each other and trained on; empty if the group was only played.
+            Rows of episodes that were left out, or have not ended yet (see `train.group_quorum`), are invalid.
+        left_out: other played episodes. Those without help count in the metrics and for the sampler.
+        replayed: ids of episodes in `trained` that an earlier step played. They do not count again.
+        untrained_turns: by episode id, the number of initial turns without a loss, because another agent took them.
     """
 
     trained: list[Trajectory]
@@ -32,12 +32,12 @@ class GatheredGroup:
 
     @property
     def episodes(self) -> list[Trajectory]:
-        """All that this step played to their ends."""
+        """Return all episodes that this step played to their end."""
         return [t for t in (*self.trained, *self.left_out) if t.stop_reason is not None and t.id not in self.replayed]
 
     @property
     def unaided(self) -> list[Trajectory]:
-        """Those of `episodes` that tell how good the policy is: of the set's tasks, from the start, without help."""
+        """Return the `episodes` that measure the policy: tasks of the set, played from the start, without help."""
         return [
             episode
             for episode in self.episodes
@@ -48,61 +48,59 @@ class GatheredGroup:
 
     @property
     def returns(self) -> list[float]:
-        """The returns of the valid episodes that are trained on."""
+        """Return the returns of the valid trained episodes."""
         return [trajectory.return_from() for trajectory in self.trained if trajectory.valid]
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the returns; 0 if fewer than two episodes are valid."""
+        """Return the standard deviation of the returns; 0 if fewer than two episodes are valid."""
         return float(np.std(self.returns)) if len(self.returns) > 1 else 0.0
 
     @property
     def differs(self) -> bool:
-        """Whether the returns differ, so that a comparison within the group teaches something."""
+        """Return whether the returns differ, so that comparing them gives a gradient."""
         return self.spread > SAME_RETURN
 
 
 def in_groups(trajectories: Sequence[Trajectory], group_size: int) -> list[GatheredGroup]:
-    """Consecutive trajectories as groups, all of them trained."""
+    """Split consecutive trajectories into groups in which all episodes are trained."""
     starts = range(0, len(trajectories), group_size)
     return [GatheredGroup(list(trajectories[start : start + group_size])) for start in starts]
 
 
 def untrained(group: GatheredGroup) -> GatheredGroup:
-    """Return the group with none of its episodes trained on. Its rows stay, because a step has a fixed number of
-    them.
-    """
+    """Return the group with its episodes left out. Placeholder rows keep the step's number of rows."""
     rows = [Trajectory(f"{t.id}-left-out", t.task, t.sample) for t in group.trained]
     return GatheredGroup(rows, group.episodes)
 
 
 def success_of(episode: Trajectory) -> float:
-    """Success; the outcome's reward in an environment that has no such component."""
+    """Return an episode's success; if it has no success component, the outcome's reward."""
     return episode.outcome_reward if episode.success is None else episode.success
 
 
 def fails_whole(group: GatheredGroup) -> bool:
-    """Whether no valid episode of a group has any success, and there is one."""
+    """Return whether a group has valid episodes and none of them has any success."""
     successes = [success_of(episode) for episode in group.trained if episode.valid]
     return bool(successes) and max(successes) <= 0
 
 
 def without_help(episode: Trajectory, plain: Sequence[Trajectory]) -> Trajectory:
-    """Return the episode as if its prompt had been that of an episode of the same task without help.
+    """Return the episode with its prompt replaced by the prompt of an episode of the same task without help.
 
-    The log-probabilities stay those of the prompt that was read, so the importance ratio of the loss is that between
-    the prompts, too. The episode stays as it is if none of `plain` was begun.
+    The log-probabilities remain those under the original prompt, so the loss's importance ratio also corrects for the
+    change of prompt. The episode is returned unchanged if no episode of `plain` without help has begun.
     """
     other = next((t for t in plain if t.opening and t.provenance.assistance is None), None)
     return episode if other is None else replace(episode, opening=other.opening, prompt_ids=list(other.prompt_ids))
 
 
 def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
-    """Return what a step played, and what it learns from.
+    """Return metrics of what a step played and what it learns from.
 
-    Returns: `gather/episodes` and `gather/groups`, all that were played; `gather/trained`, the valid episodes that are
-        trained on; `gather/useful`, the share of the trained groups whose returns differ. Where there was help,
-        `gather/assisted`, the valid trained episodes with any.
+    Returns: `gather/episodes` and `gather/groups`, the numbers played; `gather/trained`, the number of valid trained
+        episodes; `gather/useful`, the fraction of trained groups whose returns differ; `gather/assisted`, the number of
+        valid trained episodes with help, if there are any.
     """
     trained = [group for group in groups if group.trained]
     assisted = sum(t.valid and t.provenance.assistance is not None for group in trained for t in group.trained)

@@ -1,4 +1,4 @@
-"""What a training step asks a gatherer for, and what plays the episodes of it."""
+"""StepRequest, a training step's request to a gatherer, and StepRollouts, which play its episodes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _no_more_tasks(count: int, further: int) -> Sequence[Task]:
 
 
 class StepRollouts(Protocol):
-    """What plays the episodes that a gatherer asks for: `agentgym.training.Rollouts`.
+    """Play the episodes that a gatherer requests. `agentgym.training.Rollouts` implements this protocol.
 
-    Most gatherers use `play` and `branch` alone, by way of the StepRequest.
+    Most gatherers use only `play` and `branch`, through the StepRequest.
 
     Attributes:
-        config: how episodes are played. It never changes.
-        reward: who judges every episode; None where each environment has its own.
-        records: the episodes that the run has recorded; None for a run without a ledger.
+        config: how episodes are played; constant.
+        reward: the reward of every episode; None if each environment has its own.
+        records: the run's recorded episodes; None for a run without a ledger.
     """
 
     @property
@@ -41,7 +41,7 @@ class StepRollouts(Protocol):
     def records(self) -> EpisodeRecords | None: ...
 
     def with_config(self, **changes: Any) -> StepRollouts:
-        """Return rollouts that play with other options of the config: `with_config(instruction=...)`."""
+        """Return rollouts with changed options of the config: `with_config(instruction=...)`."""
         ...
 
     def play(
@@ -62,32 +62,32 @@ class StepRollouts(Protocol):
     def branch(
         self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False
     ) -> list[Trajectory]:
-        """Continue recorded episodes from their forks, `group_size` times each, in no order."""
+        """Continue recorded episodes from their forks, `group_size` times each. The order is undefined."""
         ...
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something to its end on the event loop of the episodes, and return its result."""
+        """Run a coroutine to its end on the episodes' event loop, and return its result."""
         ...
 
     def report(self, line: str) -> None:
-        """Show a line where failures of episodes are shown."""
+        """Show a line in the place where episode failures are shown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """What a training step asks a gatherer for.
+    """A training step's request to a gatherer.
 
     Attributes:
-        rollouts: plays the episodes, as its config says. policy: who acts in them.
-        tasks: a group is gathered of each.
-        label: see `Rollouts.play`. Each call for more episodes needs a label of its own.
-        group_size: trained episodes of each group.
+        rollouts: plays the episodes with its config. policy: the agent in these episodes.
+        tasks: a group is gathered for each task.
+        label: see `Rollouts.play`. Each call for more episodes needs its own label.
+        group_size: number of trained episodes in each group.
         progress: see `Rollouts.play`.
-        assist: `assist(task, row, group_size)` is what helps the agent in episode `row` of a group of this task (see
-            agentgym.trajectory.PromptAddition), or None. Without the function there is no help.
-        more_tasks: `more_tasks(count, further)` draws tasks beside those of the step; `further` is 1 for the first
-            such draw of a step, 2 for the next. The same numbers give the same tasks.
+        assist: `assist(task, row, group_size)` returns the help for the agent in episode `row` of a group of this task
+            (see agentgym.trajectory.PromptAddition), or None. If `assist` is None there is no help.
+        more_tasks: `more_tasks(count, further)` draws tasks in addition to the step's; `further` is 1 for the first
+            such draw of a step, 2 for the next. The same arguments give the same tasks.
     """
 
     rollouts: StepRollouts
@@ -100,7 +100,7 @@ class StepRequest:
     assist: Callable[[Task, int, int], PromptAddition | None] | None = None
 
     def with_config(self, **changes: Any) -> StepRequest:
-        """Return the request with other options of the rollout config: `with_config(instruction=...)`."""
+        """Return the request with changed options of the rollout config: `with_config(instruction=...)`."""
         return replace(self, rollouts=self.rollouts.with_config(**changes))
 
     def play(
@@ -113,11 +113,11 @@ class StepRequest:
         assistance: Sequence[PromptAddition] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
-        """Play further episodes for this step, groups consecutive, under a label of their own.
+        """Play further episodes for this step, groups consecutive, under their own label.
 
         Args:
-            policy: who acts, by default that of the step.
-            assistance: what helps in each episode, by default as `assist` says.
+            policy: the agent; by default, the step's policy.
+            assistance: the help in each episode; by default, the result of `assist`.
             on_trajectory: called with each episode when it ends.
         """
         options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress}
@@ -130,5 +130,5 @@ class StepRequest:
         return self.rollouts.play(policy or self.policy, tasks, **options)
 
     def branch(self, forks: Sequence[Fork], group_size: int, label: str) -> list[Trajectory]:
-        """Continue recorded episodes from their forks, `group_size` times each, in no order, and record them."""
+        """Continue recorded episodes from their forks, `group_size` times each, and record the results, unordered."""
         return self.rollouts.branch(self.policy, forks, group_size, label=label, record=True)

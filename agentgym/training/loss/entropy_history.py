@@ -1,4 +1,4 @@
-"""How sure the policy used to be of its first turn, its second, and so on: the mean over earlier steps."""
+"""The policy's mean entropy in earlier steps, by turn index."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ FILE = "entropies.json"
 
 
 class EntropyHistory:
-    """Running means of the entropy of turns by their index, each step counting once.
+    """Running means of turn entropies by turn index, in which each step counts once.
 
-    A step is added in parts with `add`, and ended with `end_step`.
+    Add a step in parts with `add`, and end it with `end_step`.
     """
 
     def __init__(self) -> None:
         self._means: list[float] = []
-        self._steps: list[int] = []  # in which each index occurred
-        self._sums, self._counts = torch.zeros(0), torch.zeros(0)  # of the present step
+        self._steps: list[int] = []  # number of steps in which each index occurred
+        self._sums, self._counts = torch.zeros(0), torch.zeros(0)  # of the current step
 
     def usual(self) -> torch.Tensor | None:
-        """(K,) mean entropy of a turn by its index, in nats; None before the first step has ended."""
+        """Return (K,) mean entropies by turn index, in nats; None before the first step has ended."""
         if not self._means:
             return None
         known = [mean if steps else float("nan") for mean, steps in zip(self._means, self._steps, strict=True)]
         return torch.tensor(known)
 
     def add(self, tokens: TokenBatch) -> None:
-        """Add the turns of some episodes of the present step."""
+        """Add the turns of some episodes of the current step."""
         means, taken = tokens.turn_means(tokens.entropies.detach().float())
         longer = max(means.shape[1] - len(self._sums), 0)
         sums = torch.nn.functional.pad(self._sums, (0, longer))
@@ -42,7 +42,7 @@ class EntropyHistory:
         self._sums, self._counts = sums, counts
 
     def end_step(self, processes: Processes) -> None:
-        """Let the present step count, with the turns of all processes."""
+        """Add the current step, with the turns of all processes, to the running means."""
         of_all = processes.gather((self._sums.tolist(), self._counts.tolist()))
         for index in range(max(len(sums) for sums, _ in of_all)):
             count = sum(counts[index] for _, counts in of_all if index < len(counts))
@@ -56,11 +56,11 @@ class EntropyHistory:
         self._sums, self._counts = torch.zeros(0), torch.zeros(0)
 
     def save(self, folder: Path) -> None:
-        """Write it into a checkpoint."""
+        """Write the history into a checkpoint."""
         (folder / FILE).write_text(json.dumps({"means": self._means, "steps": self._steps}), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Read it from a checkpoint, if that has one."""
+        """Read the history from a checkpoint, if the file exists."""
         if (folder / FILE).is_file():
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
             self._means, self._steps = state["means"], state["steps"]

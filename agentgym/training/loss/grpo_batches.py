@@ -1,4 +1,4 @@
-"""TRL's batch of a GRPO step: which tokens are the agent's own, and some of its rows as a batch of their own."""
+"""TRL's batch of a GRPO step: build its columns, mark the agent's own tokens, and take subsets of rows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Array = NDArray[np.float64]
 def apply_failure_masks(
     trajectories: Sequence[Trajectory], credit: Sequence[Array], treatments: Mapping[str, Treatment]
 ) -> list[Array]:
-    """Return the advantages with zeros where the treatment of a failure asks for them.
+    """Return the advantages with zeros where a failure's treatment masks turns or episodes.
 
-    This is biased, as is every mask that depends on what the agent did: turns that lead to a masked failure are neither
-    rewarded nor punished for it.
+    Like every mask that depends on the agent's actions, this is biased: turns that lead to a masked failure are neither
+    rewarded nor punished.
 
     Args:
         trajectories, credit: the trajectories, and one advantage per turn of each.
-        treatments: those that differ from the table's; if there are none, the advantages are returned unchanged.
+        treatments: treatments that override the table's; if empty, the advantages are returned unchanged.
     """
     masks_turn = {kind for kind, treatment in treatments.items() if treatment == "mask_turn"}
     masks_episode = {kind for kind, treatment in treatments.items() if treatment == "mask_episode"}
@@ -54,22 +54,22 @@ def apply_failure_masks(
 
 
 _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
-"""Losses that TRL divides by the tokens of the whole batch. It divides bnpo by those of a part, the others by rows."""
+"""Losses that TRL divides by the whole batch's tokens. TRL divides bnpo by a part's tokens, other losses by rows."""
 
 _OUTCOME, _INPUT = "outcome/", "input/"
 _INPUT_FIELDS = ("expert_returns", "optimal_values", "teacher_logps")
-"""Columns of training parts that TokenBatch has a field for."""
+"""Columns of training parts with their own field in TokenBatch."""
 _BY_GROUP = ("group_returns", "group_successes")
-"""Columns with a number for each episode of the group, which may be as many as the batch has tokens."""
+"""Columns with one number per episode of the group; their width may happen to equal the token width."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherRows:
-    """Episodes that are not the policy's, as a batch of TRL's form.
+    """Episodes that the policy did not play, as a batch in TRL's format.
 
     Attributes:
-        batch: without padding rows; empty where there is no episode.
-        count: by which the sum of their losses is divided.
+        batch: without padding rows; empty if there are no episodes.
+        count: the divisor of the sum of their losses.
     """
 
     batch: dict[str, Any]
@@ -77,7 +77,7 @@ class OtherRows:
 
     @property
     def mean_length(self) -> float:
-        """Own tokens of the batch for each that is counted; 1 where there are none."""
+        """Return the batch's own tokens divided by `count`; 1 if there are no own tokens."""
         return float(own_tokens(self.batch).sum()) / self.count or 1.0
 
 
@@ -87,9 +87,9 @@ def trl_rows(
     untrained_turns: Mapping[str, int] = {},
     trainable_roles: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what TRL's rollout_func returns: token ids, which tokens are trained on, and their log-probabilities.
+    """Return the result for TRL's rollout_func: token ids, the mask of trained tokens, and log-probabilities.
 
-    A failed episode becomes one token, `end_id`, that trains nothing.
+    A failed episode becomes a single untrained token, `end_id`.
 
     Args:
         untrained_turns, trainable_roles: see `trained_turns`.
@@ -99,7 +99,7 @@ def trl_rows(
         arrays = trajectory.arrays()
         start = arrays.prompt_length
         is_trained = np.array([*trained_turns(trajectory, untrained_turns, trainable_roles), False])
-        mask = arrays.loss_mask & is_trained[arrays.turn_index]  # the last one is for prompts, whose index is -1
+        mask = arrays.loss_mask & is_trained[arrays.turn_index]  # the last entry is for prompts, with index -1
         trainable = trajectory.valid and len(arrays.ids) > start
         rows["prompt_ids"].append(arrays.ids[:start].tolist() or [end_id])
         rows["completion_ids"].append(arrays.ids[start:].tolist() if trainable else [end_id])
@@ -111,18 +111,18 @@ def trl_rows(
 def trained_turns(
     trajectory: Trajectory, untrained_turns: Mapping[str, int] = {}, trainable_roles: Sequence[str] = ()
 ) -> list[bool]:
-    """Which turns of a trajectory are trained on.
+    """Return for each turn of a trajectory whether it is trained on.
 
     Args:
-        untrained_turns: by the id of an episode, how many turns at its beginning train nothing.
-        trainable_roles: only turns in these roles are; all if none is named.
+        untrained_turns: by episode id, the number of initial turns that are not trained on.
+        trainable_roles: only turns in these roles are trained on; empty for all turns.
     """
     first = untrained_turns.get(trajectory.id, 0)
     return [turn.index >= first and (not trainable_roles or turn.role in trainable_roles) for turn in trajectory.turns]
 
 
 def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[str]) -> None:
-    """Raise RecipeError if the valid trajectories of a step have turns, and none in a role that is trained."""
+    """Raise RecipeError if a step's valid trajectories have turns, but none in a trainable role."""
     roles = {turn.role for trajectory in trajectories if trajectory.valid for turn in trajectory.turns}
     if trainable_roles and roles and not roles & set(trainable_roles):
         raise RecipeError(
@@ -132,17 +132,17 @@ def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[st
 
 
 def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
-    """(B, T) 1 on the tokens that the agent sampled; 0 on observations and padding."""
+    """Return (B, T) 1 on the tokens that the agent sampled, 0 on observations and padding."""
     own: torch.Tensor = batch["completion_mask"] * batch.get("tool_mask", 1)
     return own
 
 
 def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, length: int) -> torch.Tensor:
-    """(B, T) float64: the advantage of each token; 0 on observations, padding and failed episodes.
+    """Return (B, T) float64 advantages of each token; 0 on observations, padding and failed episodes.
 
     Args:
-        credit: the credit of each trajectory. None gives the index of the turn instead, as an
-            integer; -1 where the token is not the agent's.
+        credit: the credit of each trajectory. None returns integer turn indices instead, -1 for tokens that are not
+            the agent's.
         length: T.
     """
     if credit is not None:
@@ -158,7 +158,7 @@ def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, len
 
 
 def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
-    """(B,) float64: outcome and turn rewards of each episode together; NaN for a failed one."""
+    """Return (B,) float64 sums of each episode's outcome and turn rewards; NaN for a failed one."""
     returns = [t.return_from() if t.valid else np.nan for t in trajectories]
     return torch.tensor(returns, dtype=torch.float64)
 
@@ -166,10 +166,11 @@ def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
 def row_columns(
     trajectories: Sequence[Trajectory], groups: torch.Tensor, of_all: Sequence[Trajectory], group_size: int
 ) -> dict[str, torch.Tensor]:
-    """Return what TRL's batch holds of each episode's group, attempts and outcome, for `token_batch`.
+    """Return the batch columns for each episode's group, attempts and outcome; `token_batch` reads them.
 
     Args:
-        trajectories: of the batch's rows. groups: (B,) the group of each. of_all: the policy's in all processes.
+        trajectories: the trajectories of the batch's rows. groups: (B,) the group of each row.
+        of_all: the policy's trajectories of all processes.
     """
     returns = episode_returns(of_all).view(-1, group_size)
     successes = _component(of_all, "success").view(-1, group_size)
@@ -185,12 +186,12 @@ def row_columns(
 
 
 def input_column(name: str) -> str:
-    """Return the column of the batch for what a training part gives by this name; `token_batch` reads it."""
+    """Return the name of the batch column for a training part's input; `token_batch` reads this column."""
     return name if name in _INPUT_FIELDS else _INPUT + name
 
 
 def _component(trajectories: Sequence[Trajectory], name: str) -> torch.Tensor:
-    """(B,) an outcome component; NaN for a failed episode and one without it."""
+    """Return (B,) an outcome component; NaN for failed episodes and episodes without it."""
     values = [t.outcome.get(name, np.nan) if t.valid else np.nan for t in trajectories]
     return torch.tensor(values, dtype=torch.float64)
 
@@ -201,11 +202,11 @@ def imitation_rows(
     group_size: int,
     end_and_pad_ids: tuple[int, int],
 ) -> dict[str, torch.Tensor]:
-    """Return a batch of TRL's form of episodes that the policy did not play.
+    """Make a batch in TRL's format from episodes that the policy did not play.
 
     Args:
-        episodes: each with its group. of_all: the policy's episodes of the step.
-        end_and_pad_ids: of the tokenizer.
+        episodes: each with its group's index. of_all: the policy's episodes of the step.
+        end_and_pad_ids: the tokenizer's ids of the end and padding tokens.
     """
     trajectories = [episode for episode, _ in episodes]
     end_id, pad_id = end_and_pad_ids
@@ -241,10 +242,10 @@ def token_batch(
     usual_entropies: torch.Tensor | None = None,
     rows: EpisodeKind = "policy",
 ) -> TokenBatch:
-    """Return what an objective and loss terms are given of TRL's batch and of the model's forward pass over it.
+    """Make the TokenBatch for objectives and loss terms from TRL's batch and the model's forward pass.
 
     Args:
-        logps, entropies: (B, T) of the forward pass. The others: see TokenBatch.
+        logps, entropies: (B, T) results of the forward pass. Other arguments: see TokenBatch.
     """
     ratio = batch.get("importance_sampling_ratio", 1.0)  # between the engine that sampled and the model
     behaviour_logps = batch.get("old_per_token_logps")
@@ -276,13 +277,13 @@ def token_batch(
 
 
 def lengths_of(batch: Mapping[str, torch.Tensor]) -> np.ndarray:
-    """(B, 2) tokens of the prompts and of the completions, which TRL pads each by themselves."""
+    """Return (B, 2) token counts of prompts and completions, which TRL pads separately."""
     lengths: np.ndarray = torch.stack([batch["prompt_mask"].sum(1), batch["completion_mask"].sum(1)], 1).cpu().numpy()
     return lengths
 
 
 def share_of(batch: Mapping[str, Any], rows: np.ndarray, loss_type: str) -> float:
-    """Return the weight of the loss of some rows in that of the batch."""
+    """Return the weight of some rows' loss in the batch's loss."""
     if loss_type in _NORMALISED_BY_BATCH:
         return 1.0
     own = own_tokens(batch).sum(1)
@@ -292,10 +293,10 @@ def share_of(batch: Mapping[str, Any], rows: np.ndarray, loss_type: str) -> floa
 
 
 def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
-    """Return some rows of a batch, without the columns that pad only others.
+    """Return some rows of a batch, without columns that are all padding in these rows.
 
     Args:
-        batch: tensors and lists with an entry for each row; anything else is kept as it is.
+        batch: tensors and lists with one entry per row are subset; other values are kept unchanged.
     """
     count, width = batch["completion_ids"].shape
     longest_prompt, longest_completion = lengths_of(batch)[rows].max(axis=0)
@@ -317,11 +318,11 @@ def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
 def with_labels_on(
     model: Any, own: torch.Tensor, completion_length: int, rows: SeparateRows | None = None
 ) -> Callable[..., Any]:
-    """Return the model, which TRL asks for every token of a completion, asked for the agent's own alone.
+    """Wrap the model so that labels stay only on the agent's own tokens; TRL labels every completion token.
 
     Args:
-        own: (B, T) 1 on these. TRL may pad completions to more than T.
-        rows: those of the trajectories, where some have several.
+        own: (B, T) 1 on the agent's own tokens. TRL may pad completions to more than T.
+        rows: the separate rows, if trajectories have several.
     """
 
     def forward(labels: torch.Tensor, **inputs: Any) -> Any:
@@ -333,12 +334,12 @@ def with_labels_on(
 
 
 def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -> list[float]:
-    """Return what TRL logged of each part, as the one value that it would have logged of the batch.
+    """Combine TRL's logged values of the parts into the value that TRL would have logged for the batch.
 
     Args:
-        name: the name of the metric, a mean over tokens unless it ends with min or max.
-        values: one of each part, NaN where it has no own tokens; or none at all.
-        token_counts: (parts,) own tokens of each part.
+        name: the metric's name; the metric is a mean over tokens unless the name ends with min or max.
+        values: one value per part, NaN for a part without own tokens; or empty.
+        token_counts: (parts,) number of own tokens of each part.
     """
     known = ~np.isnan(values)
     if len(values) < 2 or not (token_counts * known).any():
@@ -350,5 +351,5 @@ def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -
 
 
 def joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Concatenate the rows of several passes; of scalars take the mean."""
+    """Concatenate the rows of several passes, or average scalars."""
     return torch.cat(list(columns)) if columns[0].dim() else torch.stack(list(columns)).mean()

@@ -1,7 +1,8 @@
-"""The output layer is applied to the tokens that are trained, and to no others.
+"""Apply the output layer only to the trained tokens.
 
-TRL's fused head does so on GPUs with Triton. Elsewhere it projects every position, prompts, results and padding too,
-onto the vocabulary. The gradient of six episodes of 380 tokens takes SmolLM2-135M 7.8 s on two cores, and took 14.0 s.
+TRL's fused head does so only on GPUs with Triton. Elsewhere it projects every position onto the vocabulary, including
+prompts, results and padding. On two cores, this module reduced the time for the gradient of six episodes of 380 tokens
+with SmolLM2-135M from 14.0 s to 7.8 s.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _NO_LABEL = -100
 
 
 def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
-    """Let a model with TRL's fused head project only the positions whose next token has a label.
+    """Make a model with TRL's fused head project only the positions whose next token has a label.
 
     Args:
-        model: after `trl.trainer.utils.add_fused_lm_head`; with or without an adapter.
-        masks: the masks of tokens that a logit hook restricted, in the rows of each forward pass.
+        model: a model after `trl.trainer.utils.add_fused_lm_head`, with or without an adapter.
+        masks: the masks of tokens that a logit hook restricted, for the rows of each forward pass.
     """
     own = own_model(model)
     fused_forward = own.forward
@@ -37,7 +38,7 @@ def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
         next_tokens = labels[:, 1:]
         scored = next_tokens != _NO_LABEL
         if not scored.any():
-            scored[0, 0] = True  # it counts for nothing, and keeps the loss connected to the weights
+            scored[0, 0] = True  # adds nothing to the loss, but keeps it connected to the weights
         labels = next_tokens[scored][None]
         with _last_hidden_states(own.base_model, scored) as hidden:
             outputs = fused_forward(*args, fused_lm_head=True, shift_labels=labels, **options)
@@ -53,9 +54,9 @@ def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
 
 @contextmanager
 def own_forward_restored(model: Any) -> Iterator[None]:
-    """On leaving, the model has the forward pass that it had before a trainer put its fused head there.
+    """Restore the model's forward pass on leaving, removing a fused head that a trainer added inside the block.
 
-    A copy of the model would else compute with the weights of the original.
+    Otherwise a copy of the model would compute with the original's weights.
     """
     own = own_model(model)
     before = vars(own).get("forward")
@@ -69,9 +70,9 @@ def own_forward_restored(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _last_hidden_states(backbone: Any, scored: torch.Tensor) -> Iterator[list[torch.Tensor]]:
-    """Inside, a backbone returns the last hidden states of the scored positions alone, as one row.
+    """Make a backbone, inside the block, return only the scored positions' last hidden states, as one row.
 
-    Yields: a list to which they are added.
+    Yields: a list to which these states are appended.
     """
     selected: list[torch.Tensor] = []
 

@@ -1,7 +1,7 @@
-"""A batch is computed in parts of a bounded number of tokens, rows of like length together.
+"""Compute a batch in parts with a bounded number of tokens, grouping rows of similar length.
 
-So the memory of a step follows the budget instead of the batch, and little of what is computed is padding. The gradient
-is that of the whole batch.
+So a step's memory depends on the budget instead of the batch, and little padding is computed. The gradient equals the
+whole batch's.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any, TypeVar
 import numpy as np
 
 _COST_OF_A_PART = 512
-"""Tokens that could be computed in the time that one part more takes; our choice."""
+"""Overhead of one more part, in tokens that could be computed in the same time; our choice."""
 
 T = TypeVar("T")
 
 
 def parts_of(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
-    """Share out the rows of a batch so that few tokens are padding and parts are few.
+    """Split the rows of a batch into few parts with little padding.
 
-    Rows are ordered by length and cut where the sum over the parts of their tokens, with padding, and of what a part
-    costs is least. A row that is longer than the budget is a part by itself.
+    Rows are sorted by length. The cuts minimise the total cost: tokens with padding, plus an overhead per part. A row
+    longer than the budget becomes its own part.
 
     Args:
-        lengths: [rows, segments] tokens of each row's segments, each of which is padded by itself.
-        max_tokens: of a part, with padding.
-    Returns: the indices of the rows of each part; the longest rows first.
+        lengths: [rows, segments] token counts of each row's segments; each segment is padded separately.
+        max_tokens: maximum number of tokens in a part, with padding.
+    Returns: the row indices of each part, longest rows first.
     """
     order = np.argsort(-lengths.sum(axis=1), kind="stable")
     ordered, count = lengths[order], len(order)
     costs, previous_cuts = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
     costs[0] = 0.0
-    for cut in range(count):  # costs[k] is the least for the first k rows
+    for cut in range(count):  # costs[k] is the minimum cost of the first k rows
         sizes = np.maximum.accumulate(ordered[cut:], axis=0).sum(axis=1) * np.arange(1, count - cut + 1)
         candidates = np.where(sizes <= max_tokens, costs[cut] + sizes + _COST_OF_A_PART, np.inf)
         candidates[0] = costs[cut] + sizes[0] + _COST_OF_A_PART
@@ -47,13 +47,13 @@ def parts_of(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
 
 
 def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> list[np.ndarray]:
-    """Split a batch for processes that compute their parts together: each part has as many rows in all of them.
+    """Split a batch alike in all processes: each part has the same number of rows in every process.
 
-    TRL gathers metrics of the rows of a part, which hangs or fails where their number differs.
+    TRL gathers metrics of a part's rows, which hangs or fails if their number differs between processes.
 
     Args:
-        lengths: the lengths of the rows of each process, equally many.
-        own: which of them is this process.
+        lengths: the row lengths of each process; all processes have the same number of rows.
+        own: the index of this process.
     """
     orders = [np.argsort(-rows.sum(axis=1), kind="stable") for rows in lengths]
     longest = np.max([rows[order] for rows, order in zip(lengths, orders, strict=True)], axis=0)
@@ -67,17 +67,17 @@ def loss_in_parts(
     loss_of: Callable[[T], Any],
     after_backward: Callable[[T], None] = lambda part: None,
 ) -> Any:
-    """Return the sum of the parts' losses. In training the gradients of all but the last part are already added up.
+    """Return the sum of the parts' losses. In training, the gradients of all but the last part are accumulated here.
 
     Args:
-        trainer: a trainer of transformers, whose loss is scaled for gradient accumulation. It trains while its model
-            does.
-        loss_of: the loss of a part, weighted by its share of the batch.
-        after_backward: called with each part whose gradient has been added up.
+        trainer: a transformers trainer whose loss is scaled for gradient accumulation. It counts as training if its
+            model is in training mode.
+        loss_of: returns the loss of a part, weighted by the part's share of the batch.
+        after_backward: called with each part after its gradient is accumulated.
     """
     *earlier, last = parts
     known, trains = 0.0, trainer.model.training
-    # Several processes average their gradients once, with those of the last part; sharded ones are never whole.
+    # Processes average their gradients once, with the last part; sharded gradients must be reduced in every part.
     waits = trains and not trainer.is_fsdp_enabled
     for part in earlier:
         with trainer.accelerator.no_sync(model) if waits else nullcontext():

@@ -1,4 +1,4 @@
-"""PolicyLossTrainer: the loss of a GRPO batch in parts, from TRL's policy losses or objectives and terms of ours."""
+"""PolicyLossTrainer: compute the loss of a GRPO batch in parts, with TRL's losses or our objectives and terms."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class LossPart(NamedTuple):
     """Rows whose loss is computed together.
 
     Attributes:
-        inputs: a batch of TRL's form. kind: whose episodes they are. mean_length: see TokenBatch.
-        share: the share of TRL's loss of the batch. row_share: of a mean over the rows of the batch.
-        ends_group: whether no later part has rows of the same group, where parts are of one group each.
+        inputs: a batch in TRL's format. kind: whose episodes they are. mean_length: see TokenBatch.
+        share: the part's weight in TRL's loss of the batch. row_share: its weight in a mean over the batch's rows.
+        ends_group: whether this is the last part of its group, if each part holds one group's rows.
     """
 
     inputs: dict[str, Any]
@@ -57,18 +57,17 @@ class LossPart(NamedTuple):
 
 
 class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
-    """GRPO whose batches are computed in parts, and whose loss is an objective of ours or TRL's, with terms added.
+    """GRPO that computes batches in parts, with our or TRL's objective and added terms.
 
     Args:
         model, args, options: as for GRPOTrainer.
-        objective: replaces the policy loss; None leaves it to TRL's `args.loss_type`.
-        terms: losses that are added to it.
-        kl: weight of the distance from the reference model, which is there if `args.beta` is not 0; None for
-            `args.beta`.
-        microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
-        group_gradients: measures the gradient of each group, which is then computed by itself.
-        role_order: of roles that are updated one after the other; None for all together.
-        entropy_history: how sure the policy was in earlier steps; by default a new one, where a term needs it.
+        objective: replaces the policy loss; None for TRL's `args.loss_type`.
+        terms: losses added to the objective.
+        kl: weight of the KL to the reference model, which exists if `args.beta` is not 0; None for `args.beta`.
+        microbatch_tokens: maximum number of tokens, with padding, of the parts of a batch.
+        group_gradients: measures the gradient of each group; each part then holds rows of only one group.
+        role_order: the order of roles that are updated one after the other; None to update all together.
+        entropy_history: the policy's entropies in earlier steps; by default, a new history if a term needs one.
     """
 
     def __init__(
@@ -89,12 +88,12 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._objective, self._terms = objective, terms
         self._kl = float(args.beta if kl is None else kl)
         self._microbatch_tokens = microbatch_tokens
-        self._pass = ForwardPass()  # the next one, or the last
-        self._vision: VisionInputs | None = None  # of a policy that reads images
+        self._pass = ForwardPass()  # upcoming or most recent
+        self._vision: VisionInputs | None = None  # only for a policy that reads images
         self._other_rows: Mapping[EpisodeKind, OtherRows] = {}  # of this step
         super().__init__(model, args=args, **options)
         if (adapters := role_adapters_of(self.model)) is not None:
-            adapters.attach(self.model)  # TRL has added its frozen copy
+            adapters.attach(self.model)  # after TRL has added its frozen copy
         self.token_masks = TokenMasks(self.temperature)
         project_labelled_only(self.model, self.token_masks)
         if self.ref_model is not None:
@@ -111,10 +110,10 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         batch_size: int | None = None,
         **options: Any,
     ) -> Any:
-        """TRL's, of the agent's own tokens alone, with the images of the rows. `_part_loss` reads the result."""
+        """Call TRL's method for the agent's own tokens only, with the rows' images. `_part_loss` reads the result."""
         forward, parts = super()._get_per_token_logps_and_entropies, []
         width = input_ids.shape[1]
-        if self.is_fsdp_enabled:  # a pass needs all processes, so they make equally many
+        if self.is_fsdp_enabled:  # all processes take part in each pass, so they need the same number of passes
             width = max(self.processes.gather(width))
         size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // width))
         for start in range(0, len(input_ids), size):
@@ -135,7 +134,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
     @contextmanager
     def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
-        """Yield the model's arguments for the images of these rows; inside, image tokens have no probability."""
+        """Yield the model's arguments for these rows' images; inside the block, image tokens have probability 0."""
         if self._vision is None:
             yield {}
             return
@@ -144,7 +143,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             yield self._vision.model_kwargs(ids, self._pass.images(rows), unwrapped)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
+        """Compute the loss in parts. Logs the gap of sampled and recomputed log-probabilities as guard/drift."""
         gaps: list[torch.Tensor] = []
         if self._role_order is not None:
             number = self._step // self.args.steps_per_generation % self.num_iterations
@@ -172,9 +171,9 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return loss
 
     def _parts_of(self, inputs: dict[str, Any]) -> list[LossPart]:
-        """Parts of a batch, equally many in all processes, each with its share of TRL's loss and of the rows."""
+        """Split a batch into parts with their weights; all processes get the same number of parts."""
         if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
-            return [LossPart(inputs, 1.0, 1.0)]  # these are of the batch as such
+            return [LossPart(inputs, 1.0, 1.0)]  # these options need the whole batch
         lengths = lengths_of(inputs)
         if self.group_gradients is not None and self.model.training:
             return self._parts_by_group(inputs, lengths)
@@ -185,7 +184,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         ]
 
     def _parts_by_group(self, inputs: dict[str, Any], lengths: np.ndarray) -> list[LossPart]:
-        """Parts that hold rows of one group each."""
+        """Split a batch into parts that each hold rows of only one group."""
         groups = inputs["group_of_row"].cpu().numpy()
         parts: list[LossPart] = []
         for group in np.unique(groups):
@@ -198,12 +197,12 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return parts
 
     def _note_gradient(self, part: LossPart) -> None:
-        """Measure the gradient of a group that has been added up."""
+        """Measure a group's gradient once its last part is accumulated."""
         if self.group_gradients is not None and part.ends_group:
             self.group_gradients.note(self.model.parameters())
 
     def training_step(self, *args: Any, **options: Any) -> Any:
-        """Take the step of GRPOTrainer; the gradients of the groups are measured where that is asked for."""
+        """Take GRPOTrainer's step; measure the groups' gradients if `group_gradients` is set."""
         if self.group_gradients is None:
             return super().training_step(*args, **options)
         self.group_gradients.start(self.model.parameters())
@@ -212,7 +211,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return loss
 
     def _parts_of_others(self) -> list[LossPart]:
-        """Parts of the episodes that are not the policy's and that a loss is computed on; none in evaluation."""
+        """Split the other players' episodes that a loss reads into parts; none in evaluation."""
         parts: list[LossPart] = []
         read = {kind for needs in self._needs_by_name().values() for kind in needs.rows if self.model.training}
         for kind, others in self._other_rows.items():
@@ -226,12 +225,12 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _part_loss(
         self, model: Any, part: LossPart, gaps: list[torch.Tensor], of_others: list[tuple[float, Mapping[str, float]]]
     ) -> Any:
-        """Return the weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
-
-        Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
+        """Return the weighted loss of a part's rows.
 
         Args:
-            of_others: the metrics of rows that are not the policy's are added to it, each with its share.
+            gaps: gets |sampled - recomputed| log-probability of the own tokens, in nats. Only the first pass over a
+                batch is compared: afterwards the update has changed the policy on purpose.
+            of_others: gets the metrics of rows that are not the policy's, with their weight.
         """
         inputs = part.inputs
         self._begin_pass(inputs)
@@ -263,7 +262,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
     @property
     def _is_first_pass(self) -> bool:
-        """Whether the present batch is trained on for the first time."""
+        """Return whether the current batch is trained on for the first time."""
         first_pass = self.args.steps_per_generation
         return bool(self._step % (first_pass * self.num_iterations) < first_pass)
 
@@ -277,22 +276,22 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return any(needs_of(term.row_losses).past_entropies for term in self._terms)
 
     def _score(self, model: Any, inputs: Mapping[str, Any]) -> None:
-        """Run the model over a batch, as TRL does for a loss of its own."""
+        """Run the model over a batch, as TRL does for its own losses."""
         ids, mask = (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
         width = inputs["completion_ids"].size(1)
         self._get_per_token_logps_and_entropies(model, ids, mask, width, compute_entropy=True)
 
     def _begin_pass(self, inputs: Mapping[str, Any]) -> None:
-        """Let the next forward pass be over these rows."""
+        """Prepare the next forward pass for these rows."""
         self._pass = ForwardPass(read_row_data(inputs), own_tokens(inputs))
 
     def _end_pass(self) -> tuple[Any, ...]:
-        """Return the scores of the last forward pass, and keep nothing of it."""
+        """Return the scores of the last forward pass, and discard the pass."""
         scores, self._pass = self._pass.scores, ForwardPass()
         return scores
 
     def _scores(self, model: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Log-probabilities and entropies of a batch's own tokens, without a gradient."""
+        """Return log-probabilities and entropies of a batch's own tokens, without gradient."""
         self._begin_pass(inputs)
         with torch.no_grad():
             self._score(model, inputs)
@@ -300,7 +299,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
     @contextmanager
     def _weight_of_reference(self) -> Iterator[None]:
-        """Inside, TRL weighs the distance from the reference by `kl`. Outside, `beta` says that there is one."""
+        """Set TRL's `beta` to `kl` inside the block. Outside, a nonzero `beta` means that there is a reference."""
         beta = self.args.beta
         self.beta = self._kl
         try:
@@ -309,7 +308,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             self.beta = beta
 
     def _linearise(self, model: Any, inputs: dict[str, Any]) -> None:
-        """Add to a batch the losses and slopes of an objective that compares the episodes of a group."""
+        """Add the losses and slopes of an objective that compares a group's episodes to the batch."""
         assert self._objective is not None
         logps, entropies, *_ = self._scores(model, inputs)
         tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
@@ -317,7 +316,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes
 
     def _objective_of(self, inputs: Mapping[str, Any]) -> RowLosses | None:
-        """Return the objective of ours for some rows of a batch."""
+        """Return our objective for some rows of a batch, linearised if the batch has slopes."""
         if "objective_slopes" not in inputs:
             return self._objective
         return linearised(inputs["objective_losses"], inputs["objective_slopes"])
@@ -325,7 +324,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _losses_by_row(
         self, part: LossPart, logps: torch.Tensor, entropies: torch.Tensor
     ) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """(B,) the losses of an objective of ours and of the terms, and the mean of each as metrics."""
+        """Return (B,) the summed losses of our objective and the terms, and their means as metrics."""
         history = self.entropy_history
         tokens = token_batch(
             part.inputs,
@@ -344,17 +343,17 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return losses, {name: float(np.mean([each[name] for each in per_process])) for name in metrics}
 
     def _progress(self) -> float:
-        """How much of the training is done, 0 to 1."""
+        """Return the fraction of the training done, 0 to 1."""
         return float(min(self.state.global_step / max(self.state.max_steps, 1), 1.0))
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Add to TRL's own metrics, so that every logger shows them."""
+        """Add metrics to TRL's own, so that every logger shows them."""
         log = self._metrics["train" if self.model.training else "eval"]
         for name, value in metrics.items():
             log[name].append(value)
 
 
 def _summed(metrics: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
-    """Return the metrics of parts as those of their batch, each part with its share."""
+    """Combine the metrics of parts into the batch's, each weighted by its part's share."""
     names = {name for _, of_part in metrics for name in of_part}
     return {name: sum(share * of_part[name] for share, of_part in metrics if name in of_part) for name in sorted(names)}

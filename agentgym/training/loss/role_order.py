@@ -1,4 +1,4 @@
-"""Roles that are updated one after the other, each for what the roles before it have become."""
+"""Update roles one after the other, each given the updates of the roles before it."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from agentgym.training.loss.grpo_batches import own_tokens
 from agentgym.trajectory import Trajectory
 
 UNNAMED = "unnamed"
-"""In the names of metrics, the role of turns that have none."""
+"""The role of turns without a role, in metric names."""
 MAX_WEIGHT = 2.0
-"""The weight of an episode is at most this, and at least its inverse; our choice."""
+"""Upper bound on an episode's weight; its inverse is the lower bound. Our choice."""
 
 
 class RoleOrder:
-    """The order in which the roles are updated, each in a pass of its own over the batch of a step.
+    """The order in which the roles are updated, each in a separate pass over the step's batch.
 
-    The advantages of a role's tokens are multiplied by how much more likely the roles that were updated before it now
-    are to write what they wrote in the episode, so that it is updated for the team as it is by then. Source: HAPPO,
-    Kuba et al. 2022, arXiv:2109.11251, whose joint return does not fall; for language models MARFT, Liao et al. 2025,
-    arXiv:2504.16129. Theirs is the ratio of one joint action; here it is that of the whole episode, within bounds.
+    The advantages of a role's tokens are multiplied by the probability ratio, after to before their update, of the
+    tokens of the roles already updated. So each role is updated for the current team. Source: HAPPO, Kuba et al. 2022,
+    arXiv:2109.11251, whose joint return does not fall; for language models MARFT, Liao et al. 2025, arXiv:2504.16129.
+    These papers use the ratio of one joint action; this class uses the clamped ratio of the whole episode.
 
     Args:
-        roles: in their order. Turns in others are not trained on.
-        unnamed: whose the turns without a role are.
+        roles: the roles in order. Turns in other roles are not trained on.
+        unnamed: the role of turns without a role.
     """
 
     def __init__(self, roles: Sequence[str], unnamed: str = "") -> None:
         self.roles, self._unnamed = tuple(roles), unnamed
 
     def by_token(self, trajectories: Sequence[Trajectory], turn_of_token: torch.Tensor) -> torch.Tensor:
-        """(B, T) the number of each token's role in the order; -1 where it has none.
+        """Return (B, T) the index of each token's role in the order; -1 for tokens without such a role.
 
         Args:
-            turn_of_token: (B, T), -1 where a token is not the agent's.
+            turn_of_token: (B, T), -1 for tokens that are not the agent's.
         """
         numbers = {role: number for number, role in enumerate(self.roles)}
         roles = torch.full_like(turn_of_token, -1)
@@ -50,12 +50,12 @@ class RoleOrder:
     def of_pass(
         self, batch: Mapping[str, Any], number: int, score: Callable[[dict[str, Any]], torch.Tensor]
     ) -> dict[str, Any]:
-        """Return the batch with the tokens of one role alone.
+        """Return the batch with only one role's tokens as own tokens.
 
         Args:
-            batch: a batch of TRL's form, with `role_of_token`.
-            number: the number of the pass over it, from 0.
-            score: gives (B, T) the present log-probabilities of a batch's own tokens.
+            batch: a batch in TRL's format, with `role_of_token`.
+            number: the number of the pass over the batch, from 0.
+            score: returns (B, T) the current log-probabilities of a batch's own tokens.
         """
         roles, own = batch["role_of_token"], own_tokens(batch)
         turn = number % len(self.roles)
@@ -70,10 +70,10 @@ class RoleOrder:
 
 
 def role_metrics(trajectories: Sequence[Trajectory], batch: Mapping[str, Any]) -> dict[str, float]:
-    """Of each role in a batch, `roles/NAME/reward` and `roles/NAME/kl`; nothing where episodes have one role.
+    """Return `roles/NAME/reward` and `roles/NAME/kl` of each role in a batch; nothing if no turn has a role.
 
-    Returns: the mean return of the episodes that the role plays in, and the mean distance of its tokens from the
-        reference model, in nats, where there is one. Turns without a role are those of `unnamed`.
+    Returns: the mean return of the episodes with the role, and, if there is a reference model, the mean KL of the
+        role's tokens to the reference, in nats. Turns without a role count as `unnamed`.
     """
     names = sorted({turn.role or UNNAMED for trajectory in trajectories for turn in trajectory.turns})
     if names in ([], [UNNAMED]):
@@ -93,7 +93,7 @@ def role_metrics(trajectories: Sequence[Trajectory], batch: Mapping[str, Any]) -
 
 
 class RoleRotation(TrainerCallback):
-    """Lets the adapters of the roles change hands after so many optimiser steps, with what the optimiser knows of them.
+    """Rotate the roles' adapters, with their optimiser state, every `every` optimiser steps.
 
     Source: CORY, Ma et al. 2024, arXiv:2410.06101: two copies of a model exchange their roles.
     """

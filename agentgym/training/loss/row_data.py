@@ -1,4 +1,4 @@
-"""What a forward pass needs of the rows of a batch beside their tokens: one entry for each row, in one column."""
+"""The data, other than tokens, that a forward pass needs: one entry per row of a batch, in one column."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ROW_DATA = "row_data"
 
 @dataclass(frozen=True, slots=True)
 class RowData:
-    """What a forward pass needs of one row beside its tokens.
+    """The data of one row, other than tokens, that a forward pass needs.
 
     Attributes:
-        images: that its tokens stand for, in order.
-        masks: where a logit hook restricted the tokens after the prompt.
-        context_starts: where its contexts begin, counted from its first token, as in `TokenArrays.row_starts`.
-        roles: the roles of each context; "" where it has none.
+        images: the images of the row's image tokens, in order.
+        masks: the logit hook's restrictions of the tokens after the prompt.
+        context_starts: start of each context, counted from the row's first token, as in `TokenArrays.row_starts`.
+        roles: the role of each context; "" for none.
     """
 
     images: Sequence[ImagePart] = ()
@@ -36,11 +36,11 @@ class RowData:
 
     @classmethod
     def of(cls, trajectory: Trajectory, vision: VisionInputs | None = None) -> RowData:
-        """Read it from a trajectory. One that failed, or has no token ids, is trained on as one context.
+        """Make the row data of a trajectory. A failed or untokenised trajectory is treated as one context.
 
         Args:
-            vision: of a policy that reads images.
-        Raises: PolicyError if the number of image tokens does not fit the images.
+            vision: prepares images for a policy that reads them; None for other policies.
+        Raises: PolicyError if the number of image tokens does not match the images.
         """
         contexts = trajectory.rows()
         is_one = not trajectory.further_rows or not trajectory.valid or not trajectory.prompt_ids
@@ -55,13 +55,12 @@ class RowData:
 
 @dataclass(slots=True)
 class ForwardPass:
-    """A forward pass over rows: what it reads beside their tokens, and what it has computed.
+    """A forward pass over rows: its inputs other than tokens, and its results.
 
     Attributes:
         rows: [B] the data of each row.
-        own_tokens: (B, T) 1 on the agent's own tokens, which alone are scored.
-        scores: (B, T) log-probabilities and (B, T) entropies of the tokens, and what else TRL's pass returns; empty
-            before the pass.
+        own_tokens: (B, T) 1 on the agent's own tokens; only these are scored.
+        scores: (B, T) log-probabilities, (B, T) entropies, and the other results of TRL's pass; empty before the pass.
     """
 
     rows: Sequence[RowData] = ()
@@ -78,6 +77,6 @@ class ForwardPass:
 
 
 def read_row_data(batch: Mapping[str, Any]) -> Sequence[RowData]:
-    """Return the data of each row of a batch; the defaults where it has no such column."""
+    """Return the data of each row of a batch; default data if the batch has no such column."""
     rows: Sequence[RowData] = batch.get(ROW_DATA) or [RowData()] * len(batch["prompt_ids"])
     return rows

@@ -1,4 +1,4 @@
-"""Trajectories of several rows in a forward pass: each row is a sequence of its own, and reads none of the others."""
+"""Trajectories of several rows in a forward pass: each row is a separate sequence that does not read the others."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
-"""Outputs of TRL's fused head that have an entry for each token."""
+"""Outputs of TRL's fused head with one entry per token."""
 
 
 class SeparateRows:
-    """The rows of a batch [B, L] of trajectories as N sequences of at most W tokens.
+    """Split a batch [B, L] of trajectories into N sequences of at most W tokens, one per row of a trajectory.
 
     Args:
         attention_mask: [B, L] 1 on tokens, which are contiguous.
-        starts: where the contexts of each trajectory begin, counted from its first token.
+        starts: the start of each context of each trajectory, counted from the trajectory's first token.
     """
 
     def __init__(self, attention_mask: torch.Tensor, starts: Sequence[tuple[int, ...]]) -> None:
@@ -31,20 +31,18 @@ class SeparateRows:
         self._mask = mask.to(attention_mask.device)
 
     def split(self, values: torch.Tensor, filler: int = 0) -> torch.Tensor:
-        """[N, W] of [B, L]."""
+        """Return [N, W] values of the separate rows from [B, L]."""
         return values.flatten()[self._index].masked_fill(~self._mask, filler)
 
     def join(self, values: torch.Tensor) -> torch.Tensor:
-        """[B, L-1] of [N, W-1], both one entry for each next token; 0 where there is none in the same row."""
+        """Return [B, L-1] from [N, W-1], both with one entry per next token; 0 where a row has no next token."""
         has_next = self._mask[:, 1:]
         joined = values.new_zeros(self._shape.numel())
         joined = joined.index_put((self._index[:, :-1][has_next],), values[has_next])
         return joined.view(self._shape)[:, :-1]
 
     def forward(self, model: Any, *, labels: torch.Tensor, **inputs: Any) -> Any:
-        """Return the outputs of a model with TRL's fused head, as if it had computed [B, L], with no row reading
-        another.
-        """
+        """Return the fused-head outputs of a model in [B, L] layout, computed on the separate rows."""
         for name, value in inputs.items():
             if isinstance(value, torch.Tensor) and value.shape == self._shape:
                 inputs[name] = self.split(value)
@@ -56,5 +54,5 @@ class SeparateRows:
 
 
 def separated(attention_mask: torch.Tensor, starts: Sequence[tuple[int, ...]]) -> SeparateRows | None:
-    """Return the rows of a batch; None where each trajectory is one, as nearly all are."""
+    """Return the separate rows of a batch; None if every trajectory has one row, which is the usual case."""
     return SeparateRows(attention_mask, starts) if any(len(own) > 1 for own in starts) else None

@@ -1,4 +1,4 @@
-"""StepBatch: a step whose loss is about to be computed, as the parts of the training see it."""
+"""StepBatch: a step before its loss is computed, as the training parts see it."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ T = TypeVar("T")
 
 
 class StepTrainer(Protocol):
-    """What a step needs of its trainer: its processes, its device, and what a pass needs of an episode."""
+    """The trainer's interface for a step: processes, device, special tokens and row data."""
 
     accelerator: Any
     processes: Processes
 
     @property
     def end_and_pad_ids(self) -> tuple[int, int]:
-        """The token ids that end a text, and that pad it."""
+        """Return the token ids for the end of a sequence and for padding."""
         ...
 
     def row_data(self, trajectory: Trajectory) -> RowData:
-        """Return what a forward pass needs of an episode beside its tokens."""
+        """Return an episode's data, other than tokens, that a forward pass needs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """A step whose loss is about to be computed.
+    """A step before its loss is computed.
 
     Attributes:
-        batch: the rows of this process, a batch of TRL's form with the columns of its groups.
+        batch: the rows of this process, a batch in TRL's format with the group columns.
         trajectories: the policy's episodes of the step, of all processes; groups are consecutive.
-        group_size: episodes of a group.
-        rollouts: plays further episodes as those of this step were played.
+        group_size: number of episodes per group.
+        rollouts: plays further episodes with the same config as this step's.
         trainer: the trainer of the step.
     """
 
@@ -54,30 +54,30 @@ class StepBatch:
 
     @property
     def tasks(self) -> list[Task]:
-        """The task of each group."""
+        """Return the task of each group."""
         return [trajectory.task for trajectory in self.trajectories[:: self.group_size]]
 
     @property
     def group_of_row(self) -> torch.Tensor:
-        """(B,) the index of each row's group, in main memory."""
+        """Return (B,) the index of each row's group, on the CPU."""
         groups: torch.Tensor = self.batch["group_of_row"].cpu()
         return groups
 
     def share(self, make: Callable[[], T]) -> T:
-        """Let the first process make something, and give it to every process. All must call this together."""
+        """Call `make` in the first process and return its result in every process. All must call this together."""
         return self.trainer.processes.share(make)
 
     def imitated(self, episodes: Sequence[tuple[Trajectory, int]], count: int) -> OtherRows:
-        """Make a batch of episodes that the policy did not play, for losses that imitate them. It may be empty.
+        """Make a batch of episodes that the policy did not play, for losses that imitate them.
 
         Args:
-            episodes: each with the index of its group, and with token ids of the policy.
-            count: by which the sum of their losses is divided.
+            episodes: each with its group's index, tokenised for the policy; may be empty.
+            count: the divisor of the sum of their losses.
         """
         if not episodes:
             return OtherRows({}, count)
         rows = imitation_rows(episodes, self.trajectories, self.group_size, self.trainer.end_and_pad_ids)
         batch: dict[str, Any] = {name: values.to(self.trainer.accelerator.device) for name, values in rows.items()}
-        # The policy imitates them without the masks that they may have been sampled under.
+        # The policy imitates without the token masks of the sampler.
         batch[ROW_DATA] = [replace(self.trainer.row_data(episode), masks=()) for episode, _ in episodes]
         return OtherRows(batch, count)

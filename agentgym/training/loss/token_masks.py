@@ -1,7 +1,7 @@
-"""Tokens that a logit hook restricted, in training: log-probabilities and entropies of the masked distribution.
+"""Compute log-probabilities and entropies of the masked distribution for tokens that a logit hook restricted.
 
-The fused head of TRL gives those of the full distribution, without its logits. What is missing takes only the logits of
-the tokens that a mask names. With log Z = logit - log p of the sampled token, and q the probability of what is refused:
+TRL's fused head returns them for the full distribution, without logits. The correction needs only the logits of the
+tokens that a mask names. With log Z = logit - log p of the sampled token, and q the probability of the refused tokens:
 log p' = log p - log(1 - q), and H' = (H + sum over the refused of p log p) / (1 - q) + log(1 - q).
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from agentgym.training.loss.separate_rows import SeparateRows
 
 MaskedRow = Sequence[tuple[int, int, TokenMask]]
-"""Of a trajectory: first masked token, the one after the last, counted from the end of the prompt, and the mask."""
+"""A trajectory's masks: (start, end, mask), where start and end (exclusive) count tokens from the prompt's end."""
 _SCALES = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 
 
 def masked_row(trajectory: Trajectory) -> MaskedRow:
-    """Where the masks of a trajectory's turns lie among the tokens after the prompt; none of a failed one."""
+    """Return the masks of a trajectory with their positions after the prompt; empty for a failed trajectory."""
     if not trajectory.valid:
         return ()
     return [
@@ -40,11 +40,11 @@ class TokenMasks:
     """The masks of the rows of the next forward pass.
 
     Args:
-        temperature: that the logits are divided by.
+        temperature: the divisor of the logits.
 
     Attributes:
-        rows: of each row. completion_length: tokens after the prompt, padding included.
-        separate_rows: how the sequences of the pass lie in these rows, where trajectories have several.
+        rows: the masks of each row. completion_length: number of tokens after the prompt, with padding.
+        separate_rows: maps the pass's sequences to these rows, if trajectories have several.
     """
 
     def __init__(self, temperature: float) -> None:
@@ -54,11 +54,12 @@ class TokenMasks:
         self.separate_rows: SeparateRows | None = None
 
     def apply(self, model: Any, outputs: Any, hidden: torch.Tensor, scored: torch.Tensor, labels: torch.Tensor) -> None:
-        """Change log-probabilities and entropies in `outputs` to those of the masked distribution.
+        """Replace log-probabilities and entropies in `outputs` by the masked distribution's.
 
         Args:
-            model: a model of transformers. outputs: of TRL's fused head, [1, n] for the scored tokens in order.
-            hidden: [1, n, d], from which each of them is predicted. scored: [B, L] True on them. labels: [1, n].
+            model: a transformers model. outputs: TRL's fused head's results, [1, n] for the scored tokens in order.
+            hidden: [1, n, d] states that predict the scored tokens. scored: [B, L] True on scored tokens.
+            labels: [1, n] the scored tokens.
         """
         positions = self._positions(scored)
         if not positions:
@@ -85,7 +86,7 @@ class TokenMasks:
             outputs.entropy = entropies[None]
 
     def _positions(self, scored: torch.Tensor) -> dict[TokenMask, list[int]]:
-        """By mask, the numbers of its tokens among the scored ones."""
+        """Return for each mask the indices of its tokens among the scored tokens."""
         positions: dict[TokenMask, list[int]] = defaultdict(list)
         if not any(self.rows):
             return positions
@@ -100,7 +101,7 @@ class TokenMasks:
 
 
 def _logits(head: Any, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """[n, k] logits in float32 of k tokens after n states; with states [n, 1, d] of k tokens [n, k] of their own."""
+    """Return [n, k] float32 logits of k tokens for n states; states [n, 1, d] take separate tokens [n, k]."""
     weight = head.weight[tokens].float()
     logits = states @ weight.T if weight.dim() == 2 else (states * weight).sum(-1)
     return logits if head.bias is None else logits + head.bias[tokens].float()
@@ -109,7 +110,7 @@ def _logits(head: Any, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tens
 def _among_allowed(
     logits: torch.Tensor, chosen: torch.Tensor, entropy: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probability and entropy among the allowed tokens, of which `chosen` [n] was sampled."""
+    """Return log-probability and entropy among the allowed tokens; `chosen` [n] indexes the sampled token."""
     logps = logits.log_softmax(-1)
     logp = logps.gather(-1, chosen[:, None])[:, 0]
     return logp, None if entropy is None else -(logps.exp() * logps).sum(-1)
@@ -118,10 +119,11 @@ def _among_allowed(
 def _without_refused(
     logits: torch.Tensor, chosen: torch.Tensor, logp: torch.Tensor, entropy: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probability and entropy without the refused tokens, from those of the full distribution.
+    """Return log-probability and entropy without the refused tokens, computed from the full distribution's.
 
     Args:
-        logits: [n, k] of the refused tokens. chosen: [n] of the sampled one, whose log-probability is `logp`.
+        logits: [n, k] logits of the refused tokens. chosen: [n] logits of the sampled tokens.
+        logp: [n] log-probabilities of the sampled tokens.
     """
     logps = logits - (chosen - logp)[:, None]
     log_left = torch.log1p(-logps.exp().sum(-1))
@@ -131,7 +133,7 @@ def _without_refused(
 
 
 def _plain_head(model: Any) -> Any:
-    """Return the output layer. Raises: AgentGymError if logits are not simply its product with the hidden states."""
+    """Return the output layer. Raises: AgentGymError if the logits are not its plain output."""
     own = own_model(model)
     head, configuration = own.get_output_embeddings(), own.config.get_text_config()
     scales = [name for name in _SCALES if getattr(configuration, name, None) not in (None, 1.0)]

@@ -1,4 +1,4 @@
-"""What a vision model is given beside the tokens of a training batch: the images that its trajectories show."""
+"""The image inputs of a vision model for a training batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.policy.image_tokens import ImageTokens
 from agentgym.trajectory import Trajectory
 
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
-"""What TRL's forward pass hands to a model, of all that image processors may return."""
+"""The outputs of image processors that TRL's forward pass passes to a model."""
 MASKED_LOGIT = -1e4
 """Added to a logit, it leaves a probability of exactly 0; every dtype holds it, and no product with it is NaN."""
 
@@ -26,8 +26,8 @@ class VisionInputs:
     """Makes TRL's forward pass match how the agent sampled: the same images, and no probability for image tokens.
 
     Args:
-        images: the images of the renderer that the policy samples with.
-        model: the model being trained.
+        images: the image tokens of the policy's renderer.
+        model: the trained model.
     """
 
     def __init__(self, images: ImageTokens, model: Any) -> None:
@@ -36,16 +36,16 @@ class VisionInputs:
 
     @classmethod
     def of(cls, policy: Policy, model: Any) -> VisionInputs | None:
-        """Return the vision inputs of a policy that reads images; None for one that reads text only."""
+        """Return the vision inputs of a policy that reads images; None for a text-only policy."""
         images = getattr(policy.renderer, "images", None)
         return cls(images, model) if isinstance(images, ImageTokens) else None
 
     def images_of(self, trajectory: Trajectory) -> list[ImagePart]:
-        """Return the images that the trajectory's tokens stand for, in order.
+        """Return the images of the trajectory's image tokens, in order.
 
-        Images of the last results are left out: the episode was over, and no token stands for them.
+        Images in the last results are left out: the episode was over, so they have no tokens.
 
-        Raises: PolicyError if the number of image tokens does not fit the images.
+        Raises: PolicyError if the number of image tokens does not match the images.
         """
         images: list[ImagePart] = []
         for row in trajectory.rows():
@@ -63,11 +63,11 @@ class VisionInputs:
         return images
 
     def model_kwargs(self, ids: torch.Tensor, images: Sequence[Sequence[ImagePart]], model: Any) -> dict[str, Any]:
-        """Return the model's arguments beside the tokens of some rows; an empty dict if no row shows an image.
+        """Return the model's image arguments for some rows; an empty dict if no row has an image.
 
         Args:
             ids: [B, L]. `images`: [B] lists, the images of each row.
-        Raises: PolicyError if the image processor returns what TRL does not pass on.
+        Raises: PolicyError if the image processor returns an output that TRL does not pass on.
         """
         features = self._images.features([image for row in images for image in row])
         if not features:
@@ -88,7 +88,7 @@ class VisionInputs:
 
     @contextmanager
     def mask_image_logits(self, model: Any) -> Iterator[None]:
-        """Inside, tokens that stand for images have no probability, as when the agent sampled."""
+        """Set the probability of image tokens to 0 inside the block, as during sampling."""
         head = model.get_output_embeddings()
         own_bias, weight = head.bias, head.weight
         mask = torch.zeros(len(weight), dtype=weight.dtype, device=weight.device)

@@ -1,6 +1,6 @@
-"""Training parts that some objectives and terms need beside the policy's own episodes.
+"""Training parts that supply further inputs of some objectives and terms.
 
 teacher.py          log-probabilities of a second model
-experts.py          episodes of a scripted player on the tasks of a step, or stored ones
+experts.py          a scripted player's or stored episodes of a step's tasks
 optimal_values.py   the value of a task under the best policy near the reference
 """

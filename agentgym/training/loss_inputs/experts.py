@@ -1,4 +1,4 @@
-"""Episodes of an expert on the tasks of a step, tokenised as the agent's own would be."""
+"""An expert's episodes of a step's tasks, tokenised like the agent's own."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from agentgym.trajectory import Trajectory
 
 
 class Experts(Protocol):
-    """Shows how tasks are solved."""
+    """A source of expert episodes."""
 
     def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
-        """Return an episode of each task, with token ids; None where there is none to imitate.
+        """Return a tokenised episode of each task; None for a task without an episode to imitate.
 
         Args:
-            rollouts: plays what has to be played.
+            rollouts: plays episodes if needed.
         """
         ...
 
 
 class ScriptedExperts:
-    """Plays each task once, when it is first asked for, and keeps the episode if it succeeded.
+    """Play each task once, on its first request, and keep the episode if it succeeded.
 
     Args:
-        player: `oracle` or `imperfect_oracle`; of the latter every valid episode counts.
-        renderer: the renderer of the policy that is trained.
+        player: `oracle` or `imperfect_oracle`; for the latter, every valid episode is kept.
+        renderer: the trained policy's renderer.
     Raises: TaskError if the task set has no such player.
     """
 
@@ -48,7 +48,7 @@ class ScriptedExperts:
         self._episodes: dict[str, Trajectory | None] = {}
 
     def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
-        """Return the episode of each task; None where the player failed."""
+        """Return the episode of each task; None if the player failed."""
         new = {task.id: task for task in tasks if task.id not in self._episodes}
         if new:
             script = self._script
@@ -68,23 +68,23 @@ class ScriptedExperts:
 
 
 class StoredExperts:
-    """Episodes that were stored, whatever played them.
+    """Stored episodes of any player.
 
     Args:
-        episodes: with token ids of the policy that is trained, at most one of a task.
+        episodes: at most one per task, tokenised for the trained policy.
     """
 
     def __init__(self, episodes: Sequence[Trajectory]) -> None:
         self._episodes = {episode.task.id: episode for episode in episodes}
 
     def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
-        """Return the episode of each task; None where none is stored."""
+        """Return the stored episode of each task; None if there is none."""
         return [self._episodes.get(task.id) for task in tasks]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedExperts(PlannedPart):
-    """The scripted player of [train.experts]. `loss`: the key of the loss that needs its episodes, for messages."""
+    """The scripted player of [train.experts]. `loss`: for messages, the key of the loss that needs the episodes."""
 
     loss: str
 
@@ -99,7 +99,7 @@ class PlannedExperts(PlannedPart):
 
 
 class ExpertEpisodes(TrainingPart):
-    """Gives losses an expert's episode of each task of a step: its return, and its tokens to imitate."""
+    """Supply losses with an expert's episode of each of a step's tasks: the return, and tokens to imitate."""
 
     provides: ClassVar[tuple[str, ...]] = ("experts",)
 
@@ -123,6 +123,6 @@ class ExpertEpisodes(TrainingPart):
 
 
 def _returns(episodes: Sequence[Trajectory | None]) -> torch.Tensor:
-    """Compute (groups,) the return of each expert's episode; NaN where there is none."""
+    """Return (groups,) the return of each expert's episode; NaN for no episode."""
     values = [float("nan") if episode is None else episode.return_from() for episode in episodes]
     return torch.tensor(values, dtype=torch.float64)

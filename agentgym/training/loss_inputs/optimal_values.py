@@ -1,4 +1,4 @@
-"""The value of a task under the best policy near the reference, from episodes that the reference plays."""
+"""A task's value under the best policy near the reference, estimated from the reference's episodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from agentgym.training.rollouts.rollouts import Rollouts
 
 
 class OptimalValues(TrainingPart):
-    """V* = b log mean exp(R / b) of each task, estimated when it is first asked for and kept in a file.
+    """Estimate V* = b log mean exp(R / b) of each task on its first request, and store it in a file.
 
     Args:
-        make_policy: makes the policy of the reference model, from the model.
-        episodes: of each task. temperature: b, in reward units.
-        file: where the values are kept, so that a resumed run has the same.
+        make_policy: makes the reference policy from the reference model.
+        episodes: number of episodes per task. temperature: b, in reward units.
+        file: stores the values, so that a resumed run has the same values.
     Source: A*-PO, Brantley et al. 2025, arXiv:2505.20686.
     """
 
@@ -45,7 +45,7 @@ class OptimalValues(TrainingPart):
         return {"optimal_values": torch.tensor(values)[step.group_of_row]}
 
     def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[float]:
-        """Return the value of each task; NaN where all of its episodes failed. `rollouts`: plays them."""
+        """Return the value of each task; NaN if all its episodes failed. `rollouts`: plays the episodes."""
         new = list({task.id: task for task in tasks if task.id not in self._values}.values())
         if new:
             trajectories = rollouts.play(self._policy, new, label="reference", group_size=self._episodes, record=False)
@@ -60,7 +60,7 @@ class OptimalValues(TrainingPart):
 
 
 def soft_maximum(returns: np.ndarray, temperature: float) -> float:
-    """b log mean exp(R / b): between the mean (b large) and the maximum (b small) of the returns; NaN of none."""
+    """Return b log mean exp(R / b), between the mean (b large) and the maximum (b small); NaN without returns."""
     if not len(returns):
         return float("nan")
     highest = float(returns.max())

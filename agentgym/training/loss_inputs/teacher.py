@@ -22,11 +22,11 @@ from agentgym.training.recipe.train_section import TeacherSection
 
 
 def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
-    """Load a teacher whose tokens are those of the policy.
+    """Load a teacher with the policy's vocabulary.
 
     Args:
         path: a local checkpoint, a run folder, or a hub name. tokenizer: the policy's.
-    Raises: RecipeError if it cannot be loaded, or if its vocabulary differs.
+    Raises: RecipeError if the teacher cannot be loaded, or if its vocabulary differs.
     """
     folder = checkpoint_in(Path(path))
     try:
@@ -41,12 +41,12 @@ def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
 
 
 class TeacherScores(TrainingPart):
-    """Gives losses the log-probabilities of a second model for the tokens of a step: [train.teacher].
+    """Supply losses with a second model's log-probabilities of a step's tokens: [train.teacher].
 
-    A path that may be of a hub model is looked for when it is loaded.
+    A possible hub name is looked up only at loading.
 
     Args:
-        loss: the key of the loss that needs them, for messages.
+        loss: the key of the loss that needs the log-probabilities, for messages.
     """
 
     provides: ClassVar[tuple[str, ...]] = ("teacher",)
@@ -76,7 +76,7 @@ class TeacherScores(TrainingPart):
 
     @override
     def attach(self, trainer: Any) -> None:
-        # It computes log-probabilities as the trainer's own model does.
+        # The teacher must compute log-probabilities like the trainer's own model.
         disable_dropout_in_model(self._model)
         head_in_fp32 = trainer.args.cast_lm_head_to_fp32
         add_fused_lm_head(self._model, temperature=trainer.temperature, cast_lm_head_to_fp32=head_in_fp32)

@@ -1,10 +1,10 @@
-"""The model that is trained and its optimiser.
+"""The trained model and its optimiser.
 
-models.py              load, save and finish it: all of its weights, or an adapter
-grpo_config.py         TRL's GRPOConfig from a recipe's sections, and what every training asks of transformers' Trainer
-sharding.py            its weights in parts, one in each process
-reference.py           the model that `train.kl` is measured against
-model_failures.py      where and why it failed: memory, NaN
+models.py              load, save and finish the model: all weights, or an adapter
+grpo_config.py         TRL's GRPOConfig from a recipe's sections, and common TrainingArguments
+sharding.py            FSDP: the model's weights sharded over processes
+reference.py           the reference model of `train.kl`
+model_failures.py      reports why training failed: memory, NaN
 muon.py                the optimiser Muon
-signal_to_noise.py     a learning rate that follows how much the groups of a step agree
+signal_to_noise.py     a learning rate that follows the signal-to-noise ratio of a step's groups
 """

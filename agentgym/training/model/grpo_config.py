@@ -38,13 +38,13 @@ def training_arguments(
     seed: int,
     use_cpu: bool,
 ) -> dict[str, Any]:
-    """Keyword arguments of TrainingArguments, or of one of TRL's configs derived from it; the caller adds its own.
+    """Return keyword arguments for TrainingArguments or a derived TRL config; the caller adds others.
 
     Args:
-        folder: for checkpoints. `keep_checkpoints`: how many.
-        steps: optimiser steps. batch_size: of one process.
-        save_every: steps between two checkpoints; None saves none.
-        gradient_checkpointing: compute activations a second time instead of keeping them.
+        folder: the folder of checkpoints. `keep_checkpoints`: how many to keep.
+        steps: number of optimiser steps. batch_size: per process.
+        save_every: number of steps between two checkpoints; None to save none.
+        gradient_checkpointing: recompute activations in the backward pass instead of storing them.
     """
     return {
         "output_dir": str(folder),
@@ -67,7 +67,7 @@ def training_arguments(
 
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
-"""Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
+"""Sampling options that can distort the model's distribution, with their neutral values."""
 
 
 def grpo_config(
@@ -80,13 +80,13 @@ def grpo_config(
     *,
     seed: int,
 ) -> GRPOConfig:
-    """Translate [train], [episode] and [machine] into TRL's GRPOConfig; [train.trl] passes anything else through.
+    """Translate [train], [episode] and [machine] into TRL's GRPOConfig; [train.trl] passes other options through.
 
     Args:
         checkpoints: the folder of the checkpoints.
-        device: torch's name of the device that is trained on.
+        device: torch's name of the training device.
         processes: the processes that train together.
-    Raises: RecipeError for an option that TRL does not have, with the nearest one, or whose value it refuses.
+    Raises: RecipeError for an option unknown to TRL, with the nearest known one, or for a value that TRL rejects.
     """
     objective = make_objective(section.objective)
     episodes = section.tasks_per_step * section.group_size
@@ -117,13 +117,13 @@ def grpo_config(
         temperature=episode.temperature,
         top_p=episode.top_p,
         max_completion_length=episode.max_episode_tokens,
-        disable_dropout=True,  # episodes are sampled without
+        disable_dropout=True,  # episodes are sampled without dropout
         logging_steps=1,
         bf16=section.autocast(device) == "bfloat16",
         **sharding_arguments(hardware.sharding),
     )
     if hardware.sharding:
-        options["model_init_kwargs"] = {"device_map": None}  # of the reference, which TRL would spread over all GPUs
+        options["model_init_kwargs"] = {"device_map": None}  # else TRL spreads the reference over all GPUs
     if section.reference.reset_every:
         options |= dict(
             sync_ref_model=True,
@@ -132,18 +132,18 @@ def grpo_config(
         )
     options |= section.trl
     if section.keeps_reference and not options["beta"]:
-        options["beta"] = 1.0  # TRL has a reference only with a weight; ours is `kl` of PolicyLossTrainer
+        options["beta"] = 1.0  # TRL makes a reference only if beta > 0; the real weight is PolicyLossTrainer's `kl`
     try:
         config = GRPOConfig(**options)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
     if section.group_size == 1:
-        config.num_generations = 1  # TRL's trainer can do it; only the check of its GRPOConfig refuses it
+        config.num_generations = 1  # TRL's trainer supports 1; only the check in GRPOConfig rejects it
     return config
 
 
 def check_trl_options(section: TrainSection, config: GRPOConfig) -> None:
-    """Check what TRL and transformers would find out once the model is loaded, or once the first step is taken.
+    """Check TRL options early that TRL and transformers would reject only after loading or at the first step.
 
     Raises: RecipeError naming the option.
     """
@@ -167,7 +167,7 @@ def check_trl_options(section: TrainSection, config: GRPOConfig) -> None:
 
 
 def _check_sampling(section: TrainSection, config: GRPOConfig) -> None:
-    """Check that the model is sampled from, as the importance ratio compares it with what was sampled from."""
+    """Check that sampling is not truncated: the importance ratio assumes tokens from the model's distribution."""
     given = {name: getattr(config, name) for name in _UNTRUNCATED} | (config.generation_kwargs or {})
     for name, neutral in _UNTRUNCATED.items():
         if section.steps and given[name] not in (neutral, None):

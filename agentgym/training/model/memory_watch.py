@@ -1,4 +1,4 @@
-"""Stops a training while some memory is left: the kernel would end the process without a word."""
+"""Stop a training before memory runs out, because the kernel would kill the process without a message."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from agentgym.errors import PolicyError
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 
 EVERY_S = 0.1
-"""The seconds between two measurements of the memory that is left."""
+"""Seconds between two measurements of the free memory."""
 
 
 @contextmanager
 def stopped_before_memory_runs_out(
     stage: str, remedy: str, *, measure: Callable[[], Headroom] = measure_headroom
 ) -> Iterator[None]:
-    """Watch the main memory, and interrupt what runs inside once nearly none is left.
+    """Watch the main memory, and interrupt the block when nearly none is free.
 
-    Only the main thread can be interrupted: elsewhere nothing is watched.
+    Only the main thread can be interrupted: in other threads nothing is watched.
 
     Args:
-        stage: what runs, for people. remedy: what to do. measure: measures the memory that is left.
-    Raises: PolicyError with both.
+        stage: the running stage, for the message. remedy: advice, for the message. measure: measures the free memory.
+    Raises: PolicyError with the stage and the remedy.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

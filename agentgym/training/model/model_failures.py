@@ -1,4 +1,4 @@
-"""Say where and why a model that is trained has failed: its memory ran out, or its weights diverged."""
+"""Report where and why training failed: memory ran out, or the weights diverged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentgym.training.model.memory_watch import stopped_before_memory_runs_out
 
 @contextmanager
 def out_of_memory_named(stage: str, remedy: str) -> Iterator[None]:
-    """Turn the lack of memory into one line, and stop before the kernel would end the process.
+    """Report an out-of-memory error in one line, and stop before the kernel kills the process.
 
     Raises: PolicyError that names the stage and the remedy.
     """
@@ -30,12 +30,12 @@ def out_of_memory_named(stage: str, remedy: str) -> Iterator[None]:
 
 
 class DivergenceCallback(TrainerCallback):
-    """Ends a stage whose loss or gradient is no longer finite.
+    """Stop a stage whose loss or gradient is no longer finite.
 
-    Transformers leaves such a loss out of the one that it logs, but not such a gradient.
+    Transformers filters non-finite values out of the logged loss, but not out of the logged gradient norm.
 
     Args:
-        stage: for people. `learning_rate`: the recipe's key of its rate.
+        stage: the stage, for the message. `learning_rate`: the recipe's key of its learning rate.
     """
 
     def __init__(self, stage: str, learning_rate: str) -> None:

@@ -1,4 +1,4 @@
-"""Load, save and finish the model that is trained: all of its weights, or a LoRA adapter on it."""
+"""Load, save and finish the trained model: all weights, or a LoRA adapter."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from agentgym.training.recipe.policy_section import PolicySection
 FINAL = "final"
 """Name of the checkpoint at the end of a run."""
 FINAL_ADAPTER = "adapter"
-"""Name of the trained adapter beside the final model, or of the folder with that of each role."""
+"""Name of the trained adapter beside the final model, or of the folder with each role's adapter."""
 
 
 def check_model(section: PolicySection) -> None:
-    """Check that the model of [policy] is there. What may be a hub model is looked for when it is loaded.
+    """Check that the model of [policy] exists. A possible hub name is looked up only at loading.
 
     Raises: RecipeError naming the key.
     """
@@ -59,15 +59,15 @@ def check_model(section: PolicySection) -> None:
 
 
 def reads_images(source: str, options: LoadOptions) -> bool:
-    """Return whether policy.path is a model that reads images, by its configuration; not if that cannot be read."""
+    """Return whether the configuration of policy.path has a vision part; False if it cannot be read."""
     try:
         return hasattr(load_configuration(checkpoint_in(Path(source)) or source, options), "vision_config")
-    except PolicyError:  # the model is loaded later, which says what is wrong
+    except PolicyError:  # loading the model later reports the error
         return False
 
 
 def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any]:
-    """Load the model of policy.path, with a fresh adapter where [policy.lora] asks for one.
+    """Load the model of policy.path, with a fresh adapter if there is [policy.lora].
 
     Args:
         seed: the seed of the adapter.
@@ -90,13 +90,13 @@ def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any
 
 
 def load_saved(section: PolicySection, folder: Path, device: str) -> tuple[Any, Any]:
-    """Load a checkpoint that `save_model` wrote, to go on with it. Returns: as `load_model`.
+    """Load a checkpoint that `save_model` wrote, to continue training. Returns: as `load_model`.
 
-    Raises: PolicyError if it cannot be loaded.
+    Raises: PolicyError if the checkpoint cannot be loaded.
     """
     options = section.load_options()
     if (folder / "config.json").is_file():
-        # Its tokenizer and template are saved with it.
+        # The checkpoint has its own tokenizer and template.
         saved: dict[str, str | None] = {"revision": None, "base": None, "tokenizer": None, "chat_template": None}
         return load_checkpoint(folder, device=device, options=options.model_copy(update=saved))
     saved = {"tokenizer": str(folder), "chat_template": None}
@@ -105,7 +105,7 @@ def load_saved(section: PolicySection, folder: Path, device: str) -> tuple[Any, 
 
 
 def restore(model: Any, folder: Path) -> None:
-    """Give the model the weights of a checkpoint of its own training."""
+    """Load the weights of a checkpoint from the model's own training."""
     if has_adapter(model):
         load_into(model, folder)
     else:
@@ -113,11 +113,13 @@ def restore(model: Any, folder: Path) -> None:
 
 
 def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) -> None:
-    """Train from the start or a checkpoint. One at the last step is loaded only: transformers would take another step.
+    """Train from the start or from a checkpoint.
+
+    A checkpoint at the last step is only loaded, because transformers would take another step.
 
     Args:
-        trainer: a trainer of transformers.
-        is_last: whether the training ended at the checkpoint, though it had steps left.
+        trainer: a transformers trainer.
+        is_last: whether the training ended early at this checkpoint.
     """
     if checkpoint is not None and (is_last or step_of(checkpoint) >= trainer.args.max_steps > 0):
         restore(trainer.model, checkpoint)
@@ -126,20 +128,20 @@ def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) 
 
 
 def save_model(model: Any, processing_class: Any, folder: Path) -> None:
-    """Save the model, or its adapter alone; the folder appears once it is complete."""
+    """Save the model, or only its adapter, atomically."""
     only_adapter = {"selected_adapters": [ADAPTER], "save_embedding_layers": False} if has_adapter(model) else {}
     save_atomically(model, processing_class, folder, **only_adapter)
 
 
 def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: Processes) -> Any:
-    """Save the trained model as it is to be used, and its adapter beside it.
+    """Save the trained model ready for use, and its adapter beside it.
 
-    An adapter is merged into the model, unless that is quantised or there is one for each role: then the final
-    checkpoint is the adapter. That of each role is also saved beside it as an adapter by itself.
+    An adapter is merged into the model, unless the model is quantised or each role has an adapter. In these cases the
+    final checkpoint is the adapter. Each role's adapter is also saved separately beside it.
 
     Args:
-        model: whole in the first process, which saves it.
-    Returns: the model that was saved.
+        model: the full model in the first process, which saves it.
+    Returns: the saved model.
     """
     if can_merge(model):
         processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL_ADAPTER))
@@ -151,9 +153,7 @@ def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: 
 
 
 def _source(section: PolicySection) -> str:
-    """Return the checkpoint of policy.path: its absolute folder, which an adapter names from anywhere, or a hub
-    name.
-    """
+    """Return the checkpoint of policy.path: an absolute folder, to which an adapter can refer, or a hub name."""
     assert section.path is not None
     folder = checkpoint_in(Path(section.path))
     return section.path if folder is None else str(folder.resolve())

@@ -1,7 +1,7 @@
-"""Muon: momentum whose direction is made orthogonal, for the matrices of hidden layers; AdamW for everything else.
+"""Muon: momentum with an orthogonalised direction for the matrices of hidden layers; AdamW for everything else.
 
-Torch has Muon too, but for matrices alone and in bfloat16, which takes a CPU twenty times as long as float32.
-Source: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the rate that fits AdamW's:
+Torch's Muon takes only matrices and computes in bfloat16, which on a CPU takes twenty times as long as float32.
+Source: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the scaling to AdamW's rate:
 J. Liu et al., "Muon is scalable for LLM training", arXiv 2502.16982.
 """
 
@@ -17,14 +17,14 @@ _ITERATIONS = 5
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, but for the parameter groups with `orthogonal`, whose matrices Muon updates.
+    """AdamW, except that Muon updates the matrices of the parameter groups with `orthogonal`.
 
-    Its updates are scaled to the size of AdamW's, so one learning rate serves both.
+    Muon's updates are scaled to the size of AdamW's, so both share one learning rate.
 
     Args:
-        model: a transformers model. Its matrices but for the embeddings and the output layer are updated by Muon.
-        learning_rate: of both.
-        momentum: the momentum of Muon, with Nesterov's look ahead.
+        model: a transformers model. Muon updates its matrices, except the embeddings and the output layer.
+        learning_rate: the learning rate of both.
+        momentum: Muon's momentum, with Nesterov look-ahead.
     """
 
     def __init__(self, model: Any, *, learning_rate: float, momentum: float = 0.95) -> None:
@@ -41,7 +41,7 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient; those of Muon are then left to AdamW without one."""
+        """Update every parameter with a gradient; Muon's gradients are hidden from AdamW during its step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -62,7 +62,7 @@ class Muon(torch.optim.AdamW):
         state = self.state[parameter]
         if not state:
             state |= {"step": torch.tensor(0.0), "momentum": torch.zeros_like(parameter)}
-        state["step"] += 1  # as AdamW has it, which looks for it in a state that is loaded
+        state["step"] += 1  # AdamW expects this key in a loaded state
         average: torch.Tensor = state["momentum"]
         average.lerp_(parameter.grad, 1 - self._momentum)
         direction = orthogonal(parameter.grad.lerp(average, self._momentum))
@@ -70,7 +70,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """Return the matrix with its singular values brought near 1, between 0.7 and 1.2, by Newton and Schulz's iteration.
+    """Return the matrix with singular values moved to between 0.7 and 1.2 by a Newton-Schulz iteration.
 
     Args:
         matrix: a matrix of any shape, [rows, columns].

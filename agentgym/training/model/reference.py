@@ -1,8 +1,8 @@
-"""The model that `train.kl` is measured against: the one that reinforcement starts from, kept with the run.
+"""The reference model of `train.kl`: the model at the start of the reinforcement, saved with the run.
 
-TRL would load the reference by the name in the model's configuration, which a model made in memory does not have, and
-which after a warm start names the weights before it. A model with a LoRA adapter needs no second model: TRL keeps a
-frozen copy of the adapter as it is when the trainer is made.
+TRL would load the reference by the name in the model's configuration. A model made in memory has no such name, and
+after a warm start the name refers to the weights before it. A model with a LoRA adapter needs no second model: TRL
+keeps a frozen copy of the adapter from when the trainer is made.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import ReferenceSection
 
 REFERENCE = "reference"
-"""Name of the folder that holds it: in the run's checkpoints, and in each checkpoint of a run whose reference moves."""
+"""Name of the reference's folder: in the run's checkpoints, and in each checkpoint if the reference moves."""
 
 BEST = "best.json"
-"""Name of the file in it with the success that a reference of the kind "best" had."""
+"""Name of the file in the reference's folder with the success of a reference of the kind "best"."""
 
 
 @contextmanager
 def reference_of(
     model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None, processes: Processes
 ) -> Iterator[None]:
-    """Let a trainer of `model` that is made inside take the saved reference; it is saved first where it is not yet.
+    """Make a trainer of `model` created inside the block load the saved reference; save the reference first if needed.
 
     Args:
-        model: as reinforcement starts from it.
-        checkpoints: of the run.
-        checkpoint: that the run goes on from, if any; it holds the reference where that had moved.
+        model: the model at the start of the reinforcement.
+        checkpoints: the run's folder of checkpoints.
+        checkpoint: where the run resumes, if anywhere; it holds a reference that had moved.
     """
     folder = checkpoints / REFERENCE
     if checkpoint is not None and (checkpoint / REFERENCE).is_dir():
@@ -53,9 +53,9 @@ def reference_of(
 
 
 class ReferenceCallback(TrainerCallback):
-    """Moves the reference where it follows validation, and saves it with each checkpoint where it moves.
+    """Move a reference that follows validation, and save a moving reference with each checkpoint.
 
-    TRL moves one that follows the steps. This callback must come before CheckpointCompleteCallback.
+    TRL itself moves a reference that follows the steps. This callback must come before CheckpointCompleteCallback.
     """
 
     def __init__(self, section: ReferenceSection) -> None:
@@ -64,16 +64,16 @@ class ReferenceCallback(TrainerCallback):
         self._best: float | None = None  # success of the best validation so far
 
     def attach(self, trainer: Any, checkpoint: Path | None) -> None:
-        """Let it move the trainer's reference, as it was at a checkpoint."""
+        """Attach the trainer whose reference moves, and restore the best success from a checkpoint."""
         self._trainer = trainer
         if checkpoint is not None and (file := checkpoint / REFERENCE / BEST).is_file():
             self._best = json.loads(file.read_text(encoding="utf-8"))["success"]
 
     def note(self, metrics: Mapping[str, float]) -> None:
-        """Take the metrics of a validation of the current weights.
+        """Receive the metrics of a validation of the current weights.
 
-        A reference of the kind "best" becomes the current weights if success is higher than in every validation before.
-        The first validation, which is that of the reference itself before the first step, only sets the mark.
+        A reference of the kind "best" takes the current weights if success exceeds every earlier validation. The first
+        validation, before the first step, measures the reference itself and only sets the baseline.
         """
         success = metrics.get("success", 0.0)
         if self._kind == "best" and (self._best is None or success > self._best):

@@ -1,7 +1,7 @@
-"""FSDP: weights, gradients and the state of the optimiser lie in parts, one in each process that trains.
+"""FSDP: shard weights, gradients and optimiser state over the training processes.
 
 Torch's `fully_shard` (FSDP2) gathers a layer to compute with it and frees it afterwards. No process can sample from
-such a model, so the first keeps a whole copy in main memory, from which weights are published and saved.
+such a model, so the first process keeps a full copy in main memory, from which weights are published and saved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentgym.training.fit import PlannedPart, TrainingPlan
 
 @contextmanager
 def plain_forward(model: Any) -> Iterator[None]:
-    """Inside, the model has the forward pass of its class, for a copy of it. Nothing may compute with it meanwhile."""
+    """Restore the class's forward pass inside the block, to copy the model. Do not compute with the model meanwhile."""
     own = own_model(model)
     patched = vars(own).pop("forward", None)
     try:
@@ -35,11 +35,11 @@ def plain_forward(model: Any) -> Iterator[None]:
 
 
 OPTIMISERS = ("adamw_torch", "adamw_torch_fused", "sgd")
-"""Names of transformers' optimisers that were run on weights in parts."""
+"""Names of transformers' optimisers that were tried with sharded weights."""
 
 
 class ShardedModel(PlannedPart):
-    """A model whose weights lie in parts, as `machine.sharding` asks for it."""
+    """A model with weights sharded according to `machine.sharding`."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
@@ -73,12 +73,12 @@ class ShardedModel(PlannedPart):
 
 
 def sharding_arguments(sharding: str | None) -> dict[str, Any]:
-    """Return the TrainingArguments by which a trainer shards its model, as `machine.sharding` says."""
+    """Return the TrainingArguments that make a trainer shard its model, according to `machine.sharding`."""
     return {"fsdp": True, "fsdp_config": {"version": 2}} if sharding else {}
 
 
 class ShardingTrainer:
-    """Mix-in of a transformers Trainer: with `sharding_arguments` its model is sharded once training begins."""
+    """Mix-in for a transformers Trainer: with `sharding_arguments`, the model is sharded when training begins."""
 
     accelerator: Any
     args: Any
@@ -89,18 +89,18 @@ class ShardingTrainer:
         if not self.args.fsdp:
             super().create_accelerator_and_postprocess()  # type: ignore[misc]
             return
-        # Weights keep their dtype, and autocast chooses what is computed in, as without sharding.
+        # Weights keep their dtype and autocast chooses the compute dtype, as without sharding.
         self.args.fsdp_plugin_args["mixed_precision_policy"] = MixedPrecisionPolicy()
         super().create_accelerator_and_postprocess()  # type: ignore[misc]
         state = self.accelerator.state
-        if state.distributed_type != DistributedType.FSDP:  # accelerate itself shards on accelerators alone
+        if state.distributed_type != DistributedType.FSDP:  # accelerate itself shards only on accelerators
             state.distributed_type = PartialState._shared_state["distributed_type"] = DistributedType.FSDP
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
         self.accelerator.native_amp = self.accelerator.mixed_precision != "no"
         self.is_fsdp_enabled = True
 
     def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
-        """Trainer's, which shards the model, and autocast as accelerate has it for models that are whole."""
+        """Call Trainer's method, which shards the model, and add the autocast that accelerate adds to full models."""
         prepared = super()._prepare_for_training(*arguments, **options)  # type: ignore[misc]
         if self.args.fsdp and self.accelerator.native_amp:
             for model in (self.model, getattr(self, "ref_model", None)):
@@ -110,22 +110,22 @@ class ShardingTrainer:
 
 
 def is_sharded(model: Any) -> bool:
-    """Whether the weights of a model lie in parts in several processes."""
+    """Return whether a model's weights are sharded over processes."""
     return any(isinstance(parameter, DTensor) for parameter in model.parameters())
 
 
 def sharing_copy(model: Any) -> Any:
-    """Return a copy of a model with the same tensors. It keeps them whole once the model's own are sharded."""
+    """Return a copy that shares the model's tensors and keeps them in full after the model is sharded."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     with plain_forward(model):
         return copy.deepcopy(model, shared).eval()
 
 
 def gather_into(model: Any, full_copy: Any | None) -> None:
-    """Give a whole copy of a sharded model its trained weights. All processes call this together.
+    """Copy a sharded model's trained weights into its full copy. All processes must call this together.
 
     Args:
-        full_copy: in the first process; None in the others.
+        full_copy: the full copy in the first process; None in the others.
     """
     targets = {} if full_copy is None else dict(full_copy.named_parameters())
     with torch.no_grad():
@@ -137,9 +137,7 @@ def gather_into(model: Any, full_copy: Any | None) -> None:
 
 
 def full_state(model: Any) -> Mapping[str, torch.Tensor]:
-    """Return the weights of a model, whole and in main memory, by name. All processes of a sharded one call this
-    together.
-    """
+    """Return a model's full weights by name, on the CPU. If it is sharded, all processes must call this together."""
     return {name: _full(tensor.detach()).cpu() for name, tensor in model.state_dict().items()}
 
 

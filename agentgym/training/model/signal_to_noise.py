@@ -1,4 +1,4 @@
-"""A learning rate that follows how much the groups of a step agree: SNR / (1 + SNR) of what the recipe says."""
+"""Scale the recipe's learning rate by SNR / (1 + SNR), with the signal-to-noise ratio of a step's groups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from transformers import TrainerCallback
 
 
 class GroupGradients:
-    """Measures the gradients that groups add, one after the other, to the gradients of some parameters.
+    """Measure the gradient that each group in turn adds to the accumulated gradients of some parameters.
 
-    Only their norms are kept, and a copy of the gradients as they are after the last group.
+    Only the groups' norms and a copy of the latest accumulated gradients are kept.
     """
 
     def __init__(self) -> None:
@@ -20,21 +20,21 @@ class GroupGradients:
         self._squares: list[float] = []  # squared norms of each group's gradient
 
     def start(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Take the gradients before the first group of a step."""
+        """Record the gradients before the first group of a step."""
         self._squares = []
         self._before = [_gradient_of(parameter) for parameter in parameters]
 
     def note(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Measure what has been added to the gradients since the last call."""
+        """Measure the change of the gradients since the last call."""
         now = [_gradient_of(parameter) for parameter in parameters]
         self._squares.append(sum(float((a - b).square().sum()) for a, b in zip(now, self._before, strict=True)))
         self._before = now
 
     def ratio(self) -> float:
-        """|mean g|^2 / var g over the groups since `start`, var with ddof 0; infinite if they all have one gradient.
+        """Return |mean g|^2 / var g over the groups since `start`, var with ddof 0; infinite if all g are equal.
 
-        All gradients were 0 before the first group, as at the start of a step. Without groups, or where all gradients
-        are 0, the ratio is 0.
+        This assumes that gradients were 0 before the first group, as at the start of a step. Without groups, or if all
+        gradients are 0, the ratio is 0.
         """
         count = len(self._squares)
         if not count:
@@ -47,14 +47,14 @@ class GroupGradients:
 
 
 class SignalToNoiseCallback(TrainerCallback):
-    """Scales the learning rate of a step by SNR / (1 + SNR) of its groups, and puts it back.
+    """Scale a step's learning rate by SNR / (1 + SNR) of its groups, and restore the rate afterwards.
 
-    With one group there is no noise to be seen, and the rate stays.
+    With one group, noise cannot be measured, and the rate is not changed.
 
     Source: the idea is OBLR-PO's, arXiv:2511.23310; this form of the factor is our own.
 
     Attributes:
-        trainer: whose `group_gradients` are read; set it once there is a trainer.
+        trainer: the trainer whose `group_gradients` are read; set after the trainer is made.
     """
 
     trainer: Any = None

@@ -1,9 +1,9 @@
-"""What a training run says while it goes on, and what stops it.
+"""Monitoring of a training run, and the guards that stop it.
 
 callbacks.py       trainer callbacks: metrics, validation, checkpoints, guard
-diagnostics.py     metrics of a batch of episodes, and how fast a run plays and trains
-collapse_guard.py  recognises a collapse in the metrics
-credit_audit.py    credit compared with counterfactual credit, every few steps
+diagnostics.py     metrics of a batch of episodes, and the speed of playing and training
+collapse_guard.py  detects a collapse in the metrics
+credit_audit.py    compares credit with counterfactual credit every few steps
 progress.py        progress bars, or lines in a log
-silence.py         notices of the libraries are switched off
+silence.py         switches off the libraries' notices
 """

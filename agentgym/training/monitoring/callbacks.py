@@ -23,9 +23,9 @@ from agentgym.training.processes import ALONE, Processes
 
 
 class LoggingCallback(TrainerCallback):
-    """Writes every number that TRL logs to the run's metrics file, and some of them beside the progress bar.
+    """Write every number that TRL logs to the run's metrics file, and show some beside the progress bar.
 
-    Of several processes, the first writes.
+    Only the first process writes.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class LoggingCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         numbers = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float)) and math.isfinite(v)}
         if "train_runtime" in numbers or not state.is_world_process_zero:
-            return  # the summary that closes a stage is not a step of it
+            return  # a stage's closing summary is not a step
         self._folder.log(state.global_step, self._phase, **numbers)
         notes = [f"{title} {numbers[key]:.3f}" for key, title in self._titles.items() if key in numbers]
         cuts = {key.removeprefix(CUT): number for key, number in numbers.items() if key.startswith(CUT)}
@@ -48,13 +48,13 @@ class LoggingCallback(TrainerCallback):
 
 
 class ValidationCallback(TrainerCallback):
-    """Plays validation tasks every few steps, and can stop the training once they succeed often enough.
+    """Play validation tasks every few steps, and optionally stop the training at a success rate.
 
     Args:
-        play: plays them with the current weights and returns their metrics; it is given the step.
-        every: optimiser steps between two validations.
-        until: success rate at which training stops; None never stops it.
-        before: also play them before the first step.
+        play: takes the step, plays the tasks with the current weights, and returns the metrics.
+        every: number of optimiser steps between two validations.
+        until: success rate at which training stops; None to never stop.
+        before: whether to also validate before the first step.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class ValidationCallback(TrainerCallback):
 
 
 def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
-    """Return the step of a run's last validation if its success was `until` or more, so that training stopped there.
+    """Return the step of a run's last validation if it reached `until` and so stopped the training; else None.
 
-    A validation before the first step stops nothing.
+    A validation before the first step never stops the training.
     """
     validations = [row for row in folder.metrics("validation") if row["step"] > 0]
     if until is None or not validations or validations[-1].get("success", 0.0) < until:
@@ -93,7 +93,7 @@ def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Marks a checkpoint as complete once all is written, the states of the training's parts included."""
+    """Mark a checkpoint as complete after everything is written, including the states of the training's parts."""
 
     def __init__(self, parts: Sequence[TrainingPart] = ()) -> None:
         self._parts = parts
@@ -108,14 +108,14 @@ class CheckpointCompleteCallback(TrainerCallback):
 
 
 class CollapseGuardCallback(TrainerCallback):
-    """Passes every logged step to a collapse guard, keeps the last healthy checkpoint, and stops the run if asked to.
+    """Pass every logged step to a collapse guard, keep the last healthy checkpoint, and stop the run if so configured.
 
-    It must come after CheckpointCompleteCallback. Alarms are written to guard.json in the run folder. In a resumed run
-    the guard first observes the steps that were logged before.
+    This callback must come after CheckpointCompleteCallback. Alarms are written to guard.json in the run folder. In a
+    resumed run, the guard first observes the steps logged before.
 
     Args:
         console: where each alarm is printed.
-        processes: that train together; the guard of the first decides.
+        processes: the processes that train together; the first process's guard decides.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class CollapseGuardCallback(TrainerCallback):
         return control
 
     def _observe(self, step: int, logs: dict[str, Any]) -> bool:
-        """Say and record what is alarming about a step. Returns: whether the training shall stop."""
+        """Print and record a step's alarms. Returns: whether the training must stop."""
         raised = self._guard.observe(step, logs)
         stop = bool(raised) and self._guard.settings.on_alarm == "stop"
         for alarm in raised:

@@ -1,7 +1,7 @@
-"""The collapse guard: recognises from the logged metrics that a training run is collapsing.
+"""The collapse guard: detect from the logged metrics that a training run is collapsing.
 
-Each rule reads one metric. A rule that is broken `patience` steps in a row raises an alarm, and the next one only after
-it has been kept again. Rules with a baseline compare with the median of the first `baseline_steps` steps of the run.
+Each rule reads one metric. A rule broken `patience` steps in a row raises an alarm, and can raise another only after it
+was satisfied again. Rules with a baseline compare with the median of the run's first `baseline_steps` steps.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from agentgym.training.recipe.guard_section import GuardSection
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A rule that was broken long enough.
+    """The alarm of a rule that was broken long enough.
 
     Attributes:
-        step: of the log. `rule`: its name. `value`, `limit`: of the metric. `reason`: a sentence for the user.
+        step: the logged step. `rule`: the rule's name. `value`, `limit`: the metric's value and limit.
+        reason: a sentence for the user.
     """
 
     step: int
@@ -44,10 +45,10 @@ class _Rule:
 
 
 class CollapseGuard:
-    """Watches one run. Give `observe` the metrics of every step in order, also those before a resume.
+    """Watch one run. Pass the metrics of every step to `observe` in order, including steps before a resume.
 
     Attributes:
-        alarms: raised so far.
+        alarms: the alarms raised so far.
     """
 
     def __init__(self, settings: GuardSection | None = None) -> None:
@@ -61,11 +62,11 @@ class CollapseGuard:
 
     @property
     def healthy(self) -> bool:
-        """Whether no rule is broken at the moment, so that a checkpoint saved now is healthy."""
+        """Return whether no rule is currently broken, so that a checkpoint saved now is healthy."""
         return not any(self._broken.values())
 
     def observe(self, step: int, metrics: Mapping[str, Any]) -> list[Alarm]:
-        """Check one step. Returns: the alarms that it raises, usually none."""
+        """Check one step. Returns: the alarms raised, usually none."""
         if self.settings.on_alarm == "off":
             return []
         numbers = {name: float(v) for name, v in metrics.items() if isinstance(v, (int, float))}
@@ -85,7 +86,7 @@ class CollapseGuard:
         return raised
 
     def _judgements(self, numbers: Mapping[str, float]) -> list[tuple[str, bool, float, float, str]]:
-        """For each rule whose metric was logged: its name, whether it is broken, value, limit and reason."""
+        """Return name, whether broken, value, limit and reason of each rule whose metric was logged."""
         success = numbers.get("success", math.nan)
         judgements = []
         for name, rule in self._rules.items():

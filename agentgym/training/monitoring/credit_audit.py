@@ -24,15 +24,15 @@ NAME = "credit"
 
 
 class CreditAudit:
-    """Compares a step's advantages with counterfactual credit, as `agentgym credit audit` does with a finished run's.
+    """Compare a step's advantages with counterfactual credit, as `agentgym credit audit` does for a finished run.
 
-    It costs `continuations` episodes for every turn but the first of `sample` trajectories. They are played with the
-    weights that played the step, are not written to the ledger, and do not change what is learnt.
+    An audit costs `continuations` episodes for every turn but the first of `sample` trajectories. These episodes are
+    played with the weights that played the step, are not written to the ledger, and do not affect training.
 
     Args:
-        every: audit every so many steps, the first time at step `every`.
+        every: number of steps between audits; the first audit is at step `every`.
         iterations: optimiser steps per step of the recipe.
-        group_size: trajectories of one task, which follow one another in a batch.
+        group_size: number of trajectories per task, which are consecutive in a batch.
         clock: returns seconds.
     """
 
@@ -60,11 +60,12 @@ class CreditAudit:
         """Return metrics, or an empty dict at a step that is not audited.
 
         Args:
-            step: optimiser steps done before this batch.
-            trajectories, credit: of the batch; one array of advantages per trajectory.
-        Returns: by name under "audit/": `sign` and `rank`, the agreement; `zero_gradient` and `singletons`, shares;
-            `noise` of the counterfactual credit, in reward units; `turns` that were compared, 0 if none could be;
-            `episodes` that were continued, those that `diverged`, and `seconds`. What is not defined is left out.
+            step: number of optimiser steps done before this batch.
+            trajectories, credit: the batch's trajectories, and one array of advantages per trajectory.
+        Returns: by name under "audit/": `sign` and `rank`, the agreement; `zero_gradient` and `singletons`, fractions;
+            `noise` of the counterfactual credit, in reward units; `turns`, the number of compared turns; `episodes`,
+            the number of continuations; `diverged`, the number of invalid continuations; `seconds`. Undefined metrics
+            are left out.
         """
         if (step + self._iterations) % self._every:
             return {}
@@ -86,7 +87,7 @@ class CreditAudit:
             }
             audit = sample.compared(continuations, seed=self._seed)
         except EvaluationError:
-            pass  # nothing to compare in this step: the figures say so, and what it cost
+            pass  # nothing to compare in this step: the metrics show 0 turns and the cost
         else:
             agreement, facts = audit.agreements[NAME], audit.facts[NAME]
             metrics |= {
@@ -102,7 +103,7 @@ class CreditAudit:
 
 
 class CreditLog(TrainingPart):
-    """Appends the credit of every step to credit.jsonl in a run folder and, where [train] says so, audits it.
+    """Append the credit of every step to credit.jsonl in a run folder, and audit it if [train] asks for audits.
 
     Args:
         policy, rollouts: continue episodes for the audit.
@@ -135,7 +136,7 @@ class CreditLog(TrainingPart):
         with self._file.open("a", encoding="utf-8") as file:
             for trajectory, advantages in zip(trajectories, credit, strict=True):
                 if trajectory.stop_reason is None:
-                    continue  # its group did not wait for it
+                    continue  # unfinished: the group did not wait for this episode
                 row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
                 file.write(json.dumps(row) + "\n")
         return {} if self._audit is None else self._audit(step, trajectories, credit)

@@ -1,4 +1,4 @@
-"""Metrics of a batch of episodes: how they went, and whether training still works (the collapse guard reads these)."""
+"""Metrics of a batch of episodes: results, speed, and the health metrics that the collapse guard reads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agentgym.trajectory import Trajectory, Turn
 
 
 def wait_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Where the wall time of the valid episodes of a batch went, as shares in [0, 1].
+    """Return how the valid episodes of a batch spent their wall time, as fractions in [0, 1].
 
-    Returns: `pace/policy_wait`, in which they waited for the policy's messages; `pace/tools_wait`, for tools and so for
-        sandboxes; `pace/other_wait`, for everything else, such as resets, which start sandboxes, and judges. Tools of
-        one turn that run at the same time count once. Nothing where no time was recorded.
+    Returns: `pace/policy_wait`, waiting for the policy's messages; `pace/tools_wait`, for tools, including their
+        sandboxes; `pace/other_wait`, for everything else, such as judges and resets, which start sandboxes. Concurrent
+        tools of one turn count once. Empty if no time was recorded.
     """
     valid = [trajectory for trajectory in trajectories if trajectory.valid]
     turns = [turn for trajectory in valid for turn in trajectory.turns]
@@ -40,21 +40,19 @@ def wait_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def engine_metrics(engine: Any) -> dict[str, float]:
-    """Return what an engine reports of itself, as `cluster/nodes` and the like; nothing where it plays in this
-    process.
-    """
+    """Return an engine's reported metrics, such as `cluster/nodes`; empty if episodes are played in this process."""
     if not isinstance(engine, ReportingEngine):
         return {}
     return {f"cluster/{name}": float(value) for name, value in engine.report().items()}
 
 
 def process_cpu_s() -> float:
-    """Processor seconds of this process and of its children that have ended, in all threads."""
+    """Return the CPU seconds of this process and its ended children, over all threads."""
     return sum(os.times()[:4])
 
 
 class Pace:
-    """Rates and processor time from one batch to the next. The first batch has neither."""
+    """Rates and CPU time between consecutive batches. The first batch has neither."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, processor: Callable[[], float] = process_cpu_s
@@ -63,11 +61,11 @@ class Pace:
         self._last: tuple[float, float] | None = None
 
     def metrics(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
-        """Return what passed since the batch before.
+        """Return the metrics since the previous batch.
 
         Returns: `pace/episodes_per_s` and `pace/tokens_per_s`, of valid episodes and the policy's own tokens;
-            `pace/cpu_s`, the processor seconds of this process, which other programs on the machine hardly change;
-            and waits.
+            `pace/cpu_s`, the CPU seconds of this process, which other programs on the machine hardly affect; and the
+            metrics of `wait_metrics`.
         """
         last = self._last
         now, cpu = self._last = self._clock(), self._processor()
@@ -82,13 +80,13 @@ class Pace:
 
 
 CUT = "cut/"
-"""Metrics that begin so count the episodes that a budget ended, and the messages that were cut."""
+"""Prefix of metrics that count the episodes ended by a budget and the truncated messages."""
 
 
 def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return means over the valid trajectories: success, other components, turns, calls that ran, how they stopped.
+    """Return means over the valid trajectories: success, other components, turns, successful calls, truncation.
 
-    Under `cut/` stand counts: see agentgym.evaluation.cuts.
+    Metrics under `cut/` are counts: see agentgym.evaluation.cuts.
     """
     scored = [t for t in trajectories if t.scored]
     valid = [t for t in scored if t.valid]
@@ -115,7 +113,7 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _by_source(valid: Sequence[Trajectory]) -> dict[str, float]:
-    """Success, return and number of the episodes of each set of a mixture, as `success/<set>`."""
+    """Return success, return and number of episodes of each set of a mixture, such as `success/<set>`."""
     by_source: dict[str, list[Trajectory]] = {}
     for trajectory in valid:
         if (source := source_of(trajectory.task)) is not None:
@@ -132,21 +130,21 @@ def _by_source(valid: Sequence[Trajectory]) -> dict[str, float]:
 def diagnose(
     trajectories: Sequence[Trajectory], credit: Sequence[NDArray[np.float64]], group_size: int
 ) -> dict[str, float]:
-    """Return metrics by name under "guard/"; shares are in [0, 1], and what is not defined is left out.
+    """Return metrics by name under "guard/"; fractions are in [0, 1], and undefined metrics are left out.
 
     Args:
         trajectories: groups of `group_size`, one after another.
         credit: one array of advantages per trajectory.
     Returns:
-        zero_gradient: share of groups in which no turn has an advantage, so that nothing is learnt from them.
-        zero_forecast: the same forecast for the next batch: the probability that all or none of a group's episodes
-            succeed, E[(1-p)^N + p^N] over the posterior of each task's success rate p.
-        no_tool: share of valid episodes without a call that ran. ended_on_tool: share of those that a budget ended
-            while they still called tools.
-        void: share of turns that neither spoke nor held a call that could be run. repeated: share of calls that repeat
-            an earlier one.
-        turn_tokens: mean length of a message.
-        diversity: mean share of word pairs that two episodes of a group do not have in common; 0 if all are equal.
+        zero_gradient: fraction of groups in which no turn has an advantage, so that nothing is learnt.
+        zero_forecast: forecast for the next batch: the probability that all or none of a group's episodes succeed,
+            E[(1-p)^N + p^N] over the posterior of each task's success rate p.
+        no_tool: fraction of valid episodes without a call that ran. ended_on_tool: fraction of valid episodes that a
+            budget ended while they still called tools.
+        void: fraction of turns with neither text nor a runnable call. repeated: fraction of calls that repeat an
+            earlier call.
+        turn_tokens: mean length of a message, in tokens.
+        diversity: mean fraction of word pairs that two episodes of a group do not share; 0 if all are equal.
     """
     groups = [
         range(start, min(start + group_size, len(trajectories))) for start in range(0, len(trajectories), group_size)
@@ -176,8 +174,9 @@ def diagnose(
 def zero_gradient_forecast(successes: int, episodes: int, size: int) -> float:
     """Return the probability that `size` more episodes of a task all succeed or all fail, given its results so far.
 
-    E[(1 - p)^N + p^N] over the posterior of p from Jeffreys' prior, Beta(s + 1/2, n - s + 1/2): with p known it is
-    (1 - p)^N + p^N. DAPO (arXiv:2503.14476, section 3.2) filters such groups out because they give no gradient.
+    For a known success rate p this is (1 - p)^N + p^N. The result is its expectation over the posterior of p from
+    Jeffreys' prior, Beta(s + 1/2, n - s + 1/2). DAPO (arXiv:2503.14476, section 3.2) filters such groups out because
+    they give no gradient.
     """
     won, lost = successes + 0.5, episodes - successes + 0.5
 
@@ -206,7 +205,7 @@ def _ended_on_tool(trajectory: Trajectory) -> bool:
 
 
 def _diversity(group: Sequence[Trajectory]) -> float:
-    """Mean Jaccard distance of word pairs between two episodes; NaN with fewer than two."""
+    """Return the mean Jaccard distance of word pairs between two episodes; NaN for fewer than two episodes."""
     pairs = [_word_pairs(t) for t in group]
     return _mean([1 - len(a & b) / len(a | b) if a | b else 0.0 for a, b in combinations(pairs, 2)])
 

@@ -1,4 +1,4 @@
-"""How far the phases of a run are: bars on a terminal, lines of text in a log file."""
+"""The progress of a run's phases: bars on a terminal, lines of text in a log file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from rich.progress import (
 from rich.text import Text
 
 LINES = 10
-"""Lines that a phase writes into a log file, unless it writes one a step."""
-_OTHER_COLUMNS = 54  # of a bar's line: what is done, the count, the time it took and the time left
+"""Number of lines that a phase writes into a log file, unless the phase writes one line per note."""
+_OTHER_COLUMNS = 54  # width of a bar's other columns: description, count, elapsed and remaining time
 
 
 class PhaseProgress(Progress):
-    """A bar with count, time and time left for each phase, and its note on a line of its own, so that nothing is cut.
+    """A bar with count, time and time left for each phase; its note has a separate line, so nothing is truncated.
 
-    Outside a terminal each phase writes lines: its first, its last and every tenth part, or one for each
-    note of a phase that was added with `add_task(..., line_a_note=True)`.
+    Outside a terminal, each phase writes lines instead: at its first and last step and every tenth part, or, if added
+    with `add_task(..., line_a_note=True)`, one line per note.
     """
 
     def __init__(self, console: Console) -> None:
@@ -43,13 +43,13 @@ class PhaseProgress(Progress):
         super().__init__(*columns, console=console, disable=self._lines, speed_estimate_period=600)
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """As rich's, with `note`: what there is to say about the phase now."""
+        """Update a phase as rich does; `note` is a text about the phase's current state."""
         before = self.tasks[self.task_ids.index(task_id)].completed
         super().update(task_id, **changes)
         self._write_line(task_id, before, has_note="note" in changes)
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """As rich's."""
+        """Advance a phase as rich does."""
         before = self.tasks[self.task_ids.index(task_id)].completed
         super().advance(task_id, advance)
         self._write_line(task_id, before, has_note=False)
@@ -71,10 +71,10 @@ class PhaseProgress(Progress):
 
 
 def line_of(task: Task) -> str:
-    """For example "reinforcement 12/100, 0.4 a second, 0:03:39 left: success 0.594"."""
+    """Return a line such as "reinforcement 12/100, 0.4 a second, 0:03:39 left: success 0.594"."""
     parts = [f"{task.description} {task.completed:.0f}" + ("" if task.total is None else f"/{task.total:.0f}")]
-    # rich measures between two reports of progress, far too fast where many episodes end at once; on the whole, what a
-    # resumed phase had done before counts as done now. The slower of the two is neither.
+    # rich's speed is too high when many episodes end at once; the overall speed is too high in a resumed phase, which
+    # counts earlier work as done now. The lower of the two avoids both errors.
     speeds = [task.speed, task.completed / task.elapsed if task.elapsed else None]
     speed = min((speed for speed in speeds if speed), default=None)
     if speed:

@@ -1,4 +1,4 @@
-"""Keeps the terminal for what the run has to say: progress bars and known notices of the libraries are switched off."""
+"""Keep the terminal for the run's own output: switch off the libraries' progress bars and known notices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 # trl 1.16 still uses the names that transformers 5.23 renamed; a user cannot change that.
 _RENAMED = r"`?(is_)?gradient_checkpointing"
-# peft, saving an adapter, looks whether the vocabulary grew, and finds no configuration where the model has no files.
+# When saving an adapter, peft checks whether the vocabulary grew, but a model made in memory has no configuration file.
 _NO_CONFIGURATION = "Could not find a config file in"
 _EXPERIMENTAL = r"You are using 'rollout_func'"
 
 
 @contextmanager
 def silence_libraries() -> Iterator[None]:
-    """Switch off the progress bars of transformers and datasets, and notices of renamings that TRL has not followed."""
+    """Switch off progress bars of transformers and datasets, and notices of renamed options that TRL still uses."""
     from datasets.utils.logging import disable_progress_bar as disable_datasets_bars
     from transformers.utils import logging
 
@@ -36,7 +36,7 @@ def silence_libraries() -> Iterator[None]:
 
 @contextmanager
 def silence_rollout_func_warning() -> Iterator[None]:
-    """Ignore TRL's warning that `rollout_func` is experimental: it would come with every trainer that is made."""
+    """Ignore TRL's warning that `rollout_func` is experimental, which every new trainer would print."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_EXPERIMENTAL, category=UserWarning)
         yield

@@ -1,7 +1,7 @@
-"""Sends a run's metrics to trackers: TensorBoard, wandb, trackio, MLflow.
+"""Send a run's metrics to trackers: TensorBoard, wandb, trackio, MLflow.
 
-Every row of metrics.jsonl is sent, of every stage, as `phase/metric`. Each tracker keeps its own notion of where: its
-environment variables decide, and without any all four write on this machine.
+Every row of metrics.jsonl, from every stage, is sent as `phase/metric`. Each tracker's own environment variables decide
+where it writes; by default, all four write on this machine.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from agentgym._imports import check_package
 from agentgym.errors import MissingExtraError, RecipeError
 
 PROJECT = "agentgym"
-"""What the runs are filed under, unless the tracker's own variable names something else."""
+"""The project of the runs, unless the tracker's own variable names another."""
 
 
 class Tracker(Protocol):
-    """A service, or a format of files, that shows the metrics of runs."""
+    """A service or file format that shows the metrics of runs."""
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         """Send one row. Raises: whatever its package raises."""
         ...
 
     def close(self, *, failed: bool) -> None:
-        """Send what is left, and end the run there: as failed, where the tracker knows such an end."""
+        """Flush, and end the tracker's run, as failed if the tracker supports this."""
         ...
 
 
@@ -71,7 +71,7 @@ class Wandb:
         self._phases: set[str] = set()
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
-        """Each phase counts its own steps; wandb has one counter, which must not go back."""
+        """Log a row with a step metric per phase, because wandb's single step counter must not decrease."""
         if phase not in self._phases:
             self._phases.add(phase)
             self._run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
@@ -90,7 +90,7 @@ class Trackio:
         import trackio
 
         project = os.environ.get("TRACKIO_PROJECT", PROJECT)
-        name = f"{name}-{_same_id(folder, 'trackio', _new_id)}"  # a run is its name there, and folders share names
+        name = f"{name}-{_same_id(folder, 'trackio', _new_id)}"  # trackio identifies runs by name; folders share names
         self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow", embed=False)
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
@@ -119,7 +119,7 @@ class Mlflow:
         for key, value in _flat(config):
             if known.setdefault(key, value[:500]) == value[:500]:
                 self._client.log_param(self._id, key, value[:500])
-            else:  # a parameter is written once there, and a run may be resumed with another value
+            else:  # MLflow parameters are immutable, and a run may be resumed with another value
                 self._client.set_tag(self._id, f"resumed.{key}", value[:500])
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
@@ -148,12 +148,12 @@ def check_trackers(names: Sequence[str]) -> None:
 def tracked(
     names: Sequence[str], folder: Path, config: Mapping[str, Any], warn: Callable[[str], None]
 ) -> Iterator[Callable[[int, str, Mapping[str, float]], None]]:
-    """Trackers for as long as a run goes on. A tracker that fails is named once, and the run goes on without it.
+    """Open trackers for the duration of a run. A failing tracker is reported once, and the run goes on without it.
 
     Args:
-        names: see TRACKERS. folder: of the run; its name is the run's. config: what the run was asked to do.
+        names: see TRACKERS. folder: the run folder, whose name is the run's name. config: the run's recipe.
         warn: shows a message.
-    Yields: what takes a row: the step, the phase, and the metrics by name.
+    Yields: a function that logs a row: the step, the phase, and the metrics by name.
     """
     trackers: dict[str, Tracker] = {}
 
@@ -183,7 +183,7 @@ def tracked(
 
 
 def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
-    """Return the id that this run has with a tracker: a run that is resumed goes on there."""
+    """Return this run's id in a tracker, so that a resumed run continues there."""
     file = folder / f"{tracker}.id"
     if not file.is_file():
         partial = file.with_suffix(".partial")
@@ -205,5 +205,5 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 def _mlflow_name(name: str) -> str:
-    """MLflow takes letters, digits and a few signs."""
+    """Replace the characters that MLflow does not allow in names."""
     return "".join(letter if letter.isalnum() or letter in "_-./ " else "_" for letter in name)

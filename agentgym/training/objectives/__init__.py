@@ -1,6 +1,6 @@
-"""What a training step minimises: an objective, and terms that are added to it.
+"""The loss of a training step: an objective plus weighted terms.
 
-An objective turns the tokens of a batch into one loss for each episode; a term is one more loss with a weight. Both are
+An objective maps the tokens of a batch to one loss per episode; a term is a further loss with a weight. Both are
 functions of `TokenBatch`, registered under the kinds `objectives` and `loss_terms`; `train.objective` and
 `[train.terms]` name them.
 """

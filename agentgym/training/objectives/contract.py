@@ -1,4 +1,4 @@
-"""What objectives and loss terms are given, what they return, and how a recipe names them."""
+"""The inputs and results of objectives and loss terms, and how a recipe names them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from agentgym.training.recipe.train_section import TermSection
 
 EpisodeKind = str
-"""Whose episodes a batch holds: "policy" for its own, else the name that a training part gives to others, such as
-"experts" for those of an expert on the same tasks."""
+"""Whose episodes a batch holds: "policy" for the policy's, else the name that a training part gives to other episodes,
+such as "experts" for an expert's episodes of the same tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,33 +27,34 @@ class TokenBatch:
     """The tokens of B episodes after their prompts, padded to T. A group has G episodes.
 
     Attributes:
-        logps: (B, T) log-probabilities of the tokens under the model that is trained, with gradient, in nats.
-        entropies: (B, T) of the model's distribution at each token, with gradient, in nats.
+        logps: (B, T) log-probabilities of the tokens under the trained model, with gradient, in nats.
+        entropies: (B, T) entropies of the model's distribution at each token, with gradient, in nats.
         own: (B, T) 1 on the tokens that the agent wrote, 0 on results, padding and failed episodes. The other tensors
-            mean nothing where it is 0.
+            are undefined where `own` is 0.
         advantages: (B, T) the advantage of each token's turn.
-        behaviour_logps: (B, T) under the policy that sampled the tokens, without gradient.
-        reference_logps: (B, T) under the reference model; None in a run without one.
+        behaviour_logps: (B, T) `logps` under the policy that sampled the tokens, without gradient.
+        reference_logps: (B, T) `logps` under the reference model; None in a run without one.
         turns: (B, T) the index of each token's turn; -1 where the token is not the agent's.
-        returns: (B,) outcome and turn rewards of each episode together; NaN for a failed one.
-        max_length: tokens that an episode may have after its prompt.
-        mean_length: own tokens of an episode, on average over the step's episodes of this kind.
+        returns: (B,) sum of the outcome and turn rewards of each episode; NaN for a failed one.
+        max_length: maximum number of tokens in an episode after its prompt.
+        mean_length: mean number of own tokens per episode, over the step's episodes of this kind.
         groups: (B,) the index of each episode's group in the step.
         group_returns: (B, G) `returns` of all episodes of each episode's group.
-        group_successes: (B, G) the outcome component `success`, likewise; NaN for a failed or an unjudged one.
+        group_successes: (B, G) outcome component `success` of the same episodes; NaN for failed or unjudged ones.
         expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN where there is none.
         outcomes: (B,) each outcome component by name; NaN where an episode does not have it.
-        teacher_logps: (B, T) under the teacher; None in a run without one.
-        optimal_values: (B,) the value of each episode's task under the best policy near the reference; None without.
-        first_attempt_turns: (B,) turns of each episode's first attempt; all of its turns where it has one attempt.
-        help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without it; None for
-            a batch without help.
-        inputs: (B,) or (B, T) further columns that training parts give, by name.
-        usual_entropies: (K,) mean entropy of a turn by its index in earlier steps, in nats, NaN where unknown; None
-            in the first step.
-        rows: whose episodes these are.
-        proximal_logps: (B, T) under the model when the update on this batch began, without gradient; None where that is
-            `logps`, as with one iteration on each batch.
+        teacher_logps: (B, T) `logps` under the teacher; None in a run without one.
+        optimal_values: (B,) the value of each episode's task under the best policy near the reference; None in a run
+            that does not estimate it.
+        first_attempt_turns: (B,) number of turns of each episode's first attempt; all turns if there is one attempt.
+        help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without that help;
+            None for a batch without help.
+        inputs: (B,) or (B, T) further columns from training parts, by name.
+        usual_entropies: (K,) mean entropy in earlier steps of the turns with each index, in nats; NaN where unknown,
+            None in the first step.
+        rows: whose episodes the batch holds.
+        proximal_logps: (B, T) `logps` under the model at the start of this batch's update, without gradient; None where
+            they equal `logps`, as with one iteration per batch.
     """
 
     logps: torch.Tensor
@@ -80,9 +81,9 @@ class TokenBatch:
     rows: EpisodeKind = "policy"
 
     def outcome(self, name: str) -> torch.Tensor:
-        """(B,) an outcome component; NaN where an episode does not have it.
+        """Return (B,) an outcome component; NaN for episodes without it.
 
-        Raises: CreditError if no episode of the step has it, though some were judged.
+        Raises: CreditError if no episode of the step has the component, though some were judged.
         """
         if (values := self.outcomes.get(name)) is not None:
             return values
@@ -95,26 +96,26 @@ class TokenBatch:
 
     @property
     def successes(self) -> torch.Tensor:
-        """(B,) the outcome component `success`. Raises: as `outcome`."""
+        """Return (B,) the outcome component `success`. Raises: as `outcome`."""
         return self.outcome("success")
 
     @property
     def success_rates(self) -> torch.Tensor:
-        """(B,) mean success of the judged episodes of each episode's group; NaN where none was judged."""
+        """Return (B,) mean success of the judged episodes in each episode's group; NaN where none was judged."""
         return self.group_successes.nanmean(1)
 
     proximal_logps: torch.Tensor | None = None
 
     def per_row(self, values: torch.Tensor) -> torch.Tensor:
-        """(B,) the sum of (B, T) values over each episode's own tokens, divided by `max_length`.
+        """Return (B,) the sum of (B, T) values over each episode's own tokens, divided by `max_length`.
 
-        A constant divisor weighs every token alike; a mean over the episode's tokens would weigh those of short
-        episodes more. Source: Dr. GRPO, Liu et al. 2025, arXiv:2503.20783.
+        A constant divisor weights all tokens equally; a mean per episode would weight the tokens of short episodes
+        more. Source: Dr. GRPO, Liu et al. 2025, arXiv:2503.20783.
         """
         return (values * self.own).sum(1) / self.max_length
 
     def turn_means(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(B, K) the mean of (B, T) values over the own tokens of each turn, and 1 where an episode has that turn."""
+        """Return (B, K) means of (B, T) values over each turn's own tokens, and (B, K) 1 where the turn exists."""
         count = max(int(self.turns.max()) + 1, 1)
         turns, own = self.turns.clamp(min=0), self.own.to(values)
         empty = values.new_zeros(len(turns), count)
@@ -123,14 +124,16 @@ class TokenBatch:
         return means, (lengths > 0).to(values)
 
     def kl_to_reference(self) -> torch.Tensor:
-        """(B,) the estimate r - 1 - log r of KL(policy, reference), r = reference / policy; `train.kl` weighs it.
+        """Return (B,) the estimate r - 1 - log r of KL(policy, reference), r = reference / policy.
+
+        `train.kl` is its weight.
 
         Source: the estimator k3, Schulman 2020, http://joschu.net/blog/kl-approx.html.
         """
         return self.per_row(k3(self.reference_gaps()))
 
     def reference_gaps(self) -> torch.Tensor:
-        """(B, T) log of the probability of each own token under the reference over that under the policy.
+        """Return (B, T) the log-ratio of each own token's probability under the reference and under the policy.
 
         Raises: CreditError in a run without a reference model.
         """
@@ -139,38 +142,38 @@ class TokenBatch:
         return (self.reference_logps - self.logps) * self.own
 
     def row_log_ratios(self) -> torch.Tensor:
-        """(B,) log of the probability of all own tokens now, over that when they were sampled."""
+        """Return (B,) the log-ratio of the probability of all own tokens now and when they were sampled."""
         return ((self.logps - self.behaviour_logps) * self.own).sum(1)
 
 
 RowLosses = Callable[[TokenBatch], torch.Tensor]
-"""Returns (B,) one loss for each episode. The step minimises the mean over all episodes of the batch, failed ones too.
+"""A function that returns (B,) one loss per episode. The step minimises their mean over the batch, also failed ones.
 
-A batch may be computed in parts, so the loss of an episode must not depend on others, unless it `needs` whole groups.
+A batch may be computed in parts, so an episode's loss must not depend on other episodes unless it `needs` whole groups.
 """
 
 
 def k3(log_ratio: torch.Tensor) -> torch.Tensor:
-    """r - 1 - log r of a log-ratio log r = log q - log p: an estimate of KL(p, q) from tokens of p, never negative."""
+    """Return r - 1 - log r for log r = log q - log p: a non-negative estimate of KL(p, q) from tokens of p."""
     return log_ratio.exp() - 1 - log_ratio
 
 
 @dataclass(frozen=True, slots=True)
 class LossRequirements:
-    """What an objective or a loss term needs, which is checked before a run starts.
+    """What an objective or a loss term needs; checked before a run starts.
 
     Attributes:
-        advantages: it multiplies by advantages, so the recipe's estimator counts. Not read of a loss term.
-        critic: the advantages must be those of a critic.
-        estimator: what gives the advantages in a recipe that names no estimator; "" for the recipe's default.
-        corrects_old_policies: it weighs tokens that an older policy sampled by itself, so that the estimator need not.
-        group_outcomes: `success` of a group of whole, independent episodes.
-        reference: `reference_logps`. teacher: `teacher_logps`. optimal_values: `optimal_values`.
-        past_entropies: `usual_entropies`, which checkpoints then keep.
-        whole_groups: the loss of an episode depends on the others of its group: it is given whole groups.
-        rows: whose episodes it is computed on.
-        parts: training parts that give it `inputs` of the batch, by registered name.
-        instead: its weight, 0 to 1, is taken off the objective's.
+        advantages: the loss multiplies by advantages, so the recipe's estimator matters. Ignored for a loss term.
+        critic: the advantages must come from a critic.
+        estimator: the estimator for a recipe that names none; "" for the recipe's default.
+        corrects_old_policies: the loss itself reweights tokens sampled by an older policy, so the estimator need not.
+        group_outcomes: needs `success` of a group of whole, independent episodes.
+        reference: needs `reference_logps`. teacher: needs `teacher_logps`. optimal_values: needs `optimal_values`.
+        past_entropies: needs `usual_entropies`, which checkpoints then store.
+        whole_groups: an episode's loss depends on the rest of its group, so batches hold whole groups.
+        rows: whose episodes the loss is computed on.
+        parts: registered names of the training parts that supply the batch's `inputs`.
+        instead: the loss term's weight, 0 to 1, is subtracted from the objective's weight.
     """
 
     advantages: bool = True
@@ -189,7 +192,7 @@ class LossRequirements:
 
     @property
     def from_parts(self) -> tuple[str, ...]:
-        """What training parts have to provide, by the names in their `provides`."""
+        """Return what training parts must provide, by the names in their `provides`."""
         flags = [name for name in ("teacher", "optimal_values") if getattr(self, name)]
         return (*flags, *(kind for kind in self.rows if kind != "policy"), *self.parts)
 
@@ -209,7 +212,7 @@ def define_loss(needs: LossRequirements) -> Callable[[F], F]:
 
 
 def needs_of(losses: RowLosses | TrlLoss | None) -> LossRequirements:
-    """Return what an objective or a loss term needs; its options may be filled in already."""
+    """Return what an objective or a loss term needs, also if its options are already bound."""
     function = losses.func if isinstance(losses, partial) else losses
     needs: LossRequirements = getattr(function, "needs", _NEEDS_OF_MOST)
     return needs
@@ -217,12 +220,12 @@ def needs_of(losses: RowLosses | TrlLoss | None) -> LossRequirements:
 
 @dataclass(frozen=True, slots=True)
 class WeightedTerm:
-    """A loss that is added to the objective's.
+    """A loss added to the objective's.
 
     Attributes:
-        name: registered; the term is logged, without its weight, as `loss/<name>`.
-        schedule: a factor on the weight over the training; None leaves it constant.
-        warmup: share of the training over which the weight rises from 0.
+        name: the registered name; the unweighted term is logged as `loss/<name>`.
+        schedule: a factor on the weight over the training; None for a constant weight.
+        warmup: fraction of the training over which the weight rises from 0.
     """
 
     name: str
@@ -238,19 +241,19 @@ class WeightedTerm:
 
 
 def objective_share(terms: Sequence[WeightedTerm], progress: float) -> float:
-    """Return the weight that is left for the objective by the terms that take its place."""
+    """Return the objective's weight: 1 minus the weights of the terms that replace part of it."""
     return 1.0 - sum(term.weight_at(progress) for term in terms if needs_of(term.row_losses).instead)
 
 
 def losses_by_row(
     tokens: TokenBatch, objective: RowLosses | None, terms: Sequence[WeightedTerm], *, kl: float, progress: float
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """(B,) what our part of the loss is for each episode, and its summands and the entropy as metrics.
+    """Return (B,) agentgym's part of each episode's loss, and its summands and the entropy as metrics.
 
     Args:
-        objective: None if TRL computes it; then only the terms are added up.
-        kl: weight of the distance from the reference model, beside an objective of ours.
-        progress: how much of the training is done, 0 to 1.
+        objective: None if TRL computes it; then only the terms are summed.
+        kl: weight of the KL to the reference model; used only with an objective that agentgym computes.
+        progress: fraction of the training done, 0 to 1.
     """
     weighted: list[tuple[str, float, torch.Tensor]] = []
     metrics: dict[str, float] = {}
@@ -278,7 +281,7 @@ def losses_by_row(
 
 
 class TrlLoss:
-    """An objective that TRL computes itself. Decorates a function without a body, whose name is that of the loss."""
+    """An objective that TRL computes. Decorates an empty function named like TRL's loss."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         self.loss_type, self.__doc__ = function.__name__, function.__doc__
@@ -287,7 +290,7 @@ class TrlLoss:
 def make_objective(text: str) -> RowLosses | TrlLoss:
     """Make an objective from its name and options: `dr_grpo`, `topr(max_ratio=1.0)`.
 
-    Raises: UnknownNameError; CreditError for options that it does not take.
+    Raises: UnknownNameError; CreditError for unknown options.
     """
     part = parse_part(text)
     registered: RowLosses | TrlLoss = registry.load("objectives", part.name)
@@ -310,5 +313,5 @@ def make_terms(terms: Mapping[str, TermSection]) -> list[WeightedTerm]:
 def make_term(
     name: str, weight: float, schedule: Schedule | None, options: Mapping[str, Any], *, warmup: float = 0.0
 ) -> WeightedTerm:
-    """Make a loss term. Raises: UnknownNameError; CreditError for options that it does not take."""
+    """Make a loss term. Raises: UnknownNameError; CreditError for unknown options."""
     return WeightedTerm(name, load_part("loss_terms", name, options), weight, schedule, warmup)

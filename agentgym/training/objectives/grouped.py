@@ -1,8 +1,8 @@
-"""Objectives that compare the episodes of a group, in a batch that is computed in parts and by several processes.
+"""Objectives that compare a group's episodes, in a batch computed in parts and by several processes.
 
-A first pass without gradient gives the log-probabilities of the whole batch. From them the loss of each group follows,
-and its slope: how much it changes with each log-probability. A part then needs only its own rows, because the gradient
-of slope x log-probability, summed over all tokens, is that of the loss.
+A first pass without gradient computes the log-probabilities of the whole batch, and from them each group's loss and its
+slopes, the derivatives with respect to each log-probability. A part then needs only its own rows, because the sum of
+slope x log-probability over all tokens has the same gradient as the loss.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MAPPINGS = ("outcomes", "inputs")
 def losses_of_groups(
     objective: RowLosses, tokens: TokenBatch, processes: Processes = ALONE
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(B,) losses and (B, T) their slopes by the log-probability of each token.
+    """Return (B,) losses and (B, T) their slopes with respect to each token's log-probability.
 
     Args:
-        tokens: of this process. processes: that train together; a group may be spread over several.
+        tokens: this process's batch. processes: the processes that train together; they may share a group.
     """
     size, width = tokens.own.shape
     every = _joined(processes.gather(_changed(tokens, lambda _, value: value.detach().cpu())))
@@ -49,7 +49,7 @@ def losses_of_groups(
             of_group = objective(batch)
             (slope,) = torch.autograd.grad(of_group.sum(), batch.logps)
         losses[rows], slopes[rows] = of_group.detach().to(losses), slope
-    own_rows = slice(processes.rank * size, (processes.rank + 1) * size)  # each process has equally many
+    own_rows = slice(processes.rank * size, (processes.rank + 1) * size)  # all processes have the same number
     return losses[own_rows].to(tokens.logps), slopes[own_rows, :width].to(tokens.logps)
 
 
@@ -59,7 +59,7 @@ def linearised(losses: torch.Tensor, slopes: torch.Tensor) -> RowLosses:
 
 
 def rows_of(tokens: TokenBatch, rows: Any) -> TokenBatch:
-    """Return some episodes of a batch, as a batch. `rows`: whatever indexes a tensor."""
+    """Return some episodes of a batch, as a batch. `rows`: any tensor index."""
     return _changed(tokens, lambda _, value: value[rows])
 
 
@@ -78,7 +78,7 @@ def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
 
 
 def _changed(tokens: TokenBatch, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
-    """Return a batch with each tensor changed that has a row for each episode."""
+    """Return a batch with `change` applied to each tensor that has one row per episode."""
     mappings: dict[str, Any] = {
         mapping: {name: change(f"{mapping}.{name}", values) for name, values in getattr(tokens, mapping).items()}
         for mapping in _MAPPINGS

@@ -1,4 +1,4 @@
-"""The objective and the loss terms of a recipe, and what each of them needs of the rest of it."""
+"""The objective and the loss terms of a recipe, and the checks of what each needs from the recipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ONLY_IN_LOSSES_OF_TRL = (
     "use_bias_correction_kl",
     "vespo_",
 )
-"""Options of GRPOConfig, or how they begin, that only TRL's own losses read."""
+"""Options of GRPOConfig, or their prefixes, that only TRL's own losses read."""
 _BUILT_IN = ("teacher", "experts", "optimal_values")
 """Training parts that the recipe has sections for."""
 _CRITICS = {"values", "action_values", "token_values"}
@@ -37,8 +37,8 @@ class PlannedLoss(PlannedPart):
     """A loss of a recipe.
 
     Attributes:
-        key: how the recipe names it; each refusal begins with it.
-        needs: what the loss says that it needs.
+        key: the loss's key in the recipe, which begins each message.
+        needs: the loss's declared requirements.
     """
 
     key: str
@@ -82,7 +82,7 @@ class PlannedLoss(PlannedPart):
 
 
 class PlannedObjective(PlannedLoss):
-    """The objective of a recipe, which multiplies by the estimator's advantages and which terms may stand in for."""
+    """The objective of a recipe, which may multiply by advantages, and which terms may partly replace."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
@@ -136,9 +136,9 @@ class PlannedObjective(PlannedLoss):
 
 
 def planned_losses(train: TrainSection) -> list[PlannedLoss]:
-    """Return the objective, then the terms; none of them in a recipe without a step of training.
+    """Return the objective, then the terms; an empty list for a recipe without training steps.
 
-    Raises: RecipeError for options that a loss does not take, and for options of TRL that no loss here reads.
+    Raises: RecipeError for unknown options of a loss, and for TRL options that the objective does not read.
     """
     try:
         objective = make_objective(train.objective)
@@ -161,7 +161,7 @@ def planned_losses(train: TrainSection) -> list[PlannedLoss]:
 
 
 def _conflicts_of_shares(train: TrainSection) -> Iterator[str]:
-    """Yield what is wrong with terms in the objective's place: their weights, together too, go from 0 to 1."""
+    """Yield an error for terms that replace part of the objective if a weight or their sum is outside 0 to 1."""
     highest = 0.0
     for term in make_terms(train.terms):
         if not needs_of(term.row_losses).instead:
@@ -177,7 +177,7 @@ def _conflicts_of_shares(train: TrainSection) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReference(PlannedPart):
-    """The reference model of [train.reference], which some loss has to read. `losses`: those of the recipe."""
+    """The reference model of [train.reference], which some loss must read. `losses`: the recipe's losses."""
 
     losses: Sequence[PlannedLoss]
 

@@ -1,9 +1,9 @@
-"""Learning from episodes that were played before: those of this run, of other runs, or imported ones.
+"""Learn from stored episodes: from this run, from other runs, or imported.
 
 step_critic.py   the probability of success before each turn
-token_values.py  values of tokens, to decode by them
-conservative_q.py  the same, bootstrapped from likely tokens alone, and episodes ranked by them
-actor.py         a policy trained on stored turns with known advantages
+token_values.py  token values for guided decoding
+conservative_q.py  token values bootstrapped only from likely tokens, and episodes ranked by them
+actor.py         trains a policy on stored turns with known advantages
 """
 
 from agentgym.moved import moved_names

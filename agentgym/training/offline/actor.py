@@ -1,4 +1,4 @@
-"""A policy trained on stored turns alone, each with an advantage that is known beforehand."""
+"""Train a policy only on stored turns with known advantages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agentgym.training.stored_turns.transitions import TurnTransition
 from agentgym.training.stored_turns.turn_logprobs import batches, token_logprobs
 
 TurnLosses = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""From [B] log-probabilities of turns now (with gradient), when they were sampled, and advantages, to [B] losses."""
+"""A function of [B] log-probabilities of turns now (with gradient) and when sampled, and advantages, to [B] losses."""
 
 
 def clipped_loss(clip: float) -> TurnLosses:
-    """-min(r A, clip(r, 1 - clip, 1 + clip) A), with r the probability of the whole turn now over that when sampled.
+    """Return -min(r A, clip(r, 1 - clip, 1 + clip) A), with r the whole turn's probability ratio, now to when sampled.
 
-    While the policy is the one that sampled, its gradient is the policy gradient with these advantages. As nothing new
-    is sampled, no turn's probability is pushed by much more than the clip, however long it is trained.
+    While the policy equals the sampling one, the gradient is the policy gradient with these advantages. Because nothing
+    new is sampled, no turn's probability ratio moves much beyond the clip, however long the training.
     Source: PPO, Schulman et al. 2017, arXiv:1707.06347, eq. 7, with the turn as the step.
     """
 
@@ -33,11 +33,11 @@ def clipped_loss(clip: float) -> TurnLosses:
 
 
 def quadratic_loss(beta: float) -> TurnLosses:
-    """(log r - A / beta)^2, with r as in `clipped_loss`: a turn becomes likelier by as much as it is better.
+    """Return (log r - A / beta)^2, with r as in `clipped_loss`: a turn becomes likelier in proportion to its advantage.
 
-    Turns of any policy may be learnt from, because the target does not depend on who sampled them. Where the numbers of
-    one prefix cannot all be met, since probabilities sum to 1, the sampled frequencies decide how they are traded.
-    Source: the form that summaries give of Liu et al. 2024, arXiv:2412.18279. The paper's own weights were not read.
+    Turns of any policy can be used, because the target does not depend on who sampled them. If the targets of one
+    prefix cannot all be met, because probabilities sum to 1, the sampled frequencies decide the compromise.
+    Source: Liu et al. 2024, arXiv:2412.18279, in the form given by summaries. The paper's own weights were not read.
     """
 
     def losses(logprobs: torch.Tensor, behaviour: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
@@ -48,13 +48,13 @@ def quadratic_loss(beta: float) -> TurnLosses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """How a policy is trained on stored turns.
+    """The options for training a policy on stored turns.
 
     Attributes:
-        epochs: how many passes over the turns are taken.
-        batch_size: how many turns an optimiser step learns from.
+        epochs: number of passes over the turns.
+        batch_size: number of turns per optimiser step.
         learning_rate: the learning rate.
-        max_tokens: a batch is computed in parts of at most this many tokens, padding included.
+        max_tokens: maximum number of tokens, with padding, of the parts in which a batch is computed.
         temperature: the temperature at which the turns were sampled.
         seed: the seed of the order of the turns.
     """

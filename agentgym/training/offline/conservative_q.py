@@ -1,4 +1,4 @@
-"""Action values of tokens that are bootstrapped from likely tokens alone, and episodes ranked by them: B-Coder."""
+"""Token action values bootstrapped only from likely tokens, and episodes ranked by them: B-Coder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.training.stored_turns.transitions import StoredEpisode
 from agentgym.trajectory import Trajectory
 
 Behaviour = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""From [B, L] token ids and their mask to [B, L, V] logits of the next token, without gradient."""
+"""A function from [B, L] token ids and their mask to [B, L, V] next-token logits, without gradient."""
 
 
 def fit_conservative_q(
@@ -30,15 +30,15 @@ def fit_conservative_q(
     gamma: float,
     follow: float,
 ) -> None:
-    """Fit Q(s, token) to r + gamma max Q(next s, a), over the tokens a that the behaviour policy finds likely.
+    """Fit Q(s, token) to r + gamma max Q(next s, a), over the tokens a that are likely under the behaviour policy.
 
-    These are the smallest set that holds `top_p` of its probability; with `top_p` near 0, its likeliest token alone.
-    So no value is taken from a token that no episode holds and that the policy would not write. Q of the next state is
-    that of a slow copy. Every token of the agent is a step, and a turn's reward falls on its last token. The value
-    head is not learnt: what guides or ranks by these values needs differences between tokens alone.
+    The likely tokens are the smallest set with `top_p` of the probability; with `top_p` near 0, only the likeliest
+    token. So no target uses a token that the episodes lack and the policy would not write. Q of the next state comes
+    from a slow copy. Every token of the agent is a step, and a turn's reward falls on its last token. The value head is
+    not learnt: guiding and ranking need only differences between tokens.
 
     Args:
-        gamma: the discount of a token. follow: how far the slow copy moves in each step.
+        gamma: the discount per token. follow: how far the slow copy moves in each step.
     Source: B-Coder, Yu et al. 2023, arXiv:2310.03173 (a conservative Bellman operator, whose maximum is over what a
         fixed language model would write). The set of tokens is our definition; its code was not read.
     """
@@ -59,7 +59,7 @@ def fit_conservative_q(
 
 
 def likely_tokens(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """[n, V] whether a token is in the smallest set that holds `top_p` of the probability; the likeliest always is."""
+    """Return [n, V] whether a token is in the smallest set with `top_p` of the probability; the likeliest always is."""
     logprobs = torch.log_softmax(logits.double(), -1)
     return truncate(logprobs, torch.full((len(logprobs),), top_p, device=logprobs.device)).isfinite()
 

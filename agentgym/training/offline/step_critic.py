@@ -1,4 +1,4 @@
-"""The probability of success before each turn, learnt apart from the policy and then left alone."""
+"""The probability of success before each turn, learnt separately from the policy and then frozen."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Array = NDArray[np.float64]
 
 
 class StepCritic:
-    """Predicts from the tokens before a turn how likely the episode is to succeed.
+    """Predict from the tokens before a turn the probability that the episode succeeds.
 
     Args:
-        model: its body is copied. `settings`: of TurnScorer.
-    Source: Liu et al. 2024, arXiv:2412.18279 (a critic of steps, trained before and apart from the actor).
+        model: the model whose body is copied. `settings`: of TurnScorer.
+    Source: Liu et al. 2024, arXiv:2412.18279 (a critic of steps, trained before and separately from the actor).
     """
 
     def __init__(self, model: Any, **settings: Any) -> None:
         self._scorer = TurnScorer(model, heads=1, **settings)
 
     def fit(self, trajectories: Sequence[Trajectory], labels: Sequence[Array]) -> float:
-        """Minimise the binary cross-entropy. Its minimum is the mean label of each prefix.
+        """Minimise the binary cross-entropy. The optimum predicts the mean label of each prefix.
 
         Args:
-            labels: one [T] array for each trajectory, the success that followed before each turn, 0 to 1.
+            labels: one [T] array per trajectory: the eventual success, 0 to 1, as seen from before each turn.
         Returns: the mean loss of the first pass, in nats.
         """
         inputs = [_before_turns(trajectory) for trajectory in trajectories]
-        turns = float(np.mean([len(label) for label in labels]))  # one divisor for all: every prefix counts alike
+        turns = float(np.mean([len(label) for label in labels]))  # one divisor for all, to weight prefixes equally
         device = self._scorer.head.weight.device
         targets = [torch.tensor(label, dtype=torch.float32, device=device) for label in labels]
 
@@ -46,7 +46,7 @@ class StepCritic:
         return self._scorer.fit(inputs, loss_of)
 
     def advantages(self, trajectories: Sequence[Trajectory]) -> list[Array]:
-        """[T] of each trajectory: how much each turn raised the probability, which ends as the success itself."""
+        """Return [T] per trajectory: each turn's increase of the probability, which ends as the actual success."""
         rows = self._scorer.read([_before_turns(trajectory) for trajectory in trajectories])
         return [
             np.diff(np.append(1 / (1 + np.exp(-numbers[:, 0])), success_of(trajectory)))
@@ -55,7 +55,7 @@ class StepCritic:
 
 
 def success_of(trajectory: Trajectory) -> float:
-    """Return the success of an episode, between 0 and 1. Raises: CreditError if it was not judged, or lies outside."""
+    """Return the success of an episode. Raises: CreditError if there is none, or it is not between 0 and 1."""
     success = trajectory.success
     if success is None or not 0 <= success <= 1:
         raise CreditError(
@@ -66,7 +66,7 @@ def success_of(trajectory: Trajectory) -> float:
 
 
 def success_labels(trajectories: Sequence[Trajectory]) -> list[Array]:
-    """[T] of each trajectory: its own success before every turn. Raises: CreditError as `success_of`."""
+    """Return [T] per trajectory: its own success, for every turn. Raises: CreditError as `success_of`."""
     return [np.full(len(trajectory.turns), success_of(trajectory)) for trajectory in trajectories]
 
 

@@ -1,4 +1,4 @@
-"""Values of tokens from stored episodes, for decoding by them: action values as in ILQL, distributions as in Q#."""
+"""Token values from stored episodes, for guided decoding: action values as in ILQL, distributions as in Q#."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OnStep = Callable[[int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descent:
-    """How a network is fitted to stored episodes: by AdamW, with gradients scaled down to the norm 1.
+    """Fit a network to stored episodes by AdamW, with gradients clipped to norm 1.
 
     Attributes:
-        steps: how many optimiser steps are taken.
-        batch_size: how many episodes a step learns from.
+        steps: number of optimiser steps.
+        batch_size: number of episodes per step.
         learning_rate: the learning rate.
         seed: the seed of the order of the episodes.
-        on_step: what is told of each step; None for nothing.
+        on_step: called after each step; None for no call.
     """
 
     steps: int
@@ -43,7 +43,7 @@ class Descent:
         *,
         after_step: Callable[[], None] = lambda: None,
     ) -> None:
-        """Minimise the loss of batches, and call `after_step` once the weights have moved."""
+        """Minimise the loss of batches, and call `after_step` after each update of the weights."""
         optimiser = torch.optim.AdamW(network.parameters(), lr=self.learning_rate, weight_decay=0.0)
         for step, batch in enumerate(_batches(episodes, self.steps, self.batch_size, self.seed), start=1):
             loss = loss_of(batch)
@@ -68,13 +68,13 @@ def fit_implicit_q(
 ) -> None:
     """Fit Q(s, token) to r + gamma V(next s), and V(s) to an expectile of the slow copy's Q(s, token).
 
-    Every token of the agent is a step, and the tokens of results are passed over. A turn's reward falls on its last
-    token. No token is valued that the episodes do not hold, so nothing has to be sampled: with `expectile` 0.5 V is
-    that of the policy which sampled, and towards 1 that of the best tokens it sampled.
+    Every token of the agent is a step; tokens of results are skipped. A turn's reward falls on its last token. Only
+    tokens in the episodes are valued, so nothing is sampled. With `expectile` 0.5, V is the sampling policy's value;
+    towards 1, V is the value of the best tokens that the policy sampled.
 
     Args:
-        expectile: 0 to 1. gamma: the discount of a token.
-        conservative: the weight of the cross-entropy of Q as logits, which keeps tokens low that no episode holds.
+        expectile: 0 to 1. gamma: the discount per token.
+        conservative: the weight of the cross-entropy of Q as logits, which keeps Q low for tokens in no episode.
         follow: how far the slow copy moves in each step.
     Source: ILQL, Snell et al. 2022, arXiv:2206.11871, with one Q head instead of two; its constants were not checked.
     """
@@ -100,13 +100,13 @@ def fit_implicit_q(
 
 
 def fit_outcomes(network: OutcomeHead, episodes: Sequence[StoredEpisode], descent: Descent) -> None:
-    """Fit after every token of the agent the distribution of the return that was still to come from its turn on.
+    """Fit, after every token of the agent, the distribution of the return from the token's turn on.
 
-    It is the distribution under the policy that played the episodes, which has to be the one that is guided. A return
-    between two numbers of the head counts for both by its distance; one beyond them counts for the last.
+    The distribution belongs to the policy that played the episodes, which must be the guided policy. A return between
+    two support points of the head is split between both by distance; a return beyond the support counts for its end.
 
-    Source: Q#, Zhou et al. 2025, arXiv:2502.20548, learnt from whole episodes of the reference policy alone. The paper
-        mixes in beginnings that the guided policy played.
+    Source: Q#, Zhou et al. 2025, arXiv:2502.20548, learnt only from whole episodes of the reference policy. The paper
+        also uses prefixes that the guided policy played.
     """
     support: torch.Tensor = network.support
     spacing = float(support[1] - support[0])
@@ -124,7 +124,7 @@ def fit_outcomes(network: OutcomeHead, episodes: Sequence[StoredEpisode], descen
 def _batches(
     episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed: int
 ) -> Iterator[list[StoredEpisode]]:
-    """One batch a step, in passes over all episodes."""
+    """Yield one batch per step, in shuffled passes over all episodes."""
     order, queue = np.random.default_rng(seed), list[int]()
     for _ in range(steps):
         if not queue:
@@ -134,9 +134,10 @@ def _batches(
 
 
 def tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[torch.Tensor, ...]:
-    """Return the batch's [B, L] ids and mask, and for each of the agent's n tokens, in order: its row, the column
-    before it, the column before the agent's next token, and whether none follows. A truncated episode goes on after its
-    last.
+    """Return the batch's [B, L] ids and mask, and [n] arrays for the agent's tokens in order.
+
+    The arrays are the token's row, the column before it, the column before the agent's next token, and whether the
+    episode ends there. A truncated episode does not end.
     """
     longest = max(len(episode.ids) for episode in batch)
     ids, mask = np.zeros((2, len(batch), longest), np.int64)
@@ -153,7 +154,7 @@ def tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[tor
 
 
 def token_rewards(episode: StoredEpisode) -> np.ndarray:
-    """[n] of the agent's tokens: the reward of the turn on its last one."""
+    """Return [n] rewards of the agent's tokens: a turn's reward falls on its last token."""
     lengths = [end - begin for begin, end, _ in episode.bounds]
     rewards = np.zeros(sum(lengths))
     rewards[np.cumsum(lengths) - 1] = episode.rewards
@@ -161,6 +162,6 @@ def token_rewards(episode: StoredEpisode) -> np.ndarray:
 
 
 def _token_returns(episode: StoredEpisode) -> np.ndarray:
-    """[n] of the agent's tokens: the rewards from its turn on."""
+    """Return [n] returns of the agent's tokens: the sum of rewards from the token's turn on."""
     to_go = np.cumsum(episode.rewards[::-1])[::-1]
     return np.repeat(to_go, [end - begin for begin, end, _ in episode.bounds])

@@ -1,8 +1,8 @@
 """Losses on the scores of a few rows: [R] weighted log-probabilities, with and without gradient.
 
-Tokens that the agent did not write have the weight 0 in a score (see `ScoredRow`), so that none of these losses has a
-gradient there. TRL's DPOTrainer and KTOTrainer count every token after the prompt, results of tools too: their
-collators make the mask from lengths alone. That is why these are here.
+Tokens that the agent did not write have weight 0 in a score (see `ScoredRow`), so they get no gradient. TRL's
+DPOTrainer and KTOTrainer cannot be used: they count every token after the prompt, including tool results, because
+their collators make the mask only from lengths.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class RowsLoss(Protocol):
     """The loss of one group of rows.
 
     Attributes:
-        baseline_row: which row of every group is only there for `baseline`: the mean over the batch of its score less
-            the reference's, not below 0. None for a loss without.
+        baseline_row: index of the row in every group that is used only for `baseline`: the mean over the batch of its
+            score minus the reference's, at least 0. None for a loss without a baseline.
     """
 
     @property
@@ -32,8 +32,8 @@ class RowsLoss(Protocol):
         """Return the loss, a scalar, and metrics.
 
         Args:
-            scores: [R] under the policy. `reference`: [R] likewise, of the reference model.
-            values: [R] what the group's rows are worth; its meaning is the loss's.
+            scores: [R] scores under the policy. `reference`: [R] scores under the reference model.
+            values: [R] values of the group's rows; each loss defines their meaning.
         """
         ...
 
@@ -42,10 +42,10 @@ class RowsLoss(Protocol):
 class PairLoss:
     """-log sigmoid(beta ((s_c - ref_c) - (s_r - ref_r))) - imitation_weight s_c / n_c, where row 0 is the chosen one.
 
-    n_c, in `values[0]`, is the weight of all of its tokens together. DPO alone may make both rows less likely.
+    n_c, in `values[0]`, is the total weight of row 0's tokens. Plain DPO can make both rows less likely.
 
-    With weights of 1 on every turn it is DPO; with those of `dmpo_weights` it is DMPO; with 1 on a segment of equally
-    many turns and 0 elsewhere it is SDPO; with 1 on one turn after an equal history it is DPO by turn.
+    With weight 1 on every turn this is DPO; with `dmpo_weights` it is DMPO; with weight 1 on segments of equal numbers
+    of turns and 0 elsewhere it is SDPO; with weight 1 on one turn after the same history it is DPO by turn.
 
     Source: Rafailov et al. 2023, arXiv:2305.18290, eq. 7; Shi et al. 2024, arXiv:2406.14868 (DMPO); Kong et al. 2025,
     arXiv:2501.01821 (SDPO); Zhou et al. 2025, arXiv:2503.15478 (by turn); Pang et al. 2024, arXiv:2404.19733, eq. 1
@@ -72,11 +72,11 @@ class PairLoss:
 class KtoLoss:
     """weight - weight sigmoid(+-(beta (s - ref) - beta z)) of row 0, which is good where `values[0]` is above 0.
 
-    A good row's `values[0]` is how many tokens it has: imitation_weight times the mean of their log-probabilities is
-    added, as to PairLoss, which is not of the paper.
+    For a good row, `values[0]` is its number of tokens: as in PairLoss, imitation_weight times their mean
+    log-probability is subtracted from the loss, which is not in the paper.
 
-    z, the baseline, estimates how far the policy is from the reference: row 1 is the continuation of another episode
-    behind the prompt of this one. Source: Ethayarajh et al. 2024, arXiv:2402.01306, section 4.1.
+    z, the baseline, estimates the policy's KL to the reference: row 1 is another episode's completion after this
+    episode's prompt. Source: Ethayarajh et al. 2024, arXiv:2402.01306, section 4.1.
     """
 
     beta: float = 0.1
@@ -99,11 +99,11 @@ class KtoLoss:
 
 @dataclass(frozen=True)
 class RankLoss:
-    """Sum over pairs with values_i < values_j of max(0, s_i - s_j), less imitation_weight times the best one's score.
+    """Sum over pairs with values_i < values_j of max(0, s_i - s_j), minus imitation_weight times the best row's score.
 
     A score is the mean log-probability of a row's own tokens. Source: RRHF, Yuan et al. 2023, arXiv:2304.05302, section
-    2, and its released code, in which the imitation counts a mean over the tokens, too. There the pairs have the weight
-    100 beside it, here `imitation_weight` says it the other way round, and padding counts in that mean.
+    2, and its released code, where imitation is also a mean over tokens. That code weights the pairs by 100 instead of
+    weighting the imitation, and counts padding in the mean.
     """
 
     imitation_weight: float = 1.0
@@ -119,7 +119,7 @@ class RankLoss:
 
 
 def dmpo_weights(turns: int, gamma: float) -> Sequence[float]:
-    """[T] gamma^t (1 - gamma^(T - t)) / (1 - gamma^T) of turn t from 0; (T - t) / T where gamma is 1.
+    """Return [T] gamma^t (1 - gamma^(T - t)) / (1 - gamma^T) for turn t from 0; (T - t) / T if gamma is 1.
 
     Source: DMPO, Shi et al. 2024, arXiv:2406.14868, and its released code.
     """

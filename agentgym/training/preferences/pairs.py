@@ -1,4 +1,4 @@
-"""Which episodes, turns or segments are compared: the better one first."""
+"""Select the pairs of episodes, turns or segments to compare, the better one first."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from agentgym.training.selection import RatedTurn, by_state, groups_of, score_of
 from agentgym.trajectory import Trajectory
 
 Candidate = tuple[float, Trajectory, Trajectory]
-"""By how much the first episode is better than the second."""
+"""The gap between two episodes, the better episode, and the worse one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two episodes of a task, and which of their turns are compared.
+    """Two episodes of a task, and the turns to compare.
 
     Attributes:
-        chosen, rejected: the better and the worse one.
-        chosen_turns, rejected_turns: first turn, and the one after the last.
-        gap: by how much the chosen one is better: of scores, or of the credit of two turns.
+        chosen, rejected: the better and the worse episode.
+        chosen_turns, rejected_turns: first turn, and the turn after the last.
+        gap: the difference of scores, or of the two turns' credit.
     """
 
     chosen: Trajectory
@@ -35,9 +35,9 @@ class Pair:
 
 
 def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
-    """Whole episodes of the same task whose scores differ by more than the margin; the widest gaps first.
+    """Return pairs of whole episodes of a task whose scores differ by more than the margin, widest gaps first.
 
-    The filters are those of DPO-VP: a bound on the ratio of lengths, and no winner that a budget cut.
+    The filters follow DPO-VP: a bound on the ratio of lengths, and no truncated winner.
     """
     pairs: list[Pair] = []
     for group in groups_of(trajectories):
@@ -56,12 +56,12 @@ def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) ->
 
 
 def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection) -> list[Pair]:
-    """Return turns that follow the same tokens, ranked by their credit: the best against the worst, and so on inwards.
+    """Pair turns that follow the same tokens by credit: the i-th best against the i-th worst.
 
     Args:
-        credit: [T] of each trajectory.
+        credit: [T] credit of each trajectory's turns.
     Source: SWEET-RL, Zhou et al. 2025, arXiv:2503.15478: of candidates at one state, the top half against the bottom
-    half. That the i-th best meets the i-th worst is our choice.
+    half. Pairing the i-th best with the i-th worst is our choice.
     """
     return _ranked_pairs(
         [
@@ -74,11 +74,11 @@ def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray],
 
 
 def node_pairs(nodes: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
-    """Return the last turns of nodes of search trees that follow the same tokens, ranked by the values of the nodes.
+    """Pair the last turns of search-tree nodes that follow the same tokens, by the nodes' values.
 
-    Nodes without a value, as of a search that was broken off, are left out.
-    Source: step-level preferences from the values of a tree search, Xie et al. 2024, arXiv:2405.00451. That the i-th
-    best meets the i-th worst is our choice, as in `turn_pairs`.
+    Nodes without a value, as after an interrupted search, are left out.
+    Source: step-level preferences from the values of a tree search, Xie et al. 2024, arXiv:2405.00451. Pairing the i-th
+    best with the i-th worst is our choice, as in `turn_pairs`.
     """
     return _ranked_pairs(
         [
@@ -91,7 +91,7 @@ def node_pairs(nodes: Sequence[Trajectory], options: PreferSection) -> list[Pair
 
 
 def _ranked_pairs(turns: Sequence[RatedTurn], options: PreferSection) -> list[Pair]:
-    """Pairs among turns after the same tokens."""
+    """Pair the rated turns that follow the same tokens."""
     pairs: list[Pair] = []
     taken: dict[str, int] = {}
     for candidates in by_state(turns).values():
@@ -108,7 +108,7 @@ def _ranked_pairs(turns: Sequence[RatedTurn], options: PreferSection) -> list[Pa
 def worst_turns(
     trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection
 ) -> list[tuple[Trajectory, int]]:
-    """Where the episodes that lost are played again: before the turn with the lowest credit, the first of equals."""
+    """Return the forks to replay unsuccessful episodes from: before the first turn with the lowest credit."""
     forks: list[tuple[Trajectory, int]] = []
     taken: dict[str, int] = {}
     for trajectory, values in zip(trajectories, credit, strict=True):
@@ -122,7 +122,7 @@ def worst_turns(
 def segment_pairs(
     forks: Sequence[tuple[Trajectory, int]], branches: Sequence[Trajectory], options: PreferSection
 ) -> list[Pair]:
-    """Of each fork the best branch against the episode it left, over equally many turns from the fork on.
+    """Pair each fork's best branch with the original episode, over the same number of turns from the fork on.
 
     Source: SDPO, Kong et al. 2025, arXiv:2501.01821: with equally many turns the partition functions cancel.
     """
@@ -151,7 +151,7 @@ def _comparable(better: Trajectory, worse: Trajectory, options: PreferSection) -
 
 
 def _spread(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    """Return the first candidates, but no episode a second time before every other that can has come once."""
+    """Return up to `count` candidates, preferring the least-used episodes, then the earlier candidates."""
     uses: Counter[str] = Counter()
     remaining, chosen = list(candidates), list(candidates[:0])
     while remaining and len(chosen) < count:

@@ -1,4 +1,4 @@
-"""A row of tokens with a weight for each of the agent's own, and its weighted log-probability under a model."""
+"""A row of tokens with weights on the agent's own tokens, and its weighted log-probability under a model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NO_LABEL = -100
 
 @dataclass(frozen=True, slots=True)
 class ScoredRow:
-    """A trajectory's tokens, of which some count.
+    """A trajectory's tokens with weights.
 
     Attributes:
-        ids: [L] int64.
-        weights: [L] float32; exactly 0 on every token that is not the agent's own, so that it has no gradient.
-        starts: where the rows of the trajectory begin.
+        ids: [L] int64 token ids.
+        weights: [L] float32; exactly 0 on tokens that are not the agent's own, so that these have no gradient.
+        starts: the positions where the trajectory's rows begin.
     """
 
     ids: NDArray[np.int64]
@@ -39,15 +39,15 @@ class ScoredRow:
 
     @classmethod
     def of(cls, trajectory: Trajectory, turn_weights: Sequence[float]) -> ScoredRow:
-        """Return the row of a trajectory in which every own token has the weight of its turn, [T]."""
+        """Return the row of a trajectory in which every own token has its turn's weight from `turn_weights` [T]."""
         arrays = trajectory.arrays()
-        of_turn = np.array([*turn_weights, 0.0], np.float32)  # the last one is for the prompt, whose index is -1
+        of_turn = np.array([*turn_weights, 0.0], np.float32)  # the last entry is for the prompt, with index -1
         weights = np.where(arrays.loss_mask, of_turn[arrays.turn_index], np.float32(0))
         return cls(arrays.ids, weights, arrays.row_starts)
 
     @classmethod
     def mismatched(cls, trajectory: Trajectory, prompt_ids: Sequence[int]) -> ScoredRow:
-        """Return the row of a whole trajectory, its first row behind the prompt of another one."""
+        """Return the row of a whole trajectory with its prompt replaced by another trajectory's."""
         row, start = cls.of(trajectory, [1.0] * len(trajectory.turns)), len(trajectory.prompt_ids)
         ids = np.concatenate([np.array(prompt_ids, np.int64), row.ids[start:]])
         weights = np.concatenate([np.zeros(len(prompt_ids), np.float32), row.weights[start:]])
@@ -62,7 +62,7 @@ class ScoredRow:
 
 @contextmanager
 def scoring_head(model: Any) -> Iterator[None]:
-    """Inside, `scores_of` can be asked; on leaving, the model's forward pass is its own again."""
+    """Make `scores_of` usable inside the block; on leaving, restore the model's own forward pass."""
     with own_forward_restored(model):
         add_fused_lm_head(own_model(model), outputs=("log_probs",))
         project_labelled_only(model)
@@ -70,10 +70,10 @@ def scoring_head(model: Any) -> Iterator[None]:
 
 
 def scores_of(model: Any, rows: Sequence[ScoredRow]) -> torch.Tensor:
-    """[rows] sum over the tokens of weight x log-probability, in nats; in one forward pass.
+    """Return [rows] sums over tokens of weight x log-probability, in nats, from one forward pass.
 
     Args:
-        model: inside `scoring_head`; its own model may be wrapped by a launcher.
+        model: a model inside `scoring_head`, possibly wrapped by a launcher.
     """
     device = next(model.parameters()).device
     ids = pad_sequence([torch.as_tensor(row.ids) for row in rows], batch_first=True).to(device)
@@ -89,7 +89,7 @@ def scores_of(model: Any, rows: Sequence[ScoredRow]) -> torch.Tensor:
 
 
 def fixed_scores(model: Any, rows: Sequence[ScoredRow], microbatch_tokens: int) -> list[float]:
-    """Return the scores of rows under a model that is not trained here, such as a reference."""
+    """Return the rows' scores without gradient, such as under a reference model."""
     scores = [0.0] * len(rows)
     training = model.training
     model.eval()

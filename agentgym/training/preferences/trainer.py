@@ -1,4 +1,4 @@
-"""Optimiser steps on groups of rows that are compared with each other: pairs, labelled episodes, ranked candidates."""
+"""Train on groups of rows that are compared with each other: pairs, labelled episodes, ranked candidates."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class RowGroup:
     """Rows that are compared with each other.
 
     Attributes:
-        rows: of one task. `reference`: the score of each under the reference model; 0 for a loss without one.
-        values: of each, see the loss.
+        rows: rows of one task. `reference`: each row's score under the reference model; 0 for a loss without one.
+        values: the value of each row; see the loss.
     """
 
     rows: Sequence[ScoredRow]
@@ -57,14 +57,14 @@ def train_on_groups(
     processes: Processes,
     gradient_checkpointing: bool = False,
 ) -> None:
-    """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
+    """Train `model` in place, resuming from the last complete checkpoint in `folder` if there is one.
 
     Args:
-        groups: the data set; a step takes `section.batch_size` of them.
-        folder: for checkpoints; the last one is kept. `callbacks`: transformers TrainerCallbacks.
-        processes: that learn together; each takes its part of every batch.
-        gradient_checkpointing: compute activations a second time instead of keeping them.
-    Raises: PolicyError where the memory runs out.
+        groups: the data set; a step takes `section.batch_size` groups.
+        folder: for checkpoints; only the last is kept. `callbacks`: transformers TrainerCallbacks.
+        processes: the processes that train together; each takes its part of every batch.
+        gradient_checkpointing: recompute activations in the backward pass instead of storing them.
+    Raises: PolicyError if memory runs out.
     """
     shared_arguments = training_arguments(
         folder,
@@ -96,7 +96,7 @@ def train_on_groups(
             data_collator=lambda batch: {"groups": list(batch)},
             callbacks=[*callbacks, CheckpointCompleteCallback()],
         )
-        trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
+        trainer.remove_callback(PrinterCallback)  # our callbacks replace its printing of every log line
         train_from(trainer, latest_checkpoint(folder))
 
 
@@ -104,8 +104,8 @@ class RowGroupTrainer(Trainer):
     """transformers' Trainer with the mean loss of groups of rows, computed in parts of bounded size.
 
     Args:
-        loss: the loss of a group. `microbatch_tokens`: of a part, with padding; a group is never split.
-        arguments, options: as for Trainer. The model is inside `scoring_head`.
+        loss: the loss of a group. `microbatch_tokens`: maximum tokens of a part, with padding; groups are never split.
+        arguments, options: as for Trainer. The model must be inside `scoring_head`.
     """
 
     def __init__(self, *arguments: Any, loss: RowsLoss, microbatch_tokens: int, **options: Any) -> None:
@@ -117,7 +117,7 @@ class RowGroupTrainer(Trainer):
     def compute_loss(
         self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """Return the mean over the groups of the batch."""
+        """Return the mean loss over the groups of the batch."""
         groups: list[RowGroup] = inputs["groups"]
         lengths = self._processes.gather(np.array([[group.padded_tokens] for group in groups]))
         parts = parts_alike(lengths, self._processes.rank, self._microbatch_tokens)
@@ -147,7 +147,7 @@ class RowGroupTrainer(Trainer):
         return rows if self._loss.baseline_row is None else rows[: self._loss.baseline_row]
 
     def _baseline(self, model: Any, groups: Sequence[RowGroup], parts: Sequence[np.ndarray]) -> float:
-        """Return the mean over the batch of the baseline rows' scores less the reference's, not below 0."""
+        """Return the mean over the batch of the baseline rows' scores minus the reference's, at least 0."""
         if (row := self._loss.baseline_row) is None:
             return 0.0
         gaps: list[float] = []
@@ -158,7 +158,7 @@ class RowGroupTrainer(Trainer):
         return max(float(np.mean(np.concatenate(self._processes.gather(np.array(gaps))))), 0.0)
 
     def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
-        """Trainer's, with the mean of each metric of the loss since the last time."""
+        """Log as Trainer does, with the mean of each loss metric since the last call."""
         super().log(
             logs | {name: float(np.mean(values)) for name, values in self._metrics.items()}, *arguments, **options
         )

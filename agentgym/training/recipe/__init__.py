@@ -1,4 +1,4 @@
-"""The recipe of a run: one TOML file and its sections. Data only: nothing here trains, or loads a model.
+"""The recipe of a run: one TOML file and its sections. Data only: nothing here trains or loads a model.
 
 recipe.py          the whole file
 keys.py            overrides from the command line, and keys of earlier versions
@@ -10,5 +10,5 @@ warm_start_section.py, evaluate_section.py, hardware_section.py   [warm_start], 
 stage_section.py   an entry of [[stage]]
 stage_options.py   the options of the stages that collect episodes and learn from them
 guard_section.py   [guard]: when training counts as collapsing
-names.py           whether every name in a recipe is registered
+names.py           checks that every name in a recipe is registered
 """

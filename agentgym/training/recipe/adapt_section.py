@@ -14,7 +14,7 @@ from agentgym.reward import Reward, RewardStage
 from agentgym.task import Origin, Task, TaskSet
 
 ADAPT = "adapt"
-"""The generator of tasks without truth, and what begins their ids."""
+"""The generator of tasks without truth, and the prefix of their ids."""
 
 
 class AdaptSection(Section):
@@ -39,7 +39,7 @@ class AdaptSection(Section):
         return TaskSet(task_set.name, {"train": unlabelled, "validation": task_set["validation"]})
 
     def make_reward(self) -> Reward:
-        """Make the reward. Raises: RecipeError for one that judges an episode by itself, or cannot be made."""
+        """Make the reward. Raises: RecipeError if it judges single episodes, or cannot be made."""
         where = f"train.adapt.reward = {self.reward!r}"
         try:
             part = parse_part(self.reward)

@@ -1,4 +1,4 @@
-"""The recipes that come with agentgym, by name, in a checkout and in an installed package alike."""
+"""The recipes bundled with agentgym, by name, in a checkout and in an installed package."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from agentgym.errors import RecipeError
 
 
 def recipe_file(recipe: str | Path) -> Path:
-    """Return the file of a recipe: the path itself if it is there, else the bundled recipe of this name.
+    """Return the file of a recipe: the path itself if it exists, else the bundled recipe of this name.
 
-    `quickstart`, `quickstart.toml` and `recipes/quickstart.toml` are the same one; `stages/ranking` is in a folder.
+    `quickstart`, `quickstart.toml` and `recipes/quickstart.toml` name the same recipe; `stages/ranking` is in a folder.
 
-    Raises: RecipeError if there is neither, with the bundled recipes.
+    Raises: RecipeError listing the bundled recipes if there is neither.
     """
     path = Path(recipe)
     if path.is_file():

@@ -1,4 +1,4 @@
-"""Keys of recipe data before it is checked: overrides from the command line, and old names of keys."""
+"""Process keys of recipe data before its check: overrides from the command line, and renamed keys."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RENAMED_KEYS: dict[str, str] = {
     "train.role_order": "train.roles.order",
     "train.rotate_roles_every": "train.roles.rotate_every",
 }
-"""Old keys and their present names, both with their sections.
+"""Old keys and their current names, both with their sections.
 
 An old key works and warns until the release that agentgym.deprecation names.
 """
 
 
 def override_key(data: dict[str, Any], text: str) -> None:
-    """Apply `a.b=value` to recipe data; a value that is not valid TOML is taken as plain text. Raises: RecipeError."""
+    """Apply `a.b=value` to recipe data; a value that is not valid TOML is plain text. Raises: RecipeError."""
     key, equals, value = text.partition("=")
     if not equals or not (key := key.strip()):
         raise RecipeError(f"--set {text!r}: write key=value, for example train.steps=10.")
@@ -43,9 +43,9 @@ def override_key(data: dict[str, Any], text: str) -> None:
 
 
 def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return a copy of recipe data in which old keys have their present names. Each old key warns.
+    """Return a copy of recipe data with old keys renamed. Each old key warns.
 
-    Raises: RecipeError if a key stands there under both its names.
+    Raises: RecipeError if a key is present under both names.
     """
     current = copy.deepcopy(data)
     for old, new in RENAMED_KEYS.items():
@@ -61,7 +61,7 @@ def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _section_with(data: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
-    """Return the section in which a key with its sections would stand, empty where there is none, and its last name."""
+    """Return the section of a dotted key, empty if missing, and the key's last name."""
     *path, last = key.split(".")
     section: Any = data
     for part in path:
@@ -70,7 +70,7 @@ def _section_with(data: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
 
 
 def _write(data: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a key, and make the sections that it stands in. Raises: RecipeError if one of them is a value."""
+    """Set a dotted key, creating missing sections. Raises: RecipeError if a section of the path is a value."""
     *path, last = key.split(".")
     section = data
     for part in path:

@@ -1,4 +1,4 @@
-"""Whether every name in a recipe is registered, and every kind and treatment of [train.failures] is known."""
+"""Check that every name in a recipe is registered, and that [train.failures] has known kinds and treatments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_names(
     stages: Sequence[StageSection],
     train: TrainSection,
 ) -> None:
-    """Check that every name in the sections of a recipe is registered. Raises: RecipeError, which `where` begins."""
+    """Check that every name in a recipe's sections is registered. Raises: RecipeError that begins with `where`."""
     check_treatments(train.failures)
     references: list[tuple[registry.Kind, str, str]] = []
     if policy.call_format != AUTO:

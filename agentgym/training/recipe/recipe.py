@@ -37,7 +37,7 @@ from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.recipe.warm_start_section import WarmStartSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
-"""Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
+"""Signals that read a record's state keys; the last three read them to compare a replay with the record."""
 
 
 class Recipe(Section):
@@ -109,7 +109,7 @@ class Recipe(Section):
         return self.reward.make_for(task_set)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
-        """Return how the run's episodes are played. Raises: as `make_reward`."""
+        """Return the rollout config of the run's episodes. Raises: as `make_reward`."""
         config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
         config = replace(config, source_options=self.tasks.source_options)
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit.every > 0
@@ -117,7 +117,7 @@ class Recipe(Section):
         return replace(config, state_keys=state_keys, engine=self._engine(task_set))
 
     def evaluation_config(self, config: RolloutConfig) -> RolloutConfig:
-        """Return how episodes of validations and evaluations are played: with full budgets, and as [evaluate] says.
+        """Return the rollout config of validations and evaluations, with full budgets and the options of [evaluate].
 
         Args:
             config: the config of the run's episodes.
@@ -131,7 +131,7 @@ class Recipe(Section):
         return replace(config, budgets=budgets, stop_if=parse_hooks(section.stop_if))
 
     def _engine(self, task_set: TaskSet) -> Engine | None:
-        """Where the episodes are played; a cluster is asked for sandboxes if the tasks need some."""
+        """Return the engine that plays the episodes; a cluster must offer sandboxes if the tasks need them."""
         cluster, backend = self.machine, None
         if cluster.engine != LocalEngine.name and self.episode.environment is None:
             environments = dict.fromkeys(task.environment for task in task_set["train"])
@@ -163,7 +163,7 @@ class Recipe(Section):
 
     @classmethod
     def load_recorded(cls, path: Path) -> Recipe:
-        """Read the recipe that a run folder keeps. Its old keys give no warning: a record should not be edited.
+        """Read the recipe in a run folder. Old keys give no warning, because a record should not be edited.
 
         Raises: as `load`.
         """
@@ -173,7 +173,7 @@ class Recipe(Section):
 
     @classmethod
     def parse(cls, data: dict[str, Any], where: str = "recipe") -> Recipe:
-        """Check recipe data: keys, values, and that every name in it is registered. Raises: RecipeError."""
+        """Check recipe data: keys, values and registered names. Raises: RecipeError."""
         try:
             recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
@@ -190,7 +190,7 @@ class Recipe(Section):
         return recipe
 
     def with_options(self, section: str, options: Mapping[str, Any], where: str) -> Recipe:
-        """Return the recipe without [[stage]], in which options replace keys of a section. Raises: as `parse`."""
+        """Return the recipe without [[stage]] and with options replacing keys of a section. Raises: as `parse`."""
         own = getattr(self, section)
         replaced = {} if own is None else own.model_dump(exclude_none=True)
         for name, value in with_current_keys({section: dict(options)}, where)[section].items():
@@ -199,12 +199,12 @@ class Recipe(Section):
         return Recipe.parse(dict(self) | {"stage": [], section: replaced}, where)
 
     def to_toml(self) -> str:
-        """Return the resolved recipe with every default written out; it reads back equal."""
+        """Return the resolved recipe as TOML with every default; reading it gives an equal recipe."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
 def _toml_hint(path: Path, error: Exception) -> str:
-    """Return the line that cannot be read, and how a text is written where it holds one without quotes."""
+    """Return a hint with the unreadable line and, if the line has an unquoted text, with the quoted form."""
     if (position := re.search(r"at line (\d+)", str(error))) is None:
         return ""
     line = path.read_text(encoding="utf-8-sig").splitlines()[int(position[1]) - 1 :][:1]

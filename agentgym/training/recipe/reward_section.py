@@ -66,7 +66,7 @@ class RewardSection(Section):
 
     @property
     def names(self) -> list[str]:
-        """The names of all rewards in this section."""
+        """Return the names of all rewards in this section."""
         return [*([self.name] if self.name else []), *self.also]
 
     def make_for(self, task_set: TaskSet) -> Reward | str | None:

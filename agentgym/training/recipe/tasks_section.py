@@ -64,21 +64,21 @@ class TasksSection(Section):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The weight of each set of the mixture; empty for a single set."""
+        """Return the weight of each set of the mixture; empty for a single set."""
         return {source.set: source.weight for source in self.sources if source.weight}
 
     @property
     def source_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """The options of environments that single sets of the mixture give, by set."""
+        """Return the environment options of each set of the mixture, by set."""
         return {source.set: source.environment_options for source in self.sources if source.environment_options}
 
     @property
     def title(self) -> str:
-        """What messages call the tasks."""
+        """Return the name of the tasks in messages."""
         return f"tasks.set = {self.set!r}" if self.set else f"tasks.sources = {[s.set for s in self.sources]}"
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """Each set that is named, with the key that names it."""
+        """Return each named set, with the key that names it."""
         if self.set:
             yield self.set, "tasks.set"
         for index, source in enumerate(self.sources):

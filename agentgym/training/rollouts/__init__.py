@@ -1,6 +1,6 @@
-"""The episodes of a training run are played here.
+"""Play the episodes of a training run.
 
-rollouts.py      plays them on one event loop that lives as long as the run
-episode_loop.py  that loop: in the caller's thread, or in one of its own
+rollouts.py      plays episodes on one event loop that lives as long as the run
+episode_loop.py  the event loop, in the caller's thread or in its own thread
 trl_policy.py    a policy that samples through TRL's own backend
 """

@@ -1,4 +1,4 @@
-"""The event loop of a run's episodes: in the caller's thread, or in one of its own while the caller computes."""
+"""The event loop of a run's episodes, in the caller's thread or, while the caller computes, in its own thread."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class EpisodeLoop:
-    """Runs coroutines for callers that are not async. There is one loop as long as this lives."""
+    """Run coroutines for synchronous callers. Each object has one event loop for its lifetime."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._loop: asyncio.AbstractEventLoop | None = None  # set while it runs in its own thread
+        self._loop: asyncio.AbstractEventLoop | None = None  # set while the loop runs in its own thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something to its end. Raises: what it raises."""
+        """Run a coroutine to its end. Raises: what the coroutine raises."""
         if self._loop is None:
             return self._runner.run(work)
         future = self.submit(work)
@@ -31,13 +31,13 @@ class EpisodeLoop:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Let something run while the caller goes on, in the context of the caller. Only within `in_thread`."""
+        """Start a coroutine, with the caller's context variables, and return at once. Only within `in_thread`."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @contextmanager
     def in_thread(self) -> Iterator[None]:
-        """Inside, the loop runs in a thread of its own. What still runs on leaving is the caller's to have ended."""
+        """Run the loop in its own thread inside the block. The caller must end all coroutines before leaving."""
         is_running, stop = Event(), asyncio.Event()
 
         async def serve() -> None:
@@ -57,7 +57,7 @@ class EpisodeLoop:
             thread.join()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call something where the episodes run, as what they use must not be used in two threads at once."""
+        """Call a function in the episodes' thread: objects that episodes use are not thread-safe."""
 
         async def called() -> T:
             return function()

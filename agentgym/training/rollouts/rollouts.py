@@ -1,4 +1,4 @@
-"""Plays the episodes of a training run on one event loop that lives as long as the run."""
+"""Play the episodes of a training run on one event loop that lives as long as the run."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from agentgym.trajectory import PromptAddition, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecords:
-    """Reads and amends the episodes of a ledger where they are played, as two threads must not use it at once."""
+    """Read and amend the episodes of a ledger in the thread that plays them: a ledger is not thread-safe."""
 
     ledger: Ledger
     loop: EpisodeLoop
 
     def load(self, name: str) -> Trajectory:
-        """Return an episode by its id. Raises: LedgerError if the ledger has none."""
+        """Return an episode by its id. Raises: LedgerError if the ledger has no such episode."""
         return self.loop.call(partial(self.ledger.load, name))
 
     def labelled(self, label: str) -> list[Trajectory]:
@@ -42,7 +42,7 @@ class EpisodeRecords:
         return self.loop.call(lambda: list(self.ledger.trajectories(label)))
 
     def amend(self, trajectories: Sequence[Trajectory]) -> None:
-        """Write the outcomes and the ends of episodes again, which were changed since they were recorded."""
+        """Rewrite the outcomes and the ends of episodes that were changed after they were recorded."""
         self.loop.call(partial(self.ledger.amend, trajectories))
 
 
@@ -53,23 +53,23 @@ _SILENT = ExhaustedPolicy()
 
 @dataclass(slots=True)
 class _LastManager:
-    """The manager that played last, for all rollouts in the same environments and with the same rewards."""
+    """The latest manager, shared by all rollouts with the same environments and rewards."""
 
     manager: EpisodeManager | None = None
 
 
 class Rollouts:
-    """The episode manager for callers that are not async, as trainers are.
+    """The episode manager for synchronous callers, such as trainers.
 
-    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one, `loop`. The config
+    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one loop, `loop`. The config
     never changes: `with_config` returns other rollouts on the same loop, ledger and sandboxes.
 
     Args:
         config: how episodes are played; a reward given by name is loaded once for the whole run.
-        pool: keep so many sandboxes of each kind ready ahead of time; 0 creates each on demand.
-        ledger: where every turn is recorded; a run label seen before is read back instead of played again.
-        on_failures: called with a line for each batch in which some episodes failed, and one for each cause.
-        schedule: gives the changes of the config at an optimiser step, counted from 0; see `at_step`.
+        pool: number of sandboxes of each kind to keep ready; 0 creates each sandbox on demand.
+        ledger: where every turn is recorded. Episodes with a label already in the ledger are read instead of played.
+        on_failures: called with one line per batch in which episodes failed, and one line per cause.
+        schedule: maps an optimiser step, counted from 0, to changes of the config; see `at_step`.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class Rollouts:
         self._backends = registry.BackendUser()
 
     def with_config(self, *, schedule: Schedule | None = None, **changes: Any) -> Rollouts:
-        """Return rollouts that play with other options of the config: `with_config(budgets=..., reward=...)`.
+        """Return rollouts with changed options of the config: `with_config(budgets=..., reward=...)`.
 
-        They share the loop, the ledger and the sandboxes of these, which go on as they are. Close the first ones alone.
+        The result shares the loop, the ledger and the sandboxes with this object. Close only the original rollouts.
 
         Args:
-            schedule: replaces the schedule of these.
+            schedule: replaces this object's schedule; None keeps it.
         """
         view = copy(self)
         view._config = replace(self.config, **changes)
@@ -110,22 +110,22 @@ class Rollouts:
         return view
 
     def at_step(self, step: int) -> Rollouts:
-        """Return the rollouts of an optimiser step, counted from 0, as the schedule says."""
+        """Return rollouts with the schedule's config for an optimiser step, counted from 0."""
         return self if self._schedule is None else self.with_config(**self._schedule(step))
 
     @property
     def config(self) -> RolloutConfig:
-        """How episodes are played."""
+        """Return the config of the episodes."""
         return self._config
 
     @property
     def records(self) -> EpisodeRecords | None:
-        """The episodes that the ledger keeps; None without a ledger."""
+        """Return the ledger's episodes; None without a ledger."""
         return None if self.ledger is None else EpisodeRecords(self.ledger, self.loop)
 
     @property
     def reward(self) -> Reward | None:
-        """Who judges every episode; None where each environment has its own."""
+        """Return the reward of every episode; None if each environment has its own."""
         return self.config.reward if isinstance(self.config.reward, Reward) else None
 
     def play(
@@ -146,16 +146,16 @@ class Rollouts:
         """Play every task `group_size` times and wait for all of them.
 
         Args:
-            label: the label of this batch; with the task and the sample it names the episode and seeds it.
-            group_size, temperature: instead of the config's.
-            record: write the episodes to the ledger.
-            progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
-            on_trajectory: called with each trajectory when it ends, for a progress bar.
-            assistance: what helps the agent in each episode, in the order of those returned; empty for none.
+            label: the label of this batch; label, task and sample together name an episode and seed it.
+            group_size, temperature: override the config's values.
+            record: whether to write the episodes to the ledger.
+            progress: fraction of the training done, 0 to 1, for the reward's schedules.
+            on_trajectory: called with each trajectory when it ends, such as for a progress bar.
+            assistance: the agent's help in each episode, in the order of the returned episodes; empty for no help.
             checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
-            config: as of `EpisodeManager.collect`.
+            config: see `EpisodeManager.collect`.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
-        Raises: EpisodesFailed if no episode was played to its end; the ledger keeps them under another label.
+        Raises: EpisodesFailed if no episode was played to its end; the ledger moves them to another label.
         """
         if progress is not None and self.reward is not None:
             self.reward.set_progress(progress)
@@ -193,7 +193,7 @@ class Rollouts:
         on_trajectory: Callable[[Trajectory], None] | None = None,
         config: RolloutConfig | None = None,
     ) -> list[SearchResult]:
-        """Search over the turns of each task's episodes. Arguments, order and errors are those of `play`."""
+        """Search over the turns of each task's episodes. Arguments, order and errors are as in `play`."""
         config = config or self.config
         config = config if temperature is None else config.at_temperature(temperature)
         manager = EpisodeManager(policy, config, ledger=self.ledger)
@@ -215,15 +215,15 @@ class Rollouts:
         return episodes
 
     def report_failures(self, label: str, trajectories: Sequence[Trajectory], *, recorded_as: Collection[str]) -> None:
-        """Say how many episodes of a batch failed, and of what.
+        """Report how many episodes of a batch failed, and the causes.
 
         Args:
-            label: the label of the batch. `recorded_as`: the labels that its episodes have in the ledger.
-        Raises: EpisodesFailed if all of them did; the ledger then keeps what has these labels under others.
+            label: the label of the batch. `recorded_as`: the labels of its episodes in the ledger.
+        Raises: EpisodesFailed if all episodes failed; the ledger then moves the episodes to other labels.
         """
         if trajectories and not any(trajectory.valid for trajectory in trajectories):
             lines = format_causes(Counter(t.error or no_turn(t) for t in trajectories))
-            if self.ledger is not None:  # or else a resumed run would read these failures back
+            if self.ledger is not None:  # otherwise a resumed run would read these failures
                 self.loop.call(partial(_set_aside, self.ledger, recorded_as))
             raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
         causes = Counter(t.error or no_turn(t) for t in trajectories if not t.scored)
@@ -234,14 +234,14 @@ class Rollouts:
             self.report(f"  {line}")
 
     def report(self, line: str) -> None:
-        """Say something where failures are said."""
+        """Pass a line to `on_failures`."""
         if self._on_failures is not None:
             self._on_failures(line)
 
     def branch(
         self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False
     ) -> list[Trajectory]:
-        """Continue saved trajectories from their forks, `group_size` times each, in no order. `record`: as `play`."""
+        """Continue saved trajectories from their forks, `group_size` times each, unordered. `record`: see `play`."""
         manager = self._manager_of(policy)
 
         async def collected() -> list[Trajectory]:
@@ -251,7 +251,7 @@ class Rollouts:
         return self.loop.run(collected())
 
     def replay_turns(self, selections: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
-        """Repeat only some turns of saved trajectories, each in a fresh environment, and judge the results."""
+        """Replay selected turns of each saved trajectory in a fresh environment, and judge the results."""
         manager = EpisodeManager(_SILENT, self.config, label="replay")
         gate = asyncio.Semaphore(self.config.concurrency)
 
@@ -265,7 +265,7 @@ class Rollouts:
         return self.loop.run(replay_all())
 
     def score(self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        """Return the log-probabilities of each continuation's tokens after its prefix; all are requested at once."""
+        """Return the log-probabilities of each continuation's tokens after its prefix, requested concurrently."""
 
         async def score_all() -> list[list[float]]:
             await policy.refresh()
@@ -303,13 +303,13 @@ class Rollouts:
 
 
 def _set_aside(ledger: Ledger, labels: Collection[str]) -> None:
-    """Let the episodes of these labels have others."""
+    """Move the episodes with these labels to other labels."""
     for label in labels:
         ledger.set_aside(label)
 
 
 def _makes_others(config: RolloutConfig, other: RolloutConfig) -> bool:
-    """Whether two configs differ in what makes environments or judges."""
+    """Return whether two configs differ in an option that affects environments or rewards."""
     names = ("environment", "environment_options", "source_options", "backend", "reward")
     return any(
         getattr(config, name) is not getattr(other, name) and getattr(config, name) != getattr(other, name)

@@ -18,10 +18,10 @@ from agentgym.policy.rendering import TemplateRenderer
 
 
 class TrlPolicy(Policy):
-    """Adapter over `GRPOTrainer._generate_single_turn`, the one private method of TRL that it calls.
+    """Sample through `GRPOTrainer._generate_single_turn`, the only private TRL method used here.
 
-    The temperature is the trainer's; a request's `max_tokens` shortens the reply. Only vLLM returns log-probabilities:
-    without them TRL takes those of its own forward pass, as if the update were on-policy.
+    The temperature is the trainer's; a request's `max_tokens` shortens the reply. Only vLLM returns log-probabilities.
+    Without them, TRL uses those of its own forward pass, as if the update were on-policy.
 
     Args:
         trainer: the trainer whose model answers.
@@ -40,9 +40,7 @@ class TrlPolicy(Policy):
         )
 
     async def generate(self, request: Request) -> Reply:
-        """Sample a reply. Raises: PolicyError where the conversation shows an image, which TRL's backend is not
-        given.
-        """
+        """Sample a reply. Raises: PolicyError if the conversation has an image: TRL's backend gets none."""
         if images_of(request.messages):
             raise PolicyError(
                 "The conversation holds an image, and TRL's own generation is not given any. Train with a VisionPolicy "

@@ -1,4 +1,4 @@
-"""Which tasks a training step plays; `train.sampler` names one of the registered kind `samplers`."""
+"""Choose the tasks of a training step; `train.sampler` names one of the registered kind `samplers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sampler of tasks is, how a recipe names one, and how a checkpoint keeps its state."""
+"""The Sampler protocol, how a recipe names a sampler, and how a checkpoint saves its state."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _FORMER_FILE = "curriculum.json"
 
 
 class Sampler(Protocol):
-    """Chooses the tasks of each step. It is made from the training tasks and a seed, then from its own options.
+    """Choose the tasks of each step. A sampler is made from the training tasks, a seed and its own options.
 
-    The same seed, step and state must give the same tasks: a resumed run plays what an unbroken one plays.
+    The same seed, step and state must give the same tasks, so that a resumed run plays what an uninterrupted run plays.
     """
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Choose the tasks of a step; a group of episodes is played of each.
+        """Choose the tasks of a step; each gets a group of episodes.
 
         Args:
-            further: 1 for tasks beside those that the step has drawn already, 2 for still others, and so on.
+            further: 0 for the step's first draw, 1 for its first draw of further tasks, 2 for the next, and so on.
         """
         ...
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Take in how the groups of a step came out, failed episodes included. Returns: metrics to log."""
+        """Learn from the results of a step's groups, which include failed episodes. Returns: metrics to log."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data for JSON."""
+        """Return the state to save in a checkpoint, as JSON-compatible data."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`. Raises: TaskError if it belongs to other tasks."""
+        """Restore a value that `state` returned. Raises: TaskError if it belongs to other tasks."""
         ...
 
 
 def make_random_stream(name: str, seed: int, step: int, further: int) -> random.Random:
-    """Make the random stream of a draw: another one for each sampler, seed, step and further draw."""
+    """Make the random stream of a draw, distinct for each sampler, seed, step and further draw."""
     return random.Random(seed_of(name, seed, step, *([further] if further else [])))
 
 
 def make_sampler(text: str, tasks: Sequence[Task], seed: int) -> Sampler:
     """Make a sampler from its name and options: `curriculum(window=4)`.
 
-    Raises: UnknownNameError; CreditError for options that it does not take; TaskError for tasks that it cannot draw.
+    Raises: UnknownNameError; CreditError for unknown options; TaskError for tasks that the sampler cannot draw from.
     """
     part = parse_part(text)
     sampler: Sampler = load_part("samplers", part.name, part.options)(tasks, seed)
@@ -64,7 +64,7 @@ def save_sampler(sampler: Sampler, folder: Path) -> None:
 
 
 def restore_sampler(sampler: Sampler, folder: Path) -> None:
-    """Continue as at a checkpoint, if its folder holds a state. Raises: as `Sampler.load`."""
+    """Restore a sampler's state from a checkpoint's folder, if there is one. Raises: as `Sampler.load`."""
     for file in (folder / FILE, folder / _FORMER_FILE):
         if file.is_file():
             sampler.load(json.loads(file.read_text(encoding="utf-8")))

@@ -16,16 +16,16 @@ from agentgym.trajectory import Trajectory
 class Curriculum:
     """Draws training tasks whose difficulty is the cap or one of the levels just below it.
 
-    The cap starts at the easiest level. It rises by one level once `prompts` groups of its level have been played since
-    it last rose, and their mean success is at least `accuracy`.
+    The cap starts at the easiest level. The cap rises by one level once at least `prompts` groups of its level have
+    been played since its last rise, with a mean success of at least `accuracy`.
 
     Args:
-        tasks: to draw from; their `difficulty` values, sorted, are the levels.
-        seed: together with the step it seeds the draw.
-        window: at most so many levels, including the cap's.
+        tasks: the tasks to draw from; their sorted `difficulty` values are the levels.
+        seed: seeds each draw, together with the step.
+        window: maximum number of levels to draw from, including the cap's.
         accuracy: mean success at which the cap rises.
-        prompts: groups of the cap's level that it takes to measure that.
-    Raises: TaskError without tasks.
+        prompts: minimum number of groups at the cap's level before the cap rises.
+    Raises: TaskError if there are no tasks.
     Source: the difficulty range of RLVE, Zeng et al. 2025, arXiv:2511.07317; 4, 0.9 and 8 are its choices.
     """
 
@@ -53,16 +53,16 @@ class Curriculum:
         return self.levels[max(0, self._cap - self._window + 1) : self._cap + 1]
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the tasks of a step, as `draw_one` draws each."""
+        """Draw each task of a step with `draw_one`."""
         rng = make_random_stream("curriculum", self._seed, step, further)
         return [self.draw_one(rng) for _ in range(count)]
 
     def draw_one(self, draws: random.Random) -> Task:
-        """Draw a level of the window, all equally likely, then a task of that level."""
+        """Draw a level of the window uniformly, then a task of that level uniformly."""
         return draws.choice(self._by_level[draws.choice(self.open_levels)])
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Take in how groups came out, and raise the cap if its level is mastered. Returns: metrics."""
+        """Record the groups' success, and raise the cap if its level is mastered. Returns: metrics."""
         for group in groups:
             judged = [t.success for t in group if t.valid and t.success is not None]
             if judged and group[0].task.difficulty == self.cap:
@@ -74,11 +74,11 @@ class Curriculum:
         return {"curriculum/cap": self.cap, "curriculum/cap_success": mean}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data."""
+        """Return the state to save in a checkpoint, as plain data."""
         return {"cap": self.cap, "seen": list(self._recent)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`. Raises: TaskError if no task has its difficulty."""
+        """Restore a value that `state` returned. Raises: TaskError if no task has its difficulty."""
         if state["cap"] not in self.levels:
             raise TaskError(
                 f"The curriculum was at difficulty {state['cap']}, which no task has. Levels are {self.levels}."

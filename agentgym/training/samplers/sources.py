@@ -1,4 +1,4 @@
-"""Draws the tasks of a mixture by the weights of its sets."""
+"""Draw the tasks of a mixture by the weights of its sets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentgym.trajectory import Trajectory
 
 
 class Shuffled:
-    """Draws all of its tasks once before it draws one again. Every step draws equally many."""
+    """Draw every task once before any task again. Every step must draw the same number of tasks."""
 
     def __init__(self, name: str, tasks: Sequence[Task], seed: int) -> None:
         self._name, self._tasks, self._seed = name, list(tasks), seed
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the next `count` tasks of the shuffled order; further ones of a step are random."""
+        """Draw the next `count` tasks of the shuffled order; a step's further draws are random."""
         if further:
             return make_random_stream(self._name, self._seed, step, further).choices(self._tasks, k=count)
         positions = [divmod(step * count + index, len(self._tasks)) for index in range(count)]
@@ -30,11 +30,11 @@ class Shuffled:
         return random.Random(seed_of(self._name, self._seed, epoch)).sample(self._tasks, len(self._tasks))
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Return no metrics: how groups came out changes nothing."""
+        """Return no metrics: the results of groups change nothing."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return nothing: the step says it all."""
+        """Return an empty state: a draw depends only on the step."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -42,9 +42,9 @@ class Shuffled:
 
 
 class Sources:
-    """Draws for each group a set by its weight, and then one of its tasks.
+    """Draw for each group a set by its weight, and then one of the set's tasks.
 
-    No task is drawn twice in a step if its set has enough of them.
+    Within one call of `draw`, no task repeats if its set has enough tasks.
     """
 
     def __init__(self, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> None:
@@ -68,11 +68,11 @@ class Sources:
         return chosen
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Return no metrics: how groups came out changes nothing."""
+        """Return no metrics: the results of groups change nothing."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return nothing: the step says it all."""
+        """Return an empty state: a draw depends only on the step."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -80,10 +80,10 @@ class Sources:
 
 
 def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> Sampler | None:
-    """Make the sampler of `train.sampler`, else that of a mixture; return None where tasks are only shuffled.
+    """Make the sampler of `train.sampler`, or else one for a mixture; return None if tasks are only shuffled.
 
     Args:
-        name: the sampler with its options, such as `curriculum(window=4)`; None where the recipe names none.
+        name: the sampler with its options, such as `curriculum(window=4)`; None if the recipe names none.
         weights: the weight of each set of a mixture.
     Raises: as `make_sampler`.
     """

@@ -1,4 +1,4 @@
-"""Contributions: how much each turn added to the outcome, learnt so that they sum to it."""
+"""Contributions of turns to the outcome, learnt so that they sum to the outcome."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, ex
 from agentgym.trajectory import Trajectory
 
 FILE = "contributions.pt"
-"""Of the state, in the folder of a checkpoint."""
+"""File with the state in a checkpoint's folder."""
 
 
 class ContributionModel:
-    """`contributions`: one number per turn, read at its last token; the loss is (their sum - outcome)^2.
+    """Compute `contributions`: one number per turn, read at its last token; the loss is (their sum - outcome)^2.
 
     Args:
-        model: its body is copied. `settings`: of TurnScorer.
+        model: the model whose body is copied. `settings`: of TurnScorer.
     Source: SPA-RL, Wang et al. 2025, arXiv:2505.20732.
     """
 
@@ -40,7 +40,7 @@ class ContributionModel:
         return {"contributions": contributions}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Fit to the batch. Returns: the loss, and the share of the outcomes' variance that was explained before."""
+        """Fit to the batch. Returns: the loss, and the explained variance of the outcomes before the fit."""
         valid = [t for t in trajectories if t.valid]
         if not valid:
             return {}
@@ -56,11 +56,11 @@ class ContributionModel:
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
     def save(self, folder: Path) -> None:
-        """Write what a resumed run needs into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         self.scorer.save(folder / FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint."""
+        """Restore the state from a checkpoint's folder."""
         self.scorer.restore(folder / FILE)
 
 

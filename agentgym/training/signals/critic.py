@@ -1,4 +1,4 @@
-"""A turn-level critic: predicts the return from each turn on, learnt from the returns of the run itself."""
+"""A turn-level critic: predict the return from each turn on, learning from the run's own returns."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FILE = "critic.pt"
 
 
 class Critic:
-    """`values` before each turn (0 after a last turn that ended the task) and `action_values` after it.
+    """Compute `values` before each turn (0 after a turn that ended the task) and `action_values` after each turn.
 
     Args:
-        model: its body is copied.
-        return_spec: the return that is learnt, that of the estimator it serves.
-        double: two heads for each number, of which the lower counts, and temporal-difference targets from a slowly
-            updated copy, as in ArCHer. Otherwise one head, and the returns themselves as targets.
-        privileged: from a task to text that the critic may read and the policy may not; None for nothing.
-        encode: from text to token ids, for `privileged`.
+        model: the model whose body is copied.
+        return_spec: the return to learn, which must be the estimator's.
+        double: use the lower of two heads for each number, and temporal-difference targets from a slow copy, as in
+            ArCHer. Otherwise use one head, and the returns as targets.
+        privileged: maps a task to text that only the critic may read; None for no text.
+        encode: maps text to token ids, for `privileged`.
         follow: how far the copy moves towards the network after each batch, 0 to 1.
         settings: the settings of TurnScorer.
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (double); SWEET-RL, arXiv:2503.15478 (privileged).
@@ -63,7 +63,7 @@ class Critic:
         return {"values": values, "action_values": actions}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Fit to the batch. Returns: the loss, and the share of the returns' variance that was explained before."""
+        """Fit to the batch. Returns: the loss, and the explained variance of the returns before the fit."""
         valid = [t for t in trajectories if t.valid]
         if not valid:
             return {}
@@ -77,7 +77,7 @@ class Critic:
             self._targets(t, returns_of_turns, None if slow_values is None else slow_values[row])
             for row, (t, returns_of_turns) in enumerate(zip(valid, returns, strict=True))
         ]
-        mean_turns = float(np.mean([len(t.turns) for t in valid]))  # one divisor for all: every turn counts alike
+        mean_turns = float(np.mean([len(t.turns) for t in valid]))  # one divisor for all, to weight turns equally
         device = self.scorer.head.weight.device
         target_tensors = [torch.tensor(target, dtype=torch.float32, device=device) for target in targets]
 
@@ -94,12 +94,12 @@ class Critic:
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
     def save(self, folder: Path) -> None:
-        """Write what a resumed run needs into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         copied = None if self._copy is None else self._copy.state_dict()
         torch.save({"network": self.scorer.training_state(), "copy": copied}, folder / FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one of an earlier agentgym holds no critic, which then begins anew."""
+        """Restore the state from a checkpoint's folder. An older checkpoint without the file changes nothing."""
         if not (folder / FILE).is_file():
             return
         state = torch.load(folder / FILE, weights_only=True, map_location=self.scorer.head.weight.device)
@@ -113,13 +113,13 @@ class Critic:
             move_towards(self._copy, self.scorer, self.follow)
 
     def _privileged_ids(self, task: Task) -> list[int]:
-        """Tokens that the critic may read and the policy may not."""
+        """Return the tokens that only the critic may read."""
         if self._privileged is None or self._encode is None:
             return []
         return self._encode(self._privileged(task))
 
     def _token_positions(self, trajectory: Trajectory) -> TokenPositions:
-        """Positions: the last token before each turn, the very last token, then the last token of each turn."""
+        """Return the positions: the last token before each turn, the very last token, the last token of each turn."""
         trajectory.require_one_row("the critic")
         ids, states, actions = [*self._privileged_ids(trajectory.task), *trajectory.prompt_ids], [], []
         for turn in trajectory.turns:
@@ -130,7 +130,7 @@ class Critic:
         return TokenPositions(ids, [*states, len(ids) - 1, *actions])
 
     def _numbers(self, scorer: TurnScorer, valid: Sequence[Trajectory]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """[T+1] values and [T] action values of each trajectory."""
+        """Return [T+1] values and [T] action values of each trajectory."""
         values_per_trajectory = []
         for trajectory, numbers in zip(valid, scorer.read([self._token_positions(t) for t in valid]), strict=True):
             count, half = len(trajectory.turns), numbers.shape[1] // 2
@@ -143,7 +143,7 @@ class Critic:
     def _targets(
         self, trajectory: Trajectory, returns: np.ndarray, slow_values: tuple[np.ndarray, np.ndarray] | None
     ) -> np.ndarray:
-        """[2, T] targets of the value before each turn and of its action value."""
+        """Return [2, T] targets for the value before each turn and for the turn's action value."""
         if slow_values is None:
             return np.stack([returns, returns])
         values, actions = slow_values

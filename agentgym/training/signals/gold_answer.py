@@ -1,4 +1,4 @@
-"""The likelihood of the gold answer before and after each turn: how much information the turn brought."""
+"""The gold answer's likelihood before and after each turn, to measure the turn's information gain."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NO_ANSWER = (
 
 
 class GoldAnswer:
-    """`gold_logprobs`: mean log-probability per token of the gold answer, before each turn and after the last.
+    """Compute `gold_logprobs`: mean log-probability per token of the gold answer, before each turn and after the last.
 
     Args:
-        policy: scores given tokens; the answer never enters its episodes.
-        task_set: its `answer` is the message that answers a task correctly.
-        rollouts: its event loop is the one the policy runs on.
+        policy: scores given tokens; the answer never enters the policy's episodes.
+        task_set: its `answer` returns the message that answers a task correctly.
+        rollouts: provides the event loop of the policy.
     Raises: CreditError for a policy without a renderer, or a task set without an answer.
     Source: Information Gain-based Policy Optimization, arXiv:2510.14967.
     """

@@ -1,4 +1,4 @@
-"""The last hidden states of the model that is trained, at every token of an episode."""
+"""The trained model's last hidden states at every token of an episode."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentgym.trajectory import Trajectory
 
 
 def hidden_states(model: Any, trajectories: Sequence[Trajectory]) -> Iterator[tuple[int, Trajectory, torch.Tensor]]:
-    """Read the valid trajectories one by one, without gradient.
+    """Yield the hidden states of the valid trajectories one by one, without gradient.
 
-    The states are those of the weights as they are now in this process, whatever sampled the tokens.
+    The states come from the current weights in this process, whatever sampled the tokens.
 
     Args:
-        model: a causal language model of transformers, with or without an adapter.
-    Yields: the row, the trajectory, and its [L, d] float32 states, after the prompt's tokens and all others.
+        model: a transformers causal language model, with or without an adapter.
+    Yields: the row, the trajectory, and [L, d] float32 states at all its tokens, including the prompt's.
     """
     backbone = own_model(model).base_model
     device = next(backbone.parameters()).device
@@ -38,6 +38,6 @@ def hidden_states(model: Any, trajectories: Sequence[Trajectory]) -> Iterator[tu
 
 
 def own_spans(trajectory: Trajectory) -> list[tuple[int, int]]:
-    """Start and end of each turn's own tokens, counted from the start of the prompt."""
+    """Return start and end of each turn's own tokens, counted from the start of the prompt."""
     before = len(trajectory.prompt_ids)
     return [(before + start, before + end) for start, end in trajectory.turn_spans()]

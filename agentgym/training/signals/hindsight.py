@@ -1,4 +1,4 @@
-"""The hindsight signal: how much likelier each turn is, given how the episode ended."""
+"""The hindsight signal: how much likelier each turn becomes given the episode's outcome."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory, Turn
 
 FILE = "hindsight.pt"
-"""Of the state of LearnedHindsight, in the folder of a checkpoint."""
+"""File with the state of LearnedHindsight in a checkpoint's folder."""
 SUCCESS_AT = 0.5
 OUTCOME_TEXTS = {True: "This attempt succeeds.\n", False: "This attempt fails.\n"}
-"""Put before the prompt, by whether the episode succeeded."""
+"""Text before the prompt, by whether the episode succeeded."""
 
 
 class PromptedHindsight:
-    """`hindsight`: log pi(turn | outcome, what came before) - log pi(turn | what came before), in nats a turn.
+    """Compute `hindsight`: log pi(turn | outcome, prefix) - log pi(turn | prefix), in nats per turn.
 
-    The policy itself scores each turn again with the outcome before the prompt. A policy that does not understand that
+    The policy itself scores each turn again with the outcome before the prompt. A policy that does not understand this
     sentence gives noise: prefer `LearnedHindsight` for small models.
 
     Args:
         policy: scores given tokens.
-        encode: from text to the policy's token ids.
-        rollouts: its event loop is the one the policy runs on.
+        encode: maps text to the policy's token ids.
+        rollouts: provides the event loop of the policy.
     Source: HCAPO, arXiv:2603.08754 (the model itself as the hindsight estimator).
     """
 
@@ -44,7 +44,7 @@ class PromptedHindsight:
         self._outcome_ids = {good: encode(text) for good, text in OUTCOME_TEXTS.items()}
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
-        """Score each turn with and without the outcome in front. Raises: PolicyError from the model."""
+        """Score each turn with and without the outcome before the prompt. Raises: PolicyError from the model."""
         pairs: list[tuple[list[int], list[int]]] = []
         for trajectory, turn, prefix in _turns_with_prefix(trajectories):
             pairs += [(prefix, turn.token_ids), ([*self._outcome_ids[_succeeded(trajectory)], *prefix], turn.token_ids)]
@@ -60,13 +60,14 @@ class PromptedHindsight:
 
 
 class LearnedHindsight:
-    """`hindsight` from a copy of the model that is trained on the run's own turns, half of them with the outcome before
-    the prompt. Both probabilities come from this copy, so that what it has not learnt cancels.
+    """Compute `hindsight` with a copy of the model, trained on the run's turns, half of them with the outcome first.
+
+    Both probabilities come from this copy, so that errors common to both cancel.
 
     Args:
-        model: a causal language model of transformers; it is copied.
-        encode: from text to the model's token ids.
-        learning_rate, epochs, batch_size: of the copy's training. `seed`: of the order of batches.
+        model: a transformers causal language model; it is copied.
+        encode: maps text to the model's token ids.
+        learning_rate, epochs, batch_size: for training the copy. `seed`: the seed of the batch order.
     Source: Harutyunyan et al. 2019, arXiv:1912.02503, return-conditional form; the shared network: our own.
     """
 
@@ -132,13 +133,13 @@ class LearnedHindsight:
         return {"hindsight/loss": float(np.mean(first_pass_losses))}
 
     def save(self, folder: Path) -> None:
-        """Write what a resumed run needs into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         order = json.dumps(self._order.bit_generator.state)
         state = {"weights": self._model.state_dict(), "optimiser": self._optimiser.state_dict(), "order": order}
         torch.save(state, folder / FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one of an earlier agentgym holds no hindsight, which then begins anew."""
+        """Restore the state from a checkpoint's folder. An older checkpoint without the file changes nothing."""
         if not (folder / FILE).is_file():
             return
         device = next(self._model.parameters()).device
@@ -148,7 +149,7 @@ class LearnedHindsight:
         self._order.bit_generator.state = json.loads(state["order"])
 
     def _logprobs(self, trajectories: Sequence[Trajectory], shows_outcome: Sequence[bool]) -> list[torch.Tensor]:
-        """Log-probabilities after the prompt, one tensor per trajectory; `shows_outcome` puts the outcome first."""
+        """Return log-probabilities after the prompt per trajectory; `shows_outcome` puts the outcome first."""
         device = next(self._model.parameters()).device
         for trajectory in trajectories:
             trajectory.require_one_row("the hindsight network")
@@ -176,12 +177,12 @@ def _succeeded(trajectory: Trajectory) -> bool:
 
 
 def _turns_with_prefix(trajectories: Sequence[Trajectory]) -> list[tuple[Trajectory, Turn, list[int]]]:
-    """Every turn of every valid trajectory, with the token ids before it."""
+    """Return every turn of every valid trajectory, with the token ids before it."""
     return [
         (t, turn, prefix) for t in trajectories if t.valid for turn, prefix in zip(t.turns, prefixes(t), strict=False)
     ]
 
 
 def _rows_of(trajectories: Sequence[Trajectory], gains: Iterator[float]) -> SignalRows:
-    """One number a turn from an iterator over the turns of the valid trajectories; 0 for the others."""
+    """Return one number per turn, from an iterator over valid trajectories' turns; 0 for invalid trajectories."""
     return [[next(gains) if t.valid else 0.0 for _ in t.turns] for t in trajectories]

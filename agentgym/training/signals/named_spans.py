@@ -1,4 +1,4 @@
-"""The spans that a reward named, as a signal of tokens."""
+"""The spans that a reward named, as a token-level signal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agentgym.trajectory import Trajectory, Turn
 
 
 class NamedSpans:
-    """`span_values`: the value of the span that holds each of a turn's own tokens, NaN outside of all of them.
+    """Compute `span_values`: for each of a turn's own tokens, the value of its span; NaN outside of all spans.
 
-    A token that lies in a span in part is in it. Of overlapping spans the last one counts. A span that cannot be found
-    in what the agent wrote, exactly and once, is left out, and counted in `spans/left_out`.
+    A token belongs to a span that it overlaps. Of overlapping spans, the last one counts. A span that does not occur
+    exactly once in the agent's text is left out, and counted in `spans/left_out`.
 
     Args:
-        policy: its renderer knows which characters a token stands for.
+        policy: its renderer's tokenizer maps tokens to characters.
     Raises: CreditError for a policy without a tokenizer.
     """
 
@@ -37,7 +37,7 @@ class NamedSpans:
         return {"span_values": [[self._values(turn) if t.valid else [] for turn in t.turns] for t in trajectories]}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Return how many spans the last batch named, and how many of them were left out."""
+        """Return the numbers of named spans and of left-out spans in the last batch."""
         return {"spans/named": float(self._named), "spans/left_out": float(self._left_out)}
 
     def _values(self, turn: Turn) -> list[float] | np.ndarray:

@@ -1,4 +1,4 @@
-"""Signals from the policy being trained: log-ratios, entropies, certainties and score norms of its turns."""
+"""Signals from the trained policy: log-ratios, entropies, certainties and score norms of its turns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from agentgym.trajectory import Trajectory
 
 
 def _score_norms(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """(b, width) squared norm of the score with respect to the logits, 1 - 2 pi + sum pi^2, between 0 and 2."""
+    """Return (b, width) the squared norm of the score w.r.t. the logits, 1 - 2 pi + sum pi^2, between 0 and 2."""
     probabilities = torch.softmax(logits, dim=-1)
     token_probabilities = probabilities.gather(-1, tokens[:, :, None]).squeeze(-1)
     return 1 - 2 * token_probabilities + probabilities.square().sum(-1)
 
 
 def _certainties(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """(b, width) KL(U || pi) = log sum exp(logits) - mean of logits - log V in nats, over V tokens not ruled out."""
+    """Return (b, width) KL(U || pi) = logsumexp(logits) - mean logits - log V, in nats, over the V unmasked tokens."""
     possible = logits > torch.finfo(logits.dtype).min / 2
     count = possible.sum(-1)
     return logits.logsumexp(-1) - torch.where(possible, logits, 0.0).sum(-1) / count - count.log()
@@ -32,7 +32,7 @@ MEASURES: Mapping[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "score_norms": _score_norms,
     "token_certainties": _certainties,
 }
-"""Measures of logits [b, width, V] before tokens [b, width]. Preflight refuses them beside a logit hook."""
+"""Functions of logits [b, width, V] and the predicted tokens [b, width]. Preflight rejects them with a logit hook."""
 PROVIDES = ("log_ratios", "entropies", "token_entropies", *MEASURES)
 
 
@@ -41,9 +41,9 @@ class PolicyPass:
     """Results of a forward pass over TRL's batch, each of shape (B, T).
 
     Attributes:
-        logps: log-probability of each token under the policy being trained, at the sampling temperature.
-        entropies: the entropies of the distribution at each token, in nats.
-        measures: those of MEASURES that were asked for, by name.
+        logps: log-probability of each token under the trained policy, at the sampling temperature.
+        entropies: entropy of the distribution at each token, in nats.
+        measures: the requested entries of MEASURES, by name.
     """
 
     logps: torch.Tensor
@@ -51,8 +51,8 @@ class PolicyPass:
     measures: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def signals(self, batch: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> dict[str, SignalRows]:
-        """Return `entropies` of every turn and `token_entropies` of its tokens, the measures by their names, and the
-        `log_ratios` of tokens if the batch has their sampling log-probabilities."""
+        """Return `entropies` of the turns, `token_entropies`, the measures by name, and, if the batch has sampling
+        log-probabilities, `log_ratios` of the tokens."""
         means = self.entropies.float().cpu().numpy()
 
         def mean(row: int, start: int, end: int) -> float:
@@ -72,15 +72,15 @@ class PolicyPass:
             signals["token_certainties"] = _rows(trajectories, lambda row, start, end: certainties[row, start:end], [])
         if "sampling_per_token_logps" in batch:
             differences = (self.logps - batch["sampling_per_token_logps"]).double().cpu().numpy()
-            ratios = np.nan_to_num(differences, nan=0.0)  # no correction where no log-probability was recorded
+            ratios = np.nan_to_num(differences, nan=0.0)  # no correction for tokens without a log-probability
             signals["log_ratios"] = _rows(trajectories, lambda row, start, end: ratios[row, start:end], [])
         return signals
 
 
 def policy_pass(trainer: Any, batch: Mapping[str, torch.Tensor], *, measures: Collection[str] = ()) -> PolicyPass:
-    """Run the trainer's model over its batch, without gradient; where any of MEASURES are asked for, twice.
+    """Run the trainer's model over its batch without gradient, a second time if `measures` are requested.
 
-    Raises: AgentGymError if TRL has moved the method that this calls.
+    Raises: AgentGymError if TRL has moved the method called here.
     """
     forward = getattr(trainer, "_get_per_token_logps_and_entropies", None)
     if forward is None:
@@ -105,9 +105,9 @@ def policy_pass(trainer: Any, batch: Mapping[str, torch.Tensor], *, measures: Co
 def _logits_of(
     trainer: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, rows: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """By `rows` rows the last `width` tokens, and the [b, width, V] logits before them, divided by the temperature.
+    """Yield, `rows` rows at a time, [b, width, V] logits divided by the temperature and the tokens they predict.
 
-    TRL's own pass returns no more of the distributions than their entropies.
+    TRL's own pass returns only entropies of the distributions.
     """
     for start in range(0, len(ids), rows):
         id_rows, mask_rows = ids[start : start + rows], mask[start : start + rows]

@@ -1,4 +1,4 @@
-"""What a provider of signals is."""
+"""SignalProvider and Checkpointed, the protocols of signal providers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from agentgym.trajectory import Trajectory
 
 SignalRows = list[Any]
-"""One signal of a batch: one entry per trajectory, shaped as `Group` says."""
+"""One signal of a batch: one entry per trajectory, with the shape that `Group` defines."""
 
 
 class SignalProvider(Protocol):
@@ -22,22 +22,22 @@ class SignalProvider(Protocol):
     provides: tuple[str, ...]
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
-        """Return the signals of every trajectory, in order; invalid trajectories get placeholders of the same shape."""
+        """Return the signals of all trajectories in order, with placeholders of the same shape for invalid ones."""
         ...
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learn from the batch after its credit was estimated. Returns: metrics."""
+        """Learn from the batch after its credit has been estimated. Returns: metrics."""
         ...
 
 
 @runtime_checkable
 class Checkpointed(Protocol):
-    """What learns beside the policy, and whose state a checkpoint keeps."""
+    """A provider that learns and saves its state in checkpoints."""
 
     def save(self, folder: Path) -> None:
-        """Write the state into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         ...
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint."""
+        """Restore the state from a checkpoint's folder."""
         ...

@@ -1,4 +1,4 @@
-"""A turn critic that also learns from turns of earlier steps, which a store keeps."""
+"""A turn critic that also learns from stored turns of earlier steps."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from agentgym.trajectory import Trajectory
 
 STORE_FILE = "critic_store.json"
 TurnLogprobs = Callable[[Sequence[TurnTransition]], Sequence[float]]
-"""From transitions to the log-probability of each turn under the policy that is trained now, in nats."""
+"""A function from transitions to each turn's log-probability under the current policy, in nats."""
 
 
 class ReplayedCritic(Critic):
-    """Critic with `double` in which each batch is followed by `updates` optimiser steps on transitions of a store.
+    """A `double` Critic that, after each batch, takes `updates` optimiser steps on stored transitions.
 
     An action value is fitted to r + gamma min V'(next prefix), and a value to min Q'(prefix, turn), where the minimum
-    is over two heads and V', Q' are the slow copy. The paper draws new turns for the second target. Here the stored
-    turns serve, weighted by pi(turn) / mu(turn), the probability of the turn now over that when it was sampled: the
-    weighted fit has the value of the current policy as its minimum, whatever policies sampled the turns. Action values
-    need no weights, because they are given the turn.
+    is over two heads, and V', Q' come from the slow copy. The paper draws new turns for the second target. Here stored
+    turns are weighted by pi(turn) / mu(turn), the turn's current probability over its probability when sampled: the
+    weighted fit is minimised by the current policy's value, whatever policies sampled the turns. Action values need no
+    weights, because they are conditioned on the turn.
 
-    What is biased: with a ratio above `max_ratio`, values are those of a policy between the sampling one and the
-    current one, proportional to min(max_ratio mu, pi). Without `turn_logprobs` they are those of the mixture of all
-    policies that sampled the stored turns. A turn that no stored policy tried has no weight in either. And V' of a slow
-    copy follows late. `critic/effective_share` says how much of a batch the weights leave.
+    Biases: if ratios exceed `max_ratio`, the values belong to a policy between the sampling and the current one,
+    proportional to min(max_ratio mu, pi). Without `turn_logprobs`, they belong to the mixture of all policies that
+    sampled the stored turns. A turn that no stored policy tried has no weight in either case. V' of the slow copy lags
+    behind. `critic/effective_share` is the effective sample size of a batch under the weights, as a fraction.
 
     Args:
-        model, return_spec, settings: as of Critic; `learning_rate` and `seed` are those of the network.
-        store: a store of transitions, with the rewards of `return_spec`.
-        updates: optimiser steps after each batch. `batch_size`: transitions of each.
-        turn_logprobs: of the current policy, for the weights; None leaves the weights at 1.
-        max_ratio: the largest weight.
-        read_episode: from an id to its record, to fill the store again in a resumed run.
+        model, settings: as for Critic; `learning_rate` and `seed` configure the network.
+        store: a store of transitions, whose `return_spec` defines the rewards.
+        updates: number of optimiser steps after each batch. `batch_size`: number of transitions per step.
+        turn_logprobs: the current policy's log-probabilities, for the weights; None sets all weights to 1.
+        max_ratio: the maximum weight.
+        read_episode: maps an id to the episode's record, to refill the store in a resumed run.
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (replay, double heads, slow copy). The weights: our own, as in
         V-trace, Espeholt et al. 2018, arXiv:1802.01561, whose truncated ratios have the same limit.
     """
@@ -74,7 +74,7 @@ class ReplayedCritic(Critic):
         self._turn_logprobs, self._max_ratio, self._read_episode = turn_logprobs, max_ratio, read_episode
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Add the batch to the store and learn. Returns: the mean loss, and what the store held."""
+        """Add the batch to the store and learn. Returns: the mean loss and metrics of the store."""
         valid = [t for t in trajectories if t.valid]
         metrics: dict[str, float] = {}
         if valid:
@@ -101,12 +101,12 @@ class ReplayedCritic(Critic):
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
     def save(self, folder: Path) -> None:
-        """Write the state of the critic into a folder, with the ids of the stored episodes."""
+        """Write the critic's state and the ids of the stored episodes into a checkpoint's folder."""
         super().save(folder)
         (folder / STORE_FILE).write_text(json.dumps(self.store.state()), encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint. Raises: CreditError if the checkpoint is of a run without this critic."""
+        """Restore the state from a checkpoint's folder. Raises: CreditError if the run had no such critic."""
         if not (folder / STORE_FILE).is_file() or self._read_episode is None:
             raise CreditError(f"{folder} holds no critic with a store of transitions: begin the run anew.")
         super().restore(folder)
@@ -123,7 +123,7 @@ class ReplayedCritic(Critic):
         return np.array([ratios[transition.episode, transition.turn] for transition in batch])
 
     def _step(self, batch: Sequence[TurnTransition], weights: np.ndarray) -> float:
-        """One optimiser step, and one of the slow copy. Returns: the loss."""
+        """Take an optimiser step, and move the slow copy. Returns: the loss."""
         assert self._copy is not None
         inputs = [self._positions_of(transition) for transition in batch]
         rewards = np.array([transition.reward for transition in batch])
@@ -143,7 +143,7 @@ class ReplayedCritic(Critic):
         return loss
 
     def _positions_of(self, transition: TurnTransition) -> TokenPositions:
-        """Positions: the last token before the turn, of the turn, and before the next turn."""
+        """Return the positions of the last token before the turn, in the turn, and before the next turn."""
         privileged = self._privileged_ids(transition.task)
         ids = [*privileged, *transition.ids.tolist()]
         ends = (transition.own_begin, transition.own_end, len(transition.ids))
@@ -160,11 +160,11 @@ def replayed_critic(
     seed: int,
     **settings: Any,
 ) -> ReplayedCritic:
-    """Make the critic that a recipe asks for, with the episodes of other runs in its store.
+    """Make the critic for [train.signals.replay], with other runs' episodes in its store.
 
     Args:
-        model, policy: the ones being trained. `settings`: of Critic.
-    Raises: RecipeError if stored episodes hold the tokens of another model.
+        model, policy: the trained model and its policy. `settings`: of Critic.
+    Raises: RecipeError if stored episodes have another model's tokens.
     """
     archive = EpisodeArchive(rollouts.ledger, section.runs, section.label)
     store = TransitionStore(return_spec, capacity=section.capacity, half_life=section.half_life, seed=seed)

@@ -1,4 +1,4 @@
-"""Signals from further episodes: continuations from each turn, replays with turns left out, and labels of trees."""
+"""Signals from further episodes: continuations from each turn, replays with turns left out, and tree labels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agentgym.trajectory import Trajectory
 
 
 class MonteCarloContinuations:
-    """`continuations`: returns of episodes continued from before each turn, as VinePPO estimates values.
+    """Compute `continuations`: returns of episodes continued from before each turn, as VinePPO estimates values.
 
-    It costs `samples` episodes for every turn but the first, whose continuations are the group itself.
+    This costs `samples` episodes for every turn but the first, whose continuations are the group itself.
 
     Args:
-        policy: continues the episodes; it is the one being trained.
-        samples: episodes from each turn.
+        policy: the trained policy, which continues the episodes.
+        samples: number of episodes from each turn.
     Source: Kazemnejad et al. 2024, arXiv:2410.01679.
     """
 
@@ -33,8 +33,8 @@ class MonteCarloContinuations:
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Return the continuations of every turn.
 
-        A turn whose environment could not be restored gets the trajectory's own return, and so no credit. The share
-        of these turns is logged as `continuations/unplayed`.
+        A turn whose environment could not be restored gets the trajectory's own return, hence no credit. The fraction
+        of such turns is logged as `continuations/unplayed`.
         """
         forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
         returns: dict[tuple[str, int], list[float]] = {}
@@ -60,15 +60,15 @@ class MonteCarloContinuations:
         return {"continuations": rows}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learn nothing. Returns: of the last batch the share of turns that were not continued, and the episodes."""
+        """Return the last batch's fraction of turns that were not continued, and its number of continuations."""
         return {"continuations/unplayed": self._share_without, "continuations/episodes": float(self._episode_count)}
 
 
 class LeaveOneOutReplays:
-    """`counterfactuals`: the return of the episode with only some of its turns, by replay without a policy.
+    """Compute `counterfactuals`: returns of the episode with a subset of its turns, by replay without a policy.
 
-    A call whose precondition was left out gets the environment's own error, as it would have. Every trajectory gets
-    the return of all its turns, of none (0), and of all but each one; up to `exact` turns, of every subset.
+    A call whose precondition was left out gets the environment's real error. Every trajectory gets the return of all
+    its turns, of no turn (0), and of all but each one; with at most `exact` turns, of every subset.
     """
 
     provides: tuple[str, ...] = ("counterfactuals",)
@@ -107,7 +107,7 @@ class LeaveOneOutReplays:
 
 
 class BranchLabels:
-    """`branches`: which turns the trajectories of a group grown as a tree share (see agentgym.training.gatherers)."""
+    """Compute `branches`: the turns that trajectories of a tree share (see agentgym.training.gatherers.branching)."""
 
     provides: tuple[str, ...] = ("branches",)
 

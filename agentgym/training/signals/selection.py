@@ -35,12 +35,12 @@ from agentgym.training.stored_turns.archive import check_runs
 from agentgym.training.stored_turns.transitions import ReturnSpec
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
-"""Signals that only an environment can provide, and the method that it overrides to do so."""
+"""Signals that only an environment can provide, and the method that the environment must override."""
 TEXT_ONLY = frozenset(
     {"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"}
     | {*StateRanks.provides, *StateFlow.provides}
 )
-"""Signals from a model that is given the tokens of a record and none of its images."""
+"""Signals from a model that reads a record's tokens but not its images."""
 ONE_CONTEXT = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
 """Signals from a model that reads a trajectory as one context."""
 _OF_A_CRITIC = ("values", "action_values")
@@ -52,7 +52,7 @@ _OF_WHOLE_MODELS = (
     *("values", "action_values", "token_values", "contributions"),  # from a network that begins as a copy of the policy
     *("rank_deviations", "flow_deviations"),  # from hidden states
 )
-"""Signals that the first process computes by itself with a whole model."""
+"""Signals that the first process computes alone, with a whole model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class PlannedSignals(PlannedPart):
             )
 
     def _unreadable(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield what the models behind the signals cannot read: images, and further contexts of an episode."""
+        """Yield conflicts with inputs that the signals' models cannot read: images, and further contexts."""
         required, path = set(self.estimator.requires), plan.policy.path
         if (names := TEXT_ONLY & required) and path is not None and reads_images(path, plan.policy.load_options()):
             yield WITHOUT_IMAGES.format(name=self.estimator.name, signals=", ".join(sorted(names)))
@@ -115,7 +115,7 @@ class PlannedSignals(PlannedPart):
 
 
 def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
-    """Check, before anything is trained, that the environments and the task set provide what the estimator requires.
+    """Check before training that the environments and the task set provide the signals that the estimator requires.
 
     Raises: CreditError naming the estimator, the signal, and the environment or task set without it.
     """
@@ -134,14 +134,14 @@ def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSources:
-    """What providers compute signals from.
+    """The inputs of signal providers.
 
     Attributes:
-        model, policy: the model and the policy that are trained.
-        rollouts: what plays episodes.
-        task_set: the tasks that are trained on.
-        encode: a function from text to token ids.
-        seed: the seed of the networks that are learnt.
+        model, policy: the trained model and its policy.
+        rollouts: plays episodes.
+        task_set: the training tasks.
+        encode: maps text to token ids.
+        seed: the seed of the learnt networks.
     """
 
     model: Any
@@ -157,10 +157,10 @@ def providers_for(
     section: SignalsSection,
     sources: SignalSources,
 ) -> list[SignalProvider]:
-    """Make one provider for each signal that the estimator requires and no record holds: none for most estimators.
+    """Make the providers of the signals that the estimator requires and no record holds: none for most estimators.
 
-    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if a
-        required signal is computed from text alone, and the policy reads images.
+    Raises: CreditError if a gold answer is required but the policy cannot score or the task set has no answers, or if a
+        required signal is computed from text only but the policy reads images.
     """
     model, policy, rollouts, encode = sources.model, sources.policy, sources.rollouts, sources.encode
     text_only = TEXT_ONLY & set(estimator.requires)

@@ -1,4 +1,4 @@
-"""How far the hidden state of each token lies from the flow of the states of successful episodes."""
+"""The distance of each token's hidden state from the flow of successful episodes' states."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 FILE = "state_flow.pt"
-"""Of the network, in the folder of a checkpoint."""
+"""File with the network in a checkpoint's folder."""
 
 TIME = 0.8
 """The point between noise (0) and state (1) at which a deviation is measured."""
 
 
 class VelocityNetwork(torch.nn.Module):
-    """Predicts the velocity from noise to a state, given a point between them and the state of the token before."""
+    """Predict the velocity from noise to a state, given a point between them and the previous token's state."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class VelocityNetwork(torch.nn.Module):
     def errors(
         self, states: torch.Tensor, before: torch.Tensor, noise: torch.Tensor, time: torch.Tensor
     ) -> torch.Tensor:
-        """[n] mean squared error of the velocity. `states`, `before`, `noise`: [n, d]; `time`: [n, 1], 0 to 1."""
+        """Return [n] mean squared velocity errors. `states`, `before`, `noise`: [n, d]; `time`: [n, 1], 0 to 1."""
         point = time * states + (1 - time) * noise
         predicted = self.layers(torch.cat([point, before, time], 1))
         error: torch.Tensor = ((predicted - (states - noise)) ** 2).mean(1)
@@ -46,17 +46,19 @@ class VelocityNetwork(torch.nn.Module):
 
 
 class StateFlow:
-    """`flow_deviations`: one number for each of a turn's own tokens, at least 0; nothing before the first success.
+    """Compute `flow_deviations`: one non-negative number per own token; empty before the first success.
 
-    The velocity network learns by flow matching on the tokens of the successful episodes of each batch, after the
-    batch was judged. States are divided by their root mean square. All tokens are measured with the same noise.
+    The velocity network learns by flow matching on the tokens of each batch's successful episodes, after the batch was
+    judged. States are divided by their root mean square. All tokens are measured with the same noise.
 
     Args:
-        model: that is trained.
-        learning_rate, epochs: of the network. batch_size: tokens of one of its steps. draws: of the noise.
-        seed: the seed of its weights, batches and noise.
-    Source: RLFR, arXiv:2510.10201: the deviation at the time 0.8, times 0.8 / 0.2, as in the authors' code, which
-        learns from stored expert episodes first and from several layers; here from the last layer, while training.
+        model: the trained model.
+        learning_rate, epochs: for training the network. batch_size: number of tokens per step. draws: number of noise
+            draws.
+        seed: the seed of the network's weights, batches and noise.
+    Source: RLFR, arXiv:2510.10201: the deviation at the time 0.8, times 0.8 / 0.2, as in the authors' code. That code
+        first learns from stored expert episodes, and reads several layers; this class learns while training, and reads
+        the last layer.
     """
 
     provides: tuple[str, ...] = ("flow_deviations",)
@@ -80,8 +82,8 @@ class StateFlow:
         self._optimiser = torch.optim.AdamW(self.network.parameters(), lr=learning_rate, weight_decay=0.0)
         self._order = np.random.default_rng(seed)
         self._noise = torch.randn(draws, width, generator=torch.Generator().manual_seed(seed)).to(self._device)
-        self._episodes = 0  # that the network has learnt from
-        self._successes: list[tuple[torch.Tensor, torch.Tensor]] = []  # of the last batch
+        self._episodes = 0  # number of episodes that the network has learnt from
+        self._successes: list[tuple[torch.Tensor, torch.Tensor]] = []  # turns of the last batch
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         deviations: SignalRows = [[[] for _ in t.turns] for t in trajectories]
@@ -97,13 +99,13 @@ class StateFlow:
 
     @torch.no_grad()
     def deviations(self, states: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        """[n] of the [n, d] states of tokens, given those of the tokens before them."""
+        """Return [n] deviations of the [n, d] states of tokens, given the previous tokens' states `before`."""
         time = torch.full((len(states), 1), TIME, device=self._device)
         errors = [self.network.errors(states, before, noise.expand_as(states), time) for noise in self._noise]
         return torch.stack(errors).mean(0) * TIME / (1 - TIME)
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learn from the successful episodes of the last batch. Returns: the mean loss, and how many there were."""
+        """Learn from the successful episodes of the last batch. Returns: the mean loss, and the number of episodes."""
         count = float(sum(t.valid and (t.success or 0.0) >= 1.0 for t in trajectories))
         if not self._successes:
             return {"flow/episodes": count}
@@ -113,7 +115,7 @@ class StateFlow:
         return {"flow/loss": float(np.mean(losses)), "flow/episodes": count}
 
     def _batches(self, count: int) -> list[np.ndarray]:
-        """Rows of each step, in passes over all of them."""
+        """Return the rows of each step, for `epochs` shuffled passes over all rows."""
         orders = [self._order.permutation(count) for _ in range(self._epochs)]
         return [
             order[start : start + self._batch_size] for order in orders for start in range(0, count, self._batch_size)
@@ -130,7 +132,7 @@ class StateFlow:
         return float(loss.detach())
 
     def save(self, folder: Path) -> None:
-        """Write what a resumed run needs into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         state = {
             "weights": self.network.state_dict(),
             "optimiser": self._optimiser.state_dict(),
@@ -140,7 +142,7 @@ class StateFlow:
         torch.save(state, folder / FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint."""
+        """Restore the state from a checkpoint's folder."""
         if (folder / FILE).is_file():
             state = torch.load(folder / FILE, weights_only=True, map_location=self._device)
             self.network.load_state_dict(state["weights"])

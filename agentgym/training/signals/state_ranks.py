@@ -1,4 +1,4 @@
-"""How far the hidden states of an episode spread, and how fast, against what has been usual so far."""
+"""The effective rank of an episode's hidden states and its changes, relative to running means."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory import Trajectory
 
 FILE = "state_ranks.json"
-"""Of the running means, in the folder of a checkpoint."""
+"""File with the running means in a checkpoint's folder."""
 
 DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
 MAX_DEVIATION = 5.0
-"""The largest relative deviation."""
+"""The bound on relative deviations."""
 
 
 class StateRanks:
-    """`rank_deviations` and those of its velocity and acceleration: one number per trajectory, between -5 and 5.
+    """Compute deviations of rank, rank velocity and rank acceleration: one number per trajectory, between -5 and 5.
 
-    Each is (value - m) / |m|, with m the running mean of the value over earlier batches; 0 before the first.
-    `rank_scales` is 1 less the running mean of success, the same for all trajectories of a batch; 0.5 before the first.
+    Each is (value - m) / |m|, with m the running mean of the value over earlier batches; 0 before the first batch.
+    `rank_scales` is 1 minus the running mean of success, equal for all trajectories of a batch; 0.5 before the first.
 
     Args:
-        model: that is trained. renewal: the share of the last batch in a running mean.
-        every: own tokens between two ranks of an episode; 0 takes one after each turn.
+        model: the trained model. renewal: the weight of the last batch in a running mean.
+        every: number of own tokens between two ranks of an episode; 0 takes a rank after each turn.
     Source: VERL, arXiv:2509.23808; the constants are those of the authors' code, where `every` is 20.
     """
 
@@ -41,7 +41,7 @@ class StateRanks:
         self._model, self._renewal, self._every = model, renewal, every
         self._means: list[float] | None = None
         self._success = 0.5
-        self._last = np.zeros((0, 3))  # of the valid trajectories of the last batch
+        self._last = np.zeros((0, 3))  # one row per valid trajectory of the last batch
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         deviations = np.zeros((len(trajectories), 3))
@@ -60,7 +60,7 @@ class StateRanks:
         return {name: deviations[:, index].tolist() for index, name in enumerate(DEVIATIONS)} | scales
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Move the running means to the last batch. Returns: its means."""
+        """Update the running means with the last batch. Returns: the last batch's means."""
         judged = [t.outcome["success"] for t in trajectories if t.valid and "success" in t.outcome]
         if judged:
             self._success = (1 - self._renewal) * self._success + self._renewal * float(np.mean(judged))
@@ -74,34 +74,34 @@ class StateRanks:
         )
 
     def save(self, folder: Path) -> None:
-        """Write what a resumed run needs into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         state = {"means": self._means, "success": self._success}
         (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint."""
+        """Restore the state from a checkpoint's folder."""
         if (folder / FILE).is_file():
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            if not isinstance(state, dict):  # of a version that had no mean success
+            if not isinstance(state, dict):  # saved before mean success existed
                 state = {"means": state, "success": 0.5}
             self._means, self._success = state["means"], state["success"]
 
 
 def ranks_after_turns(states: torch.Tensor, spans: Sequence[tuple[int, int]]) -> list[float]:
-    """[T] effective rank of the states at the agent's own tokens up to the end of each turn.
+    """Return [T] effective ranks of the states at the agent's own tokens up to the end of each turn.
 
     Args:
-        states: [L, d] of all tokens. spans: of each turn's own ones.
+        states: [L, d] states at all tokens. spans: the span of each turn's own tokens.
     """
     own = [states[start:end] for start, end in spans]
     return [effective_rank(torch.cat(own[: turn + 1])) for turn in range(len(own))]
 
 
 def ranks_of_chunks(states: torch.Tensor, spans: Sequence[tuple[int, int]], every: int) -> list[float]:
-    """Effective rank of the states at the first `every` own tokens, at the first 2 x `every`, and so on; last, at all.
+    """Return effective ranks of the states at the first `every` own tokens, the first 2 x `every`, ..., and all.
 
     Args:
-        states: [L, d] of all tokens. spans: of each turn's own ones.
+        states: [L, d] states at all tokens. spans: the span of each turn's own tokens.
     """
     own = torch.cat([states[start:end] for start, end in spans]) if spans else states[:0]
     ends = [*range(every, len(own), every), len(own)] if len(own) else []
@@ -109,9 +109,9 @@ def ranks_of_chunks(states: torch.Tensor, spans: Sequence[tuple[int, int]], ever
 
 
 def effective_rank(states: torch.Tensor) -> float:
-    """exp of the entropy of the singular values of the centred [n, d] states, over their sum; 0 without a spread.
+    """Return exp of the entropy of the normalised singular values of the centred [n, d] states; 0 if all are equal.
 
-    k states of equal length at right angles have k - 1. Source: Roy and Vetterli 2007, "The effective rank".
+    k orthogonal states of equal length have rank k - 1. Source: Roy and Vetterli 2007, "The effective rank".
     """
     if len(states) < 2:
         return 0.0
@@ -125,10 +125,10 @@ def effective_rank(states: torch.Tensor) -> float:
 
 
 def rank_dynamics(ranks: Sequence[float]) -> NDArray[np.float64]:
-    """[3]: the last rank, its velocity, and its acceleration.
+    """Return [3]: the last rank, the velocity and the acceleration.
 
-    The velocity is the mean over the turns after the first of the rank less the mean of all ranks before; the
-    acceleration is the mean change of these differences. Each is 0 where there are too few turns.
+    The velocity is the mean, over all ranks but the first, of the rank minus the mean of all earlier ranks. The
+    acceleration is the mean change of these differences. Each is 0 if there are too few ranks.
     """
     array = np.array(ranks, np.float64)
     if not len(array):

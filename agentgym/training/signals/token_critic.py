@@ -1,4 +1,4 @@
-"""A critic that predicts the return before every token of the agent."""
+"""A critic that predicts the return before each of the agent's tokens."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from agentgym.training.stored_turns.transitions import ReturnSpec
 from agentgym.trajectory import Trajectory
 
 FILE = "token_critic.pt"
-"""Of the state, in the folder of a checkpoint."""
+"""File with the state in a checkpoint's folder."""
 
 
 class TokenCritic:
-    """`token_values`: one number before each token of a turn, fitted to the return from that turn on.
+    """Compute `token_values`: one number before each token of a turn, fitted to the return from that turn on.
 
     Args:
-        model: its body is copied.
-        return_spec: the return that is learnt.
+        model: the model whose body is copied.
+        return_spec: the return to learn.
         settings: the settings of TurnScorer.
     Source: RAGEN, Wang et al. 2025, arXiv:2504.20073 (a value per token under bi-level advantages).
     """
@@ -44,7 +44,7 @@ class TokenCritic:
         return {"token_values": values}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Fit to the batch. Returns: the loss, and the share of the returns' variance that was explained before."""
+        """Fit to the batch. Returns: the loss, and the explained variance of the returns before the fit."""
         valid = [t for t in trajectories if t.valid]
         if not valid:
             return {}
@@ -54,7 +54,7 @@ class TokenCritic:
         ]
         predictions = np.concatenate([numbers[:, 0] for numbers in self.scorer.read(inputs)])
         metrics = {"critic/explained_variance": explained_variance(predictions, np.concatenate(returns))}
-        mean_tokens = float(np.mean([len(target) for target in returns]))  # one divisor: every token counts alike
+        mean_tokens = float(np.mean([len(target) for target in returns]))  # one divisor, to weight tokens equally
         device = self.scorer.head.weight.device
         targets = [torch.tensor(target, dtype=torch.float32, device=device) for target in returns]
 
@@ -65,16 +65,16 @@ class TokenCritic:
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
     def save(self, folder: Path) -> None:
-        """Write what a resumed run needs into the folder of a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         self.scorer.save(folder / FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint."""
+        """Restore the state from a checkpoint's folder."""
         self.scorer.restore(folder / FILE)
 
 
 def _token_positions(trajectory: Trajectory) -> TokenPositions:
-    """Positions: the token before each of the agent's own."""
+    """Return the positions of the tokens before each of the agent's own tokens."""
     trajectory.require_one_row("the critic")
     ids = list(trajectory.prompt_ids)
     positions: list[int] = []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 @torch.no_grad()
 def move_towards(copy: torch.nn.Module, network: torch.nn.Module, share: float) -> None:
-    """Move the weights of a copy towards those of its network. `share`: of the distance, 0 to 1."""
+    """Move a copy's weights towards its network's weights by a fraction `share` of the distance, 0 to 1."""
     for slow, fast in zip(copy.parameters(), network.parameters(), strict=True):
         slow.lerp_(fast, share)
 
@@ -26,20 +26,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TokenPositions:
-    """Tokens of one trajectory, and the positions among them at which numbers are predicted."""
+    """A trajectory's tokens, and the positions at which numbers are predicted."""
 
     ids: Sequence[int]
     positions: Sequence[int]
 
 
 class TurnScorer(torch.nn.Module):
-    """Predicts numbers at tokens.
+    """Predict numbers at chosen tokens.
 
     Args:
-        model: a causal language model of transformers; its body is copied and not changed.
-        heads: how many numbers at each position. They start at 0.
-        learning_rate, epochs, batch_size: of `fit`.
-        seed: the seed of the order of its batches.
+        model: a transformers causal language model; its body is copied and not changed.
+        heads: how many numbers to predict at each position. Predictions start at 0.
+        learning_rate, epochs, batch_size: for `fit`.
+        seed: the seed of the batch order.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TurnScorer(torch.nn.Module):
         """Train on the inputs for `epochs` passes.
 
         Args:
-            loss_of: from (index of the input, its [positions, heads] tensor) to a scalar tensor.
+            loss_of: maps (index of the input, its [positions, heads] tensor) to a scalar tensor.
         Returns: the mean loss of the first pass.
         """
         self.train()
@@ -113,11 +113,11 @@ class TurnScorer(torch.nn.Module):
         return float(np.mean(first_pass_losses)) if first_pass_losses else float("nan")
 
     def step(self, inputs: Sequence[TokenPositions], loss_of: Callable[[torch.Tensor], torch.Tensor]) -> float:
-        """One optimiser step on one batch.
+        """Take one optimiser step on one batch.
 
         Args:
-            inputs: each with the same number of positions.
-            loss_of: from the [B, positions, heads] tensor to a scalar tensor.
+            inputs: all with the same number of positions.
+            loss_of: maps the [B, positions, heads] tensor to a scalar tensor.
         Returns: the loss before the step.
         """
         self.train()
@@ -133,12 +133,12 @@ class TurnScorer(torch.nn.Module):
         self._optimiser.step()
 
     def training_state(self) -> dict[str, Any]:
-        """Weights, optimiser and the order of batches, for torch.save."""
+        """Return weights, optimiser state and batch order, for torch.save."""
         order = json.dumps(self._order.bit_generator.state)
         return {"weights": self.state_dict(), "optimiser": self._optimiser.state_dict(), "order": order}
 
     def load_training_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `training_state`."""
+        """Restore a value that `training_state` returned."""
         self.load_state_dict(state["weights"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._order.bit_generator.state = json.loads(state["order"])
@@ -148,12 +148,12 @@ class TurnScorer(torch.nn.Module):
         torch.save(self.training_state(), file)
 
     def restore(self, file: Path) -> None:
-        """Continue from a file; without it, as in a checkpoint of an earlier agentgym, begin anew."""
+        """Restore the state from a file; if it is missing, as in older checkpoints, change nothing."""
         if file.is_file():
             self.load_training_state(torch.load(file, weights_only=True, map_location=self.head.weight.device))
 
 
 def explained_variance(predicted: Array, actual: Array) -> float:
-    """Return the share of variance explained: 1 is perfect, 0 no better than the mean; NaN if nothing varies."""
+    """Return the explained variance: 1 is perfect, 0 no better than the mean; NaN if `actual` is constant."""
     variance = float(np.var(actual))
     return 1 - float(np.var(actual - predicted)) / variance if variance > 1e-12 else float("nan")

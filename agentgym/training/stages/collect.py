@@ -1,4 +1,4 @@
-"""Episodes of training tasks, played once and kept in the ledger for later stages to learn from."""
+"""Play episodes of training tasks once, and store them in the ledger for later stages to learn from."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from agentgym.trajectory import Trajectory
 def searched_ends(
     context: RunContext, learner: Learner, options: CollectSection, tasks: Sequence[Task], advance: Callable[[], None]
 ) -> list[Trajectory]:
-    """Search the tasks, and keep the ends of the trees in the ledger under the name of the stage.
+    """Search the tasks, and store the ends of the trees in the ledger under the stage's name.
 
-    The nodes, and the episodes that the searches chose, have labels of their own. Of these a stage learns only where it
-    asks for nodes, which keep their values for it.
+    The nodes, and the episodes that the searches chose, have separate labels. A later stage learns from the nodes and
+    their stored values only if it asks for nodes.
     """
     searched = context.rollouts.search(
         learner.policy,
@@ -48,7 +48,7 @@ def searched_ends(
 
 
 async def _keep(context: RunContext, nodes: Sequence[Trajectory], ends: Sequence[Trajectory]) -> None:
-    """Keep the values of nodes, and the ends that the ledger does not hold yet, as after a run that was broken off."""
+    """Store the values of nodes, and the ends that the ledger lacks; an interrupted run may have stored some."""
     ledger = context.rollouts.ledger
     assert ledger is not None, "the first process keeps the ledger"
     ledger.amend(nodes)
@@ -62,7 +62,7 @@ PLAYERS = ("current", "oracle", "imperfect_oracle")
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError for a policy that does not exist, or trees that cannot be grown."""
+    """Raise RecipeError for an unknown policy, or a group too small for trees."""
     options: CollectSection = stage.section
     if options.policy not in PLAYERS:
         try:
@@ -116,7 +116,7 @@ def _play(
 
 
 def _player(context: RunContext, learner: Learner, policy: str) -> Any:
-    """Return the policy that an option names, or a function from a task to it."""
+    """Return the policy that an option names, or a function from a task to a policy."""
     if policy == "current":
         return learner.policy
     if policy in PLAYERS:

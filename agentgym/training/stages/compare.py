@@ -1,4 +1,4 @@
-"""What `prefer` and `rank` have in common: rows from episodes, the reference's scores, training, the checkpoint."""
+"""Common code of `prefer` and `rank`: checks, the reference's scores, training, the checkpoint."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage
 
 COMPARED = "compared"
-"""Name of the checkpoint that exists once the stage is done."""
+"""Name of the checkpoint of a finished stage."""
 STEPS = "compared_steps"
-"""Name of the folder with the checkpoints that a broken-off stage goes on from."""
+"""Name of the folder with the checkpoints from which an interrupted stage resumes."""
 LAST_ROUND = "last_round"
-"""The reference that is the policy which the stage begins with."""
+"""Name of the reference that is the policy at the start of the stage."""
 
 
 def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError where the stage could never compare two episodes, or log-probabilities would be wrong."""
+    """Raise RecipeError if the stage can never compare two episodes, or log-probabilities would be wrong."""
     check_whole_distribution(stage)
     stages = {planned.name: planned for planned in earlier}
     sizes = [getattr(stages[source.label].section, "group_size", 1) for source in stage.sources if not source.run]
@@ -48,7 +48,7 @@ def check_whole_distribution(stage: PlannedStage) -> None:
 
 
 def check_learner(context: RunContext, learner: Learner) -> None:
-    """Raise RecipeError for a model that reads images, whose rows have more than tokens."""
+    """Raise RecipeError for a model that reads images: rows hold only tokens."""
     if learner.reads_images:
         raise RecipeError(f"[[stage]] {context.stage!r} compares rows of tokens, and this policy reads images.")
 
@@ -56,9 +56,7 @@ def check_learner(context: RunContext, learner: Learner) -> None:
 def reference_scores(
     context: RunContext, learner: Learner, rows: Sequence[ScoredRow], reference: str, microbatch_tokens: int
 ) -> list[float]:
-    """Return the scores of rows under the reference: the policy that the stage begins with, or that of an earlier
-    stage.
-    """
+    """Return the rows' scores under the reference: the policy at the stage's start, or an earlier stage's."""
     if reference == LAST_ROUND:
         return fixed_scores(learner.model, rows, microbatch_tokens)
     folder = context.earlier_checkpoints[reference]

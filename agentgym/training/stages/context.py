@@ -1,4 +1,4 @@
-"""What the stages of one training run share."""
+"""RunContext and Learner, which the stages of a training run share."""
 
 from __future__ import annotations
 
@@ -41,14 +41,12 @@ STEP_TASKS = "tasks.jsonl"
 
 
 def with_tasks_of(folder: RunFolder, task_set: TaskSet) -> TaskSet:
-    """Return a task set with the training tasks that a stage left in its folder; it is validated and measured as
-    before.
-    """
+    """Return the task set with the training tasks that a stage saved in its folder; other splits stay the same."""
     tasks = TaskSet.from_jsonl(folder.path / STEP_TASKS)["train"]
     splits = {"train": tasks, "validation": task_set["validation"], "held_out": task_set["held_out"]}
     if {task.environment for task in tasks} <= {task.environment for task in task_set["train"]}:
         return task_set.with_splits(splits)
-    return TaskSet(task_set.name, splits)  # the set's players know nothing of these tasks
+    return TaskSet(task_set.name, splits)  # drop the set's players, which cannot play these tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Learner:
     Attributes:
         model: a model of transformers.
         processing_class: its tokenizer, or its processor if it reads images.
-        policy: samples from `model`, whose weights are trained in place.
+        policy: samples from `model`. The weights of `model` are trained in place.
     """
 
     model: Any
@@ -67,7 +65,7 @@ class Learner:
 
     @property
     def renderer(self) -> TemplateRenderer:
-        """Of the policy."""
+        """Return the policy's renderer."""
         return self.policy.renderer
 
     @property
@@ -80,11 +78,11 @@ class Learner:
 
     @property
     def full_model(self) -> Any:
-        """What is published and saved: the model, or in the first process the whole copy of one that is sharded."""
+        """Return the model to publish and save; for a sharded model, the full copy in the first process."""
         return self.policy.trained if isinstance(self.policy, TrainedVllmPolicy) else self.model
 
     def gather(self) -> None:
-        """Bring the whole copy of a sharded model up to date. All processes call this together."""
+        """Update the full copy of a sharded model. All processes must call this together."""
         if is_sharded(self.model):
             full_copy = self.full_model
             gather_into(self.model, None if full_copy is self.model else full_copy)
@@ -95,18 +93,18 @@ class RunContext:
     """One execution of a recipe.
 
     Attributes:
-        folder: where every stage leaves its result.
-        device: torch's name of the device that is trained on.
-        task_set, rollouts: the recipe's tasks, and what plays episodes of them.
-        reward: who judges them, where the recipe says so; stages may let another reward judge what they train on.
-        adapted: what the policy was adapted to without labels before the stage, in words; empty if to nothing.
-        console, progress: the terminal, and the progress bars on it.
-        processes: which of the processes this is. The first alone plays, writes and prints.
-        engine: samples instead of this process, where the recipe has a section [vllm].
-        stage: the name of the stage that runs; "" before the first.
-        sources: the episodes that the stage learns from, where its options say so.
-        earlier_checkpoints: of the stages before it that trained, by name.
-        demonstrations: those that were played already, by what was asked for.
+        folder: where every stage writes its result.
+        device: torch's name of the training device.
+        task_set, rollouts: the recipe's tasks, and the rollouts that play them.
+        reward: the recipe's reward, if it names one; a stage may train with another reward.
+        adapted: description of the data the policy was adapted to without labels before this stage; "" for none.
+        console, progress: the terminal and its progress bars.
+        processes: this process among the run's processes. Only the first process plays, writes and prints.
+        engine: the vLLM engine that samples, if the recipe has a section [vllm].
+        stage: the name of the running stage; "" before the first.
+        sources: the stored episodes that the stage learns from, if it reads any.
+        earlier_checkpoints: checkpoints of the earlier stages that trained, by stage name.
+        demonstrations: cache of played demonstrations, keyed by the request.
     """
 
     folder: RunFolder
@@ -136,7 +134,7 @@ class RunContext:
         *,
         state_keys: bool,
     ) -> RunContext:
-        """Make the rollouts. `close` them in the end. `state_keys`: whether a stage reads them (see RolloutConfig)."""
+        """Create the context with its rollouts; call `close` at the end. `state_keys`: see RolloutConfig."""
         device, progress = device_of(recipe.machine.device), PhaseProgress(console)
         engine = None
         if recipe.vllm is not None:
@@ -154,7 +152,7 @@ class RunContext:
         return cls(*run, reward=rollouts.reward, adapted=adaptations_of(recipe.policy.path))
 
     def close(self) -> None:
-        """End the server, if there is one, the sandboxes and the ledger."""
+        """Close the vLLM server, if there is one, the sandboxes and the ledger."""
         try:
             if self.engine is not None:
                 self.rollouts.finish(self.engine.close())
@@ -163,7 +161,7 @@ class RunContext:
 
     @property
     def weights_device(self) -> str:
-        """Where models are loaded: in main memory where training shards them, else on the device."""
+        """Return the device for loading models: "cpu" if training shards them, else the training device."""
         return "cpu" if self.recipe.machine.sharding else self.device
 
     @contextmanager
@@ -173,12 +171,12 @@ class RunContext:
         yield lambda: self.progress.advance(bar)
 
     def call_format(self, tokenizer: Any = None) -> CallFormat:
-        """Return the call format that the recipe names; with "auto" the one that the tokenizer's template writes."""
+        """Return the recipe's call format; for "auto", the format that the tokenizer's template writes."""
         section = self.recipe.policy
         return call_format_for(tokenizer, section.call_format, section.template_options)
 
     def signal_providers(self, learner: Learner, estimator: Estimator) -> list[SignalProvider]:
-        """Return what computes the signals that an estimator requires, for this learner and as [train.signals] says."""
+        """Make the providers of the signals that an estimator requires, for this learner and [train.signals]."""
         sources = SignalSources(
             model=learner.model,
             policy=learner.policy,
@@ -190,14 +188,14 @@ class RunContext:
         return providers_for(estimator, self.recipe.train.signals, sources)
 
     def learner(self, model: Any, processing_class: Any, *, lockstep: bool = True) -> Learner:
-        """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it.
+        """Wrap a model in a policy that samples from it; with a processor, in a vision policy.
 
         Args:
-            lockstep: False where it may not wait for all live episodes, whatever the recipe says.
+            lockstep: False forbids the policy to wait for all live episodes, even if the recipe allows it.
         """
         hardware, section = self.recipe.machine, self.recipe.policy
         named = own_model(model)
-        size = f"in {section.quantization}"  # weights in 4 bits are packed, and counted otherwise once they are resumed
+        size = f"in {section.quantization}"  # packed 4-bit weights give another parameter count after a resume
         if not section.quantization:
             size = f"of {named.num_parameters() / 1e6:.1f} M parameters"
         name = f"{type(named).__name__} {size}"

@@ -1,4 +1,4 @@
-"""What a stage is: a kind that is registered, and a stage of one run."""
+"""Stage, a registered kind of stage, and PlannedStage, a stage in one run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentgym.trajectory import Trajectory
 RunStage = Callable[..., Learner]
 CheckStage = Callable[["PlannedStage", Sequence["PlannedStage"]], None]
 CheckEpisodes = Callable[["PlannedStage", TaskSet, list[Trajectory]], None]
-"""Called with the planned stage, the run's task set, and the episodes that the stage would learn from."""
+"""A check of a planned stage, given the run's task set and the episodes that the stage would learn from."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,22 @@ class Stage:
     """A kind of stage; `define_stage` makes one.
 
     Attributes:
-        run: gets the context of this stage and the learner. It returns the learner for the next stage: the same one, or
-            that of the checkpoint which it saved. The options of a stage without a `section` are its keyword arguments,
-            or its third argument if `options` says what they are.
-        section: the section of the recipe, whose keys the stage's options replace; None if the stage has options of its
-            own.
-        checkpoint: the name of the checkpoint that it leaves once it is done; None if it trains nothing.
-        options: what the options of a stage without a `section` are made into.
-        plays: whether the ledger keeps its episodes under its name, for later stages to learn from.
-        has_folder: whether it writes into stages/<name>.
-        makes_tasks: whether it leaves training tasks for a later `reinforce` in its folder.
-        result: the file or folder in its folder that is there once it is done, with {name} for its name; "" for one
-            that leaves none.
-        trains_in_parts: whether it trains a model whose weights lie in parts in several processes.
-        excludes: what it does not go with; each is called with the planned stage.
-        check: gets the planned stage and those before it, before anything starts. Raises: RecipeError.
-        check_episodes: likewise, where all of its episodes are stored in other runs already. They may have no token
-            ids of this policy yet. Raises: RecipeError where they hold nothing to learn from.
+        run: takes the stage's context and the learner. Returns the learner for the next stage: the same learner, or
+            the one of the checkpoint that the stage saved. The options of a stage without a `section` are passed as
+            keyword arguments, or as the third argument if `options` is set.
+        section: the recipe section whose keys the stage's options replace; None if the stage defines its own options.
+        checkpoint: the name of the checkpoint that a finished stage leaves; None if the stage trains nothing.
+        options: the class of the options of a stage without a `section`.
+        plays: whether the ledger stores the stage's episodes under its name, for later stages to learn from.
+        has_folder: whether the stage writes into stages/<name>.
+        makes_tasks: whether the stage leaves training tasks in its folder for a later `reinforce`.
+        result: the file or folder, relative to the stage's folder, that a finished stage leaves, with {name} for the
+            stage's name; "" for none.
+        trains_in_parts: whether the stage trains a model whose weights are sharded over several processes.
+        excludes: what the stage is incompatible with; each is called with the planned stage.
+        check: takes the planned stage and the stages before it; runs before anything starts. Raises: RecipeError.
+        check_episodes: a check that runs before anything starts if all of the stage's episodes are already stored in
+            other runs. They may lack token ids of this policy. Raises: RecipeError if there is nothing to learn from.
     """
 
     run: RunStage
@@ -70,11 +69,11 @@ class Stage:
         object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
 
     def is_done(self, context: RunContext) -> bool:
-        """Whether its checkpoint is there. A stage without one is run again; it finds its own result."""
+        """Return whether the stage's checkpoint exists. A stage without one runs again and finds its own result."""
         return self.checkpoint is not None and (context.folder.checkpoints / self.checkpoint).is_dir()
 
     def result_in(self, context: RunContext) -> Path | None:
-        """Where its result is once it is done; None for one that leaves none, or only episodes in the ledger."""
+        """Return the path of the finished stage's result; None if it leaves no file, or only episodes in the ledger."""
         return context.folder.path / self.result.format(name=context.stage) if self.result else None
 
 
@@ -94,13 +93,13 @@ def define_stage(
 ) -> Callable[[RunStage], Stage]:
     """Decorate the function of a stage, to be registered under the kind `stages`.
 
-    A stage leaves its result in `context.folder`, complete or not at all, so that a run that was interrupted goes on
-    with the first stage that has none.
+    A stage writes its result into `context.folder` atomically, so an interrupted run resumes at the first stage without
+    a result.
 
     Args:
         section, checkpoint, options, plays, makes_tasks, trains_in_parts, excludes, check, check_episodes: see Stage.
-        has_folder: likewise; by default where there is a checkpoint.
-        result: likewise; by default the checkpoint.
+        has_folder: see Stage; by default, True if there is a checkpoint.
+        result: see Stage; by default, the checkpoint.
     """
     in_folder = checkpoint is not None if has_folder is None else has_folder
     left = f"checkpoints/{checkpoint}" if checkpoint is not None and not result else result
@@ -125,14 +124,14 @@ class PlannedStage(PlannedPart):
     """A stage of one run.
 
     Attributes:
-        name: unique in the run. kind: registered.
-        recipe: the run's, with the stage's options in their section.
-        options: the options of a stage without a section; a Section where the stage says which.
-        has_folder: whether it keeps its checkpoints in stages/<name> instead of the run folder.
-        base_name: the name without the number of the round, which `repeat` adds.
-        sources: the episodes that it learns from, if it learns from any.
-        tasks_of: the stage whose tasks it trains on, instead of those of the set.
-        earlier: the stages before it.
+        name: unique in the run. kind: the registered kind.
+        recipe: the run's recipe, with the stage's options in their section.
+        options: the options of a stage without a section; a Section if the stage defines an options class.
+        has_folder: whether the stage saves its checkpoints in stages/<name> instead of the run folder.
+        base_name: the name without the round number that `repeat` adds.
+        sources: the episodes that the stage learns from, if any.
+        tasks_of: the stage whose tasks this stage trains on, instead of the task set's.
+        earlier: the stages before this one.
     """
 
     name: str
@@ -158,7 +157,7 @@ class PlannedStage(PlannedPart):
         yield from filter(None, (excludes(self, plan) for excludes in stage.excludes))
 
     def context(self, context: RunContext) -> RunContext:
-        """Return the context of the run, as this stage sees it."""
+        """Return the run's context with this stage's recipe, folder, name and sources."""
         trained = [stage for stage in self.earlier if stage.stage.checkpoint is not None]
         checkpoints = {
             stage.name: stage.folder(context.folder).checkpoints / str(stage.stage.checkpoint) for stage in trained
@@ -174,11 +173,11 @@ class PlannedStage(PlannedPart):
         )
 
     def folder(self, run: RunFolder) -> RunFolder:
-        """Where it writes, in the folder of the run."""
+        """Return the folder that the stage writes into."""
         return StageFolder(run, self.name) if self.has_folder else run
 
     def run(self, context: RunContext, learner: Learner) -> Learner:
-        """Run it. Returns: the learner for the next stage."""
+        """Run the stage. Returns: the learner for the next stage."""
         changes: dict[str, Any] = {}
         for stage in self.earlier:
             if stage.stage.section == "train":
@@ -191,28 +190,28 @@ class PlannedStage(PlannedPart):
         return self.stage.run(self.context(context), learner, **self.options)
 
     def mark(self, context: RunContext) -> None:
-        """Write into its checkpoint what that was adapted to without labels, by this stage or before it."""
+        """Note in the stage's checkpoint which data this or an earlier stage adapted the policy to without labels."""
         if (checkpoint := self.stage.checkpoint) is not None:
             own = _adaptations([*self.earlier, self], context.task_set)
             note_adaptations(self.folder(context.folder).checkpoints / checkpoint, joined(context.adapted, *own))
 
     @property
     def section(self) -> Any:
-        """What says how it runs: its section of the recipe, or its options."""
+        """Return the stage's settings: its section of the recipe, or its options."""
         return self.options if self.stage.section is None else getattr(self.recipe, self.stage.section)
 
     @property
     def reads_episodes(self) -> ReadsEpisodes | None:
-        """What names the episodes that it learns from, beside its own or instead of them; None for one without."""
+        """Return the settings that name the stored episodes the stage learns from; None if the stage reads none."""
         section = self.section.experts if isinstance(self.section, TrainSection) else self.section
         return section if isinstance(section, ReadsEpisodes) else None
 
     def is_done(self, context: RunContext) -> bool:
-        """Whether it has trained and saved what it was to."""
+        """Return whether the stage has saved its checkpoint."""
         return self.stage.is_done(self.context(context))
 
     def result(self, context: RunContext) -> Path | None:
-        """Return the file or folder that it leaves, if it leaves any."""
+        """Return the path of the stage's result; None if the stage leaves none."""
         return self.stage.result_in(self.context(context))
 
 

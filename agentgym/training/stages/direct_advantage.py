@@ -1,4 +1,4 @@
-"""A stage that trains on stored turns: first a critic of steps, then the policy, and nothing is played for it."""
+"""A stage that trains on stored turns without playing for the policy: first a critic of steps, then the policy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _learn(context: RunContext, learner: Learner, options: DirectAdvantageSectio
 
 
 def _check_sampled(context: RunContext, stored: Sequence[Trajectory]) -> None:
-    """Raise RecipeError for an episode without the log-probabilities that the loss compares with."""
+    """Raise RecipeError if an episode lacks the sampling log-probabilities that the loss needs."""
     for trajectory in stored:
         if not any(any(turn.logprobs) for turn in trajectory.turns):
             player = trajectory.provenance.policy or "a player"
@@ -79,7 +79,7 @@ def _check_sampled(context: RunContext, stored: Sequence[Trajectory]) -> None:
 def _labels_by_continuations(
     context: RunContext, learner: Learner, stored: Sequence[Trajectory], samples: int
 ) -> list[np.ndarray]:
-    """[T] mean success of the episodes that were played on from each turn."""
+    """Return [T] mean success of the episodes continued from before each turn."""
     for trajectory in stored:
         success_of(trajectory)
     provider = MonteCarloContinuations(learner.policy, context.rollouts, samples)

@@ -1,7 +1,7 @@
-"""The data set of a stage: a query on ledgers, kept as a manifest of which episodes it chose and what they held.
+"""The data set of a stage: a query on ledgers, saved as a manifest of the chosen episodes and their digests.
 
-The manifest makes a stage reproducible and resumable: a run that goes on reads the same rows from it, and an episode
-that has changed since is an error. It is `episodes.json` in the folder of the stage.
+The manifest makes a stage reproducible and resumable: a resumed run reads the same rows, and an episode that has
+changed is an error. The manifest is `episodes.json` in the stage's folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSet:
-    """What a stage learns from.
+    """The data that a stage learns from.
 
     Attributes:
-        episodes: those that a row names, by id. The id of an episode of another run begins with `<its folder>:`.
-        rows: as the stage made them, JSON data.
+        episodes: the episodes that the rows name, by id. For an episode of another run, the id begins with
+            `<run folder>:`.
+        rows: the stage's rows, as JSON data.
     """
 
     episodes: dict[str, Trajectory]
@@ -50,14 +51,15 @@ def episode_set(
     options: dict[str, Any] | None = None,
     file: str = MANIFEST,
 ) -> EpisodeSet:
-    """Choose rows among the episodes of the stage's sources, or read them from its manifest if it has one.
+    """Choose rows among the episodes of the stage's sources, or read the rows from an existing manifest.
 
     Args:
-        choose: from all episodes, sorted by id, to the rows and the episodes that these name.
-        earlier_rounds: the share of the episodes of earlier rounds that is drawn.
-        options: recorded in the manifest, to be read by people.
+        choose: maps all episodes, sorted by id, to the rows and the episodes that the rows name.
+        earlier_rounds: the fraction of earlier rounds' episodes to draw.
+        options: recorded in the manifest for human readers.
         file: the name of the manifest.
-    Raises: RecipeError if the sources hold no episode of a training task, or one has changed.
+    Raises: RecipeError if the sources have no finished episode, or one of a task that is not for training, or if an
+        episode has changed.
     """
     if (context.folder.path / file).is_file():
         return _read(context, renderer, file)
@@ -76,7 +78,7 @@ def episode_set(
 
 
 def digest_of(trajectory: Trajectory) -> str:
-    """SHA-256 over what an episode teaches: its task, conversation, tokens and rewards."""
+    """Return the SHA-256 of an episode's training content: task, conversation, tokens and rewards."""
     data = [
         trajectory.task.id,
         trajectory.prompt_ids,
@@ -88,7 +90,7 @@ def digest_of(trajectory: Trajectory) -> str:
 
 
 def _query(context: RunContext, renderer: Renderer, earlier_rounds: float) -> list[Trajectory]:
-    """Return the finished episodes of the sources, those of earlier rounds thinned out."""
+    """Return the finished episodes of the sources, with a random subset of earlier rounds."""
     trajectories: list[Trajectory] = []
     for source in context.sources:
         read = _load(context, renderer, source)
@@ -101,7 +103,7 @@ def _query(context: RunContext, renderer: Renderer, earlier_rounds: float) -> li
 
 
 def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Sequence[Trajectory]) -> None:
-    """Raise RecipeError unless a stage has a finished episode of its sources, and all are of training tasks."""
+    """Raise RecipeError unless the sources have a finished episode and all episodes are of training tasks."""
     if not any(trajectory.valid for trajectory in trajectories):
         named = ", ".join(f"{source.run}:{source.label}".lstrip(":") for source in sources)
         raise RecipeError(f"The stage {stage!r} found no finished episode of {named} in the ledger.")
@@ -119,17 +121,17 @@ def _load(context: RunContext, renderer: Renderer, source: EpisodeSource) -> lis
 
 
 def finished_of(ledger: Path, label: str) -> list[Trajectory]:
-    """Return the finished episodes of a label as they were recorded."""
+    """Return the finished episodes of a label as recorded, sorted by id."""
     reader = LedgerReader(ledger)
     try:
-        # Sorted by id: in which order episodes began differs in a run that was broken off.
+        # Sorted by id, because an interrupted run may begin episodes in another order.
         return [reader.load(key) for end in LABEL_ENDS for key in reader.finished(f"{label}{end}")]
     finally:
         reader.close()
 
 
 def _read(context: RunContext, renderer: Renderer, file: str) -> EpisodeSet:
-    """Return what the manifest names, from the ledgers."""
+    """Load the manifest's episodes from the ledgers."""
     manifest = context.folder.read_json(file)
     runs = {source["run"] for source in manifest["sources"]} | {""}
     readers = {run: LedgerReader(_ledger(context, run)) for run in runs}
@@ -155,9 +157,7 @@ def _ledger(context: RunContext, run: str) -> Path:
 
 
 def _with_tokens(trajectory: Trajectory, renderer: Renderer, run: str) -> Trajectory:
-    """Return the episode with token ids: its own, or those of the renderer if a policy without tokens or another played
-    it.
-    """
+    """Return the episode with its own token ids; tokenise it if it has none or another run's prompt differs."""
     prompt = trajectory.prompt_ids
     if not all(turn.token_ids for turn in trajectory.turns) or (run and prompt != _prompt(trajectory, renderer)):
         tokenise(trajectory, renderer)

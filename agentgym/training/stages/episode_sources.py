@@ -1,4 +1,4 @@
-"""Whose episodes a stage learns from: names in a recipe, resolved to labels in ledgers before anything starts."""
+"""Resolve the recipe's names of episodes that a stage learns from to labels in ledgers, before anything starts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agentgym.training.recipe.stage_section import ReadsEpisodes
 
 LEDGER = "ledger.sqlite"
 LABEL_ENDS = "/-"
-"""What follows a label in the id of an episode."""
+"""Characters that may follow the label in an episode's id."""
 
 
 def searched_label(stage: str) -> str:
-    """Return the label of the episodes that the searches of a stage choose."""
+    """Return the label of the episodes chosen by a stage's searches."""
     return f"searched-{stage}"
 
 
 def nodes_label(stage: str) -> str:
-    """Return the label of the nodes that they grow."""
+    """Return the label of the nodes grown by a stage's searches."""
     return f"nodes-{searched_label(stage)}"
 
 
@@ -32,8 +32,8 @@ class EpisodeSource:
     """Episodes of one ledger.
 
     Attributes:
-        label: theirs, or what theirs begins with before a "-".
-        run: the folder of another run; "" for this one.
+        label: the label of the episodes, or its part before a "-".
+        run: the folder of another run; "" for this run.
         is_earlier: whether an earlier round of `repeat` played them.
     """
 
@@ -43,26 +43,26 @@ class EpisodeSource:
 
 
 class NamedStage(Protocol):
-    """A stage of a run: its name there, and in the recipe."""
+    """A stage's names in the run and in the recipe."""
 
     @property
     def name(self) -> str:
-        """The name with the number of the round."""
+        """Return the name with the number of the round."""
         ...
 
     @property
     def base_name(self) -> str:
-        """The name in the recipe."""
+        """Return the name in the recipe."""
         ...
 
 
 def sources_of(section: ReadsEpisodes, name: str, players: Sequence[NamedStage]) -> list[EpisodeSource]:
-    """Return the episodes that a section names.
+    """Return the sources of the episodes that a section names.
 
     Args:
-        name: the name of the stage that reads them.
-        players: the stages before it whose episodes the ledger keeps.
-    Raises: RecipeError for a name without episodes, or none where some are needed.
+        name: the name of the stage that reads the episodes.
+        players: the earlier stages whose episodes the ledger stores.
+    Raises: RecipeError for a name without episodes, or if there is no name and no stage to read.
     """
     names = section.episodes
     if not names and section.reads_last_player:
@@ -95,7 +95,7 @@ def _other_run(text: str, name: str, section: ReadsEpisodes) -> EpisodeSource:
 
 
 def _of_this_run(text: str, name: str, players: Sequence[NamedStage], section: ReadsEpisodes) -> list[EpisodeSource]:
-    """Return the episodes of the last stage of a name, and of earlier rounds where the section mixes them in."""
+    """Return the episodes of the last stage with a name, and of earlier rounds if the section mixes them in."""
     named = [stage for stage in players if text in (stage.name, stage.base_name)]
     if not named:
         known = [stage.base_name for stage in players]

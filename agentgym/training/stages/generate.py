@@ -1,4 +1,4 @@
-"""New training tasks like those that the policy fails at, checked before they are trained on."""
+"""Generate and check new training tasks similar to those that the policy fails at."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentgym.training.stages.episode_sources import LEDGER
 from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"
-"""The tag of a task that the stage has generated, and the name of the file that says what came of it."""
+"""The tag of a generated task, and the name of the file with the stage's results."""
 Generate = Callable[[Task, int], Task]
 
 
@@ -84,7 +84,7 @@ def _generate(context: RunContext, options: GenerateSection) -> None:
 
 
 def _histories(context: RunContext) -> list[TaskHistory]:
-    """Of the set's own tasks in the sources. Raises: RecipeError where these are of another set."""
+    """Return the histories of the set's tasks in the sources. Raises: RecipeError if the sources have none."""
     episodes = []
     for source in context.sources:
         ledger = Path(source.run) / LEDGER if source.run else context.folder.ledger
@@ -94,7 +94,7 @@ def _histories(context: RunContext) -> list[TaskHistory]:
 
 
 def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory]) -> list[Trajectory]:
-    """Those of a set's training tasks. Raises: RecipeError if there are none."""
+    """Return the episodes of the set's training tasks. Raises: RecipeError if there are none."""
     own = list(select_episodes(task_set["train"], episodes))
     if not own:
         raise RecipeError(
@@ -115,13 +115,13 @@ def _generator_of(task_set: TaskSet, stage: str) -> Generate:
 
 @dataclass
 class _Search:
-    """Generates tasks until enough are good.
+    """Generate tasks until enough are accepted.
 
     Attributes:
-        admission: counts what was refused: see NewTasks, and also "error", where the generator raised; "unsolved",
-            where the oracle does not solve the task; "trivial", where an agent does that says nothing.
-        known: the tasks of the set by id.
-        error: what the generator raised first.
+        admission: counts the rejected tasks by the reasons of NewTasks and these: "error" if the generator raised,
+            "unsolved" if the oracle does not solve the task, "trivial" if a silent agent solves the task.
+        known: the tasks of the set, by id.
+        error: the first error of the generator.
     """
 
     context: RunContext
@@ -131,7 +131,7 @@ class _Search:
     error: str = ""
 
     def run(self, weak: Sequence[Task]) -> list[Task]:
-        """At most `tasks` new ones, with weak tasks as their parents in turn; fewer where `tries` do not suffice."""
+        """Return up to `tasks` new tasks, cycling through the weak tasks as parents, in at most `tries` rounds."""
         if not weak:
             return []
         context, options = self.context, self.options
@@ -152,7 +152,7 @@ class _Search:
         return accepted
 
     def _candidate(self, parent: Task, number: int) -> Task | None:
-        """Return a new task like its parent; None, and a reason that is counted, where there is none."""
+        """Return a new task similar to its parent; if it is rejected, count the reason and return None."""
         context = self.context
         generate = _generator_of(context.task_set, context.stage)
         try:
@@ -177,7 +177,7 @@ class _Search:
         return task if self.admission.take(task) else None
 
     def _verified(self, candidates: Sequence[Task]) -> list[Task]:
-        """Those that the oracle solves, and silence does not."""
+        """Return the tasks that the oracle solves and a silent agent does not."""
         script = script_of(self.context.task_set, "oracle")
         solved = self._successes(candidates, lambda task: ScriptedPolicy(script(task), name="oracle"), "oracle")
         self.admission.refused["unsolved"] += len(candidates) - len(solved)
@@ -190,7 +190,7 @@ class _Search:
         return [task for task in solved if task.id not in trivial]
 
     def _successes(self, tasks: Sequence[Task], player: Any, name: str) -> list[Task]:
-        """Those that a player solves."""
+        """Return the tasks that a player solves."""
         if not tasks:
             return []
         label = f"{self.context.stage}-{name}"

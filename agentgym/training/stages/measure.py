@@ -1,4 +1,4 @@
-"""Measurements: validation while training, held-out evaluation before and after, and the report that closes a run."""
+"""Measurements: validation while training, held-out evaluation before and after, and the closing report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentgym.training.stages.contract import define_stage
 from agentgym.trajectory import Trajectory
 
 EVALUATION = "evaluation/{name}.json"
-"""The file of an evaluation in the run folder."""
+"""The path of an evaluation in the run folder."""
 
 
 def validate(
@@ -37,8 +37,8 @@ def validate(
     """Play validation tasks with the current weights and log their metrics under `phase`.
 
     Args:
-        count: of the tasks. stratum: only those with this tag.
-        changes: options of the rollout config that differ from those of the rollouts.
+        count: number of tasks. stratum: play only tasks with this tag.
+        changes: changes of the rollout config for this validation.
     Returns: the metrics.
     """
     learner.gather()
@@ -76,7 +76,7 @@ def _validate(
 
 
 def _say_cuts(context: RunContext, what: str, counts: Mapping[str, int], episodes: int) -> None:
-    """Print which budgets of the recipe ended episodes of a measurement, if any did."""
+    """Print which of the recipe's budgets ended episodes of a measurement, if any."""
 
     def key(name: str) -> str:
         own = getattr(context.recipe.evaluate, name, None)
@@ -88,7 +88,7 @@ def _say_cuts(context: RunContext, what: str, counts: Mapping[str, int], episode
 
 @dataclass(frozen=True, slots=True)
 class BestOf:
-    """Of several episodes of each task one is measured. `episodes`: how many. `choose`: which, without their truth."""
+    """Measure one of `episodes` episodes per task. `choose` selects the episode without knowing the truth."""
 
     episodes: int
     choose: Callable[[Sequence[Trajectory]], Trajectory]
@@ -101,11 +101,11 @@ def measure(
     parameters: Mapping[str, Any] | None = None,
     best_of: BestOf | None = None,
 ) -> None:
-    """Evaluate on held-out tasks and write evaluation/<when>.json; do nothing where that file exists.
+    """Evaluate on held-out tasks and write evaluation/<when>.json; do nothing if that file exists.
 
     Args:
-        parameters: replace some of the tasks' own parameters: another environment under the same questions and truth.
-        best_of: measures one of several episodes of each task, instead of `evaluate.group_size` of them.
+        parameters: override some of the tasks' parameters: another environment with the same questions and truth.
+        best_of: measure one of several episodes of each task, instead of `evaluate.group_size` episodes.
     """
     context.processes.share(lambda: _measure(context, when, learner, parameters, best_of))
 
@@ -180,10 +180,10 @@ def control_stage(context: RunContext, learner: Learner) -> Learner:
 
 
 def conclude(context: RunContext, minutes: float, evaluations: Sequence[str]) -> None:
-    """Write the report and print what was learnt, how long the run took, and where the report is.
+    """Write the report, and print the gains, the run's duration and the report's path.
 
     Args:
-        evaluations: those of the run in their order; the first and the last of them are compared.
+        evaluations: names of the run's evaluations in order; the first and the last are compared.
     """
     console, stratum = context.console, context.recipe.evaluate.stratum
     report = write_report(context.folder)

@@ -1,4 +1,4 @@
-"""The stages of one run in their order: those that the recipe lists, or those of every run without a list."""
+"""The stages of one run in order: the recipe's list, or the default stages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from agentgym.training.stages.episode_sources import sources_of
 
 
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:
-    """Return the stages of a run. Raises: RecipeError for options that a stage does not take, or stages that do not
-    fit.
-    """
+    """Return the stages of a run. Raises: RecipeError for unknown options or incompatible stages."""
     planned: list[PlannedStage] = []
     sections = recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
     for base_name, section in _unrolled(sections):
@@ -49,7 +47,7 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
 
 
 def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> PlannedStage:
-    """Return the last stage before it that makes tasks and has this name. Raises: RecipeError."""
+    """Return the last earlier stage named `maker` that makes tasks. Raises: RecipeError if there is none."""
     makers = [stage for stage in earlier if stage.stage.makes_tasks]
     named = [stage for stage in makers if maker in (stage.name, stage.base_name)]
     if not named:
@@ -64,7 +62,7 @@ def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> P
 def default_stages(
     evaluate: EvaluateSection, warm_start: WarmStartSection | None, train: TrainSection
 ) -> Sequence[StageSection]:
-    """Return the stages of a recipe without a list of its own, as its sections ask for them."""
+    """Return the stages for a recipe without [[stage]], according to its sections."""
     usual = (
         (evaluate.zero_shot, StageSection(kind="evaluate", name="zero_shot")),
         (warm_start is not None, StageSection(kind="imitate")),
@@ -77,7 +75,7 @@ def default_stages(
 
 
 def _unrolled(sections: Sequence[StageSection], ending: str = "") -> list[tuple[str, StageSection]]:
-    """Every stage with its name in the recipe, a block of `repeat` as often as it says."""
+    """Return every stage with its name in the recipe, repeating each block of `repeat`."""
     unrolled: list[tuple[str, StageSection]] = []
     for section in sections:
         if section.kind != "repeat":
@@ -123,4 +121,4 @@ def _parsed(kind: type[Section], section: StageSection) -> Any:
 @define_stage(options=RepeatSection)
 def repeat_stage(context: RunContext, learner: Learner, options: RepeatSection) -> Learner:
     """Runs a block of stages several times, for example `collect` and `imitate`."""
-    return learner  # the plan has put the stages of the block in its place
+    return learner  # the plan replaced it with the block's stages

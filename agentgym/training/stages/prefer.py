@@ -1,4 +1,4 @@
-"""Preferences: the policy learns which of two episodes, turns or segments is better, held to a reference."""
+"""Preferences: the policy learns which of two episodes, turns or segments is better, relative to a reference."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from agentgym.training.stages.episode_sources import nodes_label
 from agentgym.trajectory import Trajectory
 
 LEARNT = frozenset({"values", "action_values", "token_values", "contributions"})
-"""Signals of a model that must have been fitted to returns before it says anything."""
+"""Signals of models that must first be fitted to returns."""
 
 
 def ranking_of(options: PreferSection, where: str) -> Estimator:
     """Return the estimator that ranks turns.
 
-    Raises: RecipeError if there is none of that name, or it requires a critic and the stage fits none, or the reverse.
+    Raises: RecipeError for an unknown name, an estimator whose critic the stage does not fit, or an unused critic.
     """
     try:
         ranking = estimator(options.ranking)
@@ -63,7 +63,7 @@ def ranking_of(options: PreferSection, where: str) -> Estimator:
 def turn_credit(
     context: RunContext, learner: Learner, trajectories: Sequence[Trajectory], options: PreferSection
 ) -> list[np.ndarray]:
-    """[T] credit of each trajectory among all episodes of its task; a critic is fitted to them first."""
+    """Return [T] credit of each trajectory among all episodes of its task, after fitting the critic, if any."""
     ranking = ranking_of(options, context.stage)
     providers = context.signal_providers(learner, ranking)
     for _ in range(options.critic_epochs or 0):
@@ -84,7 +84,7 @@ def turn_credit(
 
 
 LABELLED_BY = ("score", "desirable_from")
-"""Options that say which episodes are good ones."""
+"""Options that decide which episodes are good."""
 PAIRED_BY = (
     "pairs",
     "score",
@@ -97,7 +97,7 @@ PAIRED_BY = (
     "branches",
     "segment_turns",
 )
-"""Options that say which pairs are compared."""
+"""Options that decide which pairs are compared."""
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
@@ -117,7 +117,7 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
 
 
 def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError for a stage of this run that does not search, or a logit hook."""
+    """Raise RecipeError if a source stage of this run does not search, or the recipe has a logit hook."""
     check_whole_distribution(stage)
     labels = {source.label for source in stage.sources if not source.run}
     plain = [s.name for s in earlier if nodes_label(s.name) in labels and not getattr(s.section, "search", "")]
@@ -129,7 +129,7 @@ def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> Non
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
-    """Raise RecipeError where no length of tokens and no credit could make a pair of them, or all are alike."""
+    """Raise RecipeError if these episodes cannot give a pair, whatever their length, or all have the same label."""
     name, options = stage.name, stage.section
     if options.loss == "kto":
         _labelled(name, trajectories, options)
@@ -156,7 +156,7 @@ def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) 
 
 
 def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> EpisodeSet:
-    """Return the pairs, or labelled episodes, with what they are made of. Raises: RecipeError if there are none."""
+    """Return the pairs or labelled episodes, as rows with their episodes. Raises: RecipeError if there are none."""
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
         if options.loss == "kto":
@@ -217,7 +217,7 @@ def require_better_branch(
     pairs: list[Pair],
     options: PreferSection,
 ) -> list[Pair]:
-    """Return the pairs. Raises: RecipeError saying what the branches came to, if they gave none."""
+    """Return the pairs. Raises: RecipeError with the branches' results if there are forks but no pairs."""
     if forks and not pairs:
         failed = sum(not branch.valid for branch in branches)
         raise RecipeError(
@@ -231,7 +231,7 @@ def require_better_branch(
 def _labelled(
     stage: str, trajectories: Sequence[Trajectory], options: PreferSection
 ) -> tuple[list[Row], list[Trajectory]]:
-    """Each episode as good or bad. Raises: RecipeError unless there are both."""
+    """Label each valid episode as good or bad. Raises: RecipeError unless both labels occur."""
     valid = [trajectory for trajectory in trajectories if trajectory.valid]
     scores = [score_of(trajectory, options.score) for trajectory in valid]
     labels = [score >= options.desirable_from for score in scores]
@@ -248,7 +248,7 @@ def _labelled(
 
 
 def undesirable_weight(chosen: EpisodeSet, options: PreferSection) -> float:
-    """With which good and bad episodes count the same, unless the recipe gives another. Source: KTO, see KtoLoss."""
+    """Return the recipe's weight of bad episodes, by default balanced with the good. Source: KTO, see KtoLoss."""
     if options.undesirable_weight is not None:
         return options.undesirable_weight
     goods = sum(row["good"] for row in chosen.rows)
@@ -256,7 +256,7 @@ def undesirable_weight(chosen: EpisodeSet, options: PreferSection) -> float:
 
 
 def _labelled_groups(chosen: EpisodeSet) -> list[tuple[list[ScoredRow], list[float]]]:
-    """Each episode beside the next one behind its own prompt, which estimates how far the policy has moved."""
+    """Pair each episode with the next episode's completion after its own prompt, to estimate the policy's KL."""
     episodes = [chosen.episodes[row["episode"]] for row in chosen.rows]
     groups = []
     for row, episode, other in zip(chosen.rows, episodes, [*episodes[1:], episodes[0]], strict=True):

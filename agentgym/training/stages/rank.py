@@ -45,9 +45,7 @@ def _chosen(context: RunContext, learner: Learner, options: RankSection) -> Epis
 
 
 def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-    """Return the best and the worst episodes of each task, best first. Raises: RecipeError if no two of a task
-    differ.
-    """
+    """Return each task's best and worst episodes, best first. Raises: RecipeError if no task's scores differ."""
     rows: list[Row] = []
     ranked_episodes: list[Trajectory] = []
     for group in groups_of(trajectories):

@@ -44,16 +44,16 @@ from agentgym.training.turn_grpo import TurnGRPOTrainer
 def make_trainer(
     context: RunContext, learner: Learner, parts: Sequence[TrainingPart], guard: CollapseGuardCallback
 ) -> TurnGRPOTrainer:
-    """Make the trainer of [train] with the options and the callbacks of all parts, which are attached to it.
+    """Make the trainer of [train] with the options and callbacks of all parts, and attach the parts to the trainer.
 
     Args:
-        guard: watches the steps. It comes last, because it copies complete checkpoints.
+        guard: watches the steps. The guard must be the last callback, because it copies complete checkpoints.
     """
     recipe, section = context.recipe, context.recipe.train
     objective = make_objective(section.objective)
     hardware = recipe.episode, recipe.machine, context.folder.checkpoints, context.device, context.processes
     config = grpo_config(section, *hardware, seed=recipe.seed)
-    config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
+    config.ddp_find_unused_parameters = learner.reads_images  # a batch may have no images
     callbacks = [callback for part in parts for callback in part.callbacks()]
     trainer = TurnGRPOTrainer(
         learner.model,
@@ -82,7 +82,7 @@ def make_trainer(
 
 
 def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:
-    """Return a function that makes the policy which samples through the trainer's own backend."""
+    """Return a function that makes a policy that samples through the trainer's own backend."""
     renderer = TemplateRenderer(learner.tokenizer, context.call_format(learner.tokenizer))
     return lambda trainer: TrlPolicy(trainer, renderer)
 
@@ -117,7 +117,7 @@ def _note_adaptation(context: RunContext, learner: Learner) -> None:
 
 def _reinforce(context: RunContext, learner: Learner) -> Learner:
     section, checkpoints, processes = context.recipe.train, context.folder.checkpoints, context.processes
-    section.check_tasks(context.task_set)  # those of `tasks_of` are known now
+    section.check_tasks(context.task_set)  # `tasks_of` is resolved by now
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
     processes.share(lambda: context.folder.forget(("train", "validation"), last_step))

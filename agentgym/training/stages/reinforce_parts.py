@@ -1,4 +1,4 @@
-"""The parts of a reinforcement, in their order: those that [train] names, and those that every reinforcement has."""
+"""The parts of a reinforcement in order: the parts that [train] names, and the parts of every reinforcement."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def loss_requirements(section: TrainSection) -> list[LossRequirements]:
 
 
 def input_parts(context: RunContext, learner: Learner) -> list[TrainingPart]:
-    """Make the built-in parts that the objective or a term needs, and no others.
+    """Make the built-in parts that the objective or a term needs.
 
-    Raises: RecipeError for stored experts that solved nothing.
+    Raises: RecipeError if the stored experts solved nothing.
     """
     section = context.recipe.train
     needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
@@ -81,7 +81,7 @@ def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> 
 
 
 SHOWN_METRICS = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
-"""What is shown of a training, by metric."""
+"""Metrics shown beside the progress bar, with their titles."""
 STREAM_METRICS = {
     "async/age_mean": "age",
     "async/age_max": "oldest",
@@ -93,11 +93,11 @@ STREAM_METRICS = {
     "pace/episodes_per_s": "episodes/s",
     "pace/tokens_per_s": "tokens/s",
 }
-"""What is shown, too, of a training whose episodes are played in the background."""
+"""Further metrics shown if episodes are played in the background, with their titles."""
 
 
 def scheduled_rollouts(context: RunContext) -> Rollouts:
-    """Return rollouts with the stop rules of [episode], and at each step with the budgets of its schedule."""
+    """Return rollouts with the stop rules and, for each step, the scheduled budgets of [episode]."""
     episode, passes = context.recipe.episode, context.recipe.train.passes
     return context.rollouts.with_config(
         stop_if=parse_hooks(episode.stop_if),
@@ -107,7 +107,7 @@ def scheduled_rollouts(context: RunContext) -> Rollouts:
 
 
 def training_run(context: RunContext, learner: Learner, checkpoint: Path | None) -> TrainingRun:
-    """Return what the parts of the training may read and use. `checkpoint`: that it goes on from, if any."""
+    """Make the TrainingRun that the parts receive. `checkpoint`: where the training resumes, if anywhere."""
     return TrainingRun(
         train=context.recipe.train,
         seed=context.recipe.seed,
@@ -124,9 +124,9 @@ def training_run(context: RunContext, learner: Learner, checkpoint: Path | None)
 
 
 def gatherer_for(context: RunContext, stream: Streaming | None) -> WrappedGatherer:
-    """Make what gathers the groups, within its wrappers.
+    """Make the gatherer with its wrappers.
 
-    They are played in the background where there is a stream, and grown as trees where the estimator compares branches.
+    Groups are played in the background if there is a stream, and grown as trees if the estimator compares branches.
     """
     section = context.recipe.train
     base: Gatherer = play_groups if stream is None else stream.gather
@@ -138,11 +138,11 @@ def gatherer_for(context: RunContext, stream: Streaming | None) -> WrappedGather
 def parts_around(
     context: RunContext, learner: Learner, sampler: Sampler | None, stream: Streaming | None, named: list[TrainingPart]
 ) -> list[TrainingPart]:
-    """Make the parts that every reinforcement has, around those that the recipe names, in the order of callbacks.
+    """Make all parts in callback order: the parts of every reinforcement around the recipe's named parts.
 
     Args:
-        sampler: the sampler of the recipe; None if tasks are only shuffled.
-        stream: plays in the background; None where each step is played when it is trained.
+        sampler: the recipe's sampler; None if tasks are only shuffled.
+        stream: plays in the background; None if each step is played when it is trained.
         named: the gatherer and the parts of [train.parts].
     """
     recipe, section = context.recipe, context.recipe.train
@@ -174,7 +174,7 @@ def parts_around(
 
 
 class StreamedPlay(TrainingPart):
-    """Publishes the weights to what plays in the background."""
+    """Publishes the weights to the background player."""
 
     def __init__(self, stream: Streaming) -> None:
         self._stream = stream
@@ -202,7 +202,7 @@ class TrainingProgress(TrainingPart):
 
 
 class Validation(TrainingPart):
-    """Measures the policy on validation tasks every few steps. `parts`: of the training, which may change how."""
+    """Measures the policy on validation tasks every few steps. `parts`: may change the rollout config for that."""
 
     def __init__(self, context: RunContext, learner: Learner, parts: Sequence[TrainingPart]) -> None:
         self._context, self._learner, self._parts = context, learner, parts
@@ -215,7 +215,7 @@ class Validation(TrainingPart):
                 self._validate,
                 every=section.validate_every,
                 until=section.until_success,
-                before=section.reference.moves_as == "best",  # what the first one while training is compared with
+                before=section.reference.moves_as == "best",  # the first validation in training needs a baseline
             )
         ]
 
@@ -233,7 +233,7 @@ class TaskSampling(TrainingPart):
     """Chooses the tasks of each step.
 
     Args:
-        sampler: whose state a checkpoint keeps. used: what the trainer asks, which may be around the sampler.
+        sampler: the sampler whose state is saved in checkpoints. used: the trainer's sampler, which may wrap `sampler`.
     """
 
     def __init__(self, sampler: Sampler, used: Sampler | None) -> None:
@@ -275,7 +275,7 @@ class Signals(TrainingPart):
 
 
 class TrainedHook(TrainingPart):
-    """The maker of the policy's logit hooks, where it follows the training. `maker`: of any policy; None for none."""
+    """The maker of the policy's logit hooks, if it follows the training. `maker`: any hook maker, or None."""
 
     def __init__(self, maker: Any) -> None:
         self._maker = maker if isinstance(maker, TrainedHookMaker) else None
@@ -297,7 +297,7 @@ class TrainedHook(TrainingPart):
 
 
 class AdaptationMark(TrainingPart):
-    """Notes in each checkpoint what the policy is adapted to without labels. `words`: empty if to nothing."""
+    """Notes in each checkpoint the data the policy is adapted to without labels. `words`: "" for none."""
 
     def __init__(self, words: str) -> None:
         self._words = words

@@ -1,4 +1,4 @@
-"""Expert steps as tasks: every turn of a successful episode becomes a task of its own, whose next action is judged."""
+"""Expert steps as tasks: each turn of a successful episode becomes a task that judges the next action."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENVIRONMENT = "agentgym/step-v1"
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError if a reward of the recipe would judge the steps; TaskError if no player demonstrates."""
+    """Raise RecipeError if the recipe's reward would judge the steps; TaskError if there is no oracle to play."""
     if names := stage.recipe.reward.names:
         raise RecipeError(
             f"[[stage]] {stage.name!r}: [reward] names {names[0]!r}, which would judge the expert's steps too. They "
@@ -60,7 +60,7 @@ def _make(context: RunContext, renderer: Renderer, options: StepTasksSection) ->
 
 
 def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection) -> list[Trajectory]:
-    """Of the sources, or of the demonstrations."""
+    """Return the experts' episodes from the sources or, without sources, from the demonstrations."""
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
         experts = _successful(trajectories)
@@ -90,7 +90,7 @@ def _require_experts(stage: str, experts: Sequence[Trajectory]) -> None:
 
 
 def step_tasks(expert: Trajectory) -> list[Task]:
-    """One task for each turn: the conversation before it, the tools, and the expert's message as the truth.
+    """Make a task of each turn: the conversation before it, the tools, and the expert's message as the truth.
 
     Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4.
     """

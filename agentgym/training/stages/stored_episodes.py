@@ -1,4 +1,4 @@
-"""Stored episodes that a stage learns from as they are: whole ones, and those that show how tasks are solved."""
+"""Stored episodes that a stage learns from unchanged: all valid episodes, or experts' successes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EXPERTS_MANIFEST = "expert_episodes.json"
 
 
 def stored_episodes(context: RunContext, learner: Learner, options: StoredEpisodesSection) -> list[Trajectory]:
-    """Return the valid episodes of the stage's sources, those of its manifest where it has one.
+    """Return the valid episodes of the stage's sources or, if there is a manifest, the manifest's episodes.
 
-    Raises: RecipeError if there is none, or one has changed since.
+    Raises: RecipeError if there is no episode, or an episode has changed since the manifest was written.
     """
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
@@ -33,11 +33,11 @@ def stored_episodes(context: RunContext, learner: Learner, options: StoredEpisod
 def expert_episodes(
     stage: str, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
 ) -> tuple[list[Row], list[Trajectory]]:
-    """Of each task the success with the highest return, the shorter one of equals.
+    """Select each task's success with the highest return; of equal returns, the shorter episode.
 
     Args:
-        tasks: for training. An episode is of one of them if both id and content are the same.
-    Raises: RecipeError that says what the episodes lack: a success, or one of these tasks.
+        tasks: the training tasks. An episode matches a task if both id and content are equal.
+    Raises: RecipeError if no episode is a success, or no success matches a task.
     """
     solved = [each.episode for group in groups_of(trajectories) for each in success(group)]
     if not solved:
@@ -58,5 +58,5 @@ def expert_episodes(
 
 
 def check_experts(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
-    """Check the episodes of experts that a `reinforce` would learn from. Raises: as `expert_episodes`."""
+    """Check the experts' episodes that a `reinforce` would learn from. Raises: as `expert_episodes`."""
     expert_episodes(stage.name, task_set["train"], trajectories)

@@ -1,4 +1,4 @@
-"""Reinforcement whose episodes are played in the background, where the recipe asks for it."""
+"""Play the episodes of a reinforcement in the background, if the recipe asks for background play."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool
 def sampling_copy(model: Any) -> Any:
     """Return a copy to sample from, in eval mode, for `TransformersPolicy.update_weights`.
 
-    A trainer changes the mode of its model, its hooks and, in the middle of an optimiser step, its weights. A copy
-    costs the memory of the weights that are trained; those that are not, as beneath a LoRA adapter, are shared.
+    A trainer changes its model's mode, hooks and, during an optimiser step, weights. The copy costs the memory of the
+    trained weights; frozen weights, as below a LoRA adapter, are shared.
 
-    Its parameters require gradients as the model's do, though none is computed: torch multiplies by a matrix that
-    requires a gradient in another way, and the last bits differ.
+    The copy's parameters keep `requires_grad`, though no gradient is computed: torch multiplies by a matrix that
+    requires a gradient differently, and the last bits would differ.
     """
     shared = {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
     with plain_forward(model):
@@ -36,10 +36,10 @@ def sampling_copy(model: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """What a trainer is given instead of what plays a step when it is asked to.
+    """The trainer's components for background play, instead of playing each step on request.
 
     Attributes:
-        gather: hands over groups that are finished. `callback`: publishes weights and logs.
+        gather: returns finished groups. `callback`: publishes weights and logs.
         sampler: learns from the groups; their tasks were drawn ahead.
     """
 
@@ -52,7 +52,7 @@ class Streaming:
 def streaming(
     context: RunContext, learner: Learner, sampler: Sampler | None, checkpoint: Path | None
 ) -> Iterator[Streaming | None]:
-    """Open a player that runs until this is left; None where the recipe has each step played when it is trained."""
+    """Run a background player inside the block; yield None if the recipe plays each step when it is trained."""
     section, processes = context.recipe.train, context.processes
     if not section.is_streamed:
         yield None
@@ -86,15 +86,15 @@ def streaming(
 
 
 def _sampler(context: RunContext, learner: Learner) -> tuple[Policy, Callable[[int], None]]:
-    """Return what plays, and what gives it the weights of the model.
+    """Return the policy that plays, and the function that gives it the model's weights.
 
-    In this process it has a copy of the model, made before a trainer changes how the model computes. A vLLM server has
-    one anyhow.
+    In this process, the policy gets a copy of the model, made before the trainer changes how the model computes. A vLLM
+    server has its own copy.
     """
     section, served = context.recipe.train, learner.policy
     if isinstance(served, TrainedVllmPolicy | TrainedVllmPool):
         return served, lambda version: context.rollouts.loop.run(served.refresh(version))
-    waits_for_all = not section.staleness and section.group_quorum is None  # else one slow tool would hold up all
+    waits_for_all = not section.staleness and section.group_quorum is None  # else one slow tool would delay all
     policy = context.learner(sampling_copy(learner.model), learner.processing_class, lockstep=waits_for_all).policy
     assert isinstance(policy, TransformersPolicy)
     return policy, lambda version: policy.update_weights(learner.model, version=version)

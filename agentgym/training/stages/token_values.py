@@ -1,4 +1,4 @@
-"""Stages that learn values of tokens from stored episodes, and one that measures the policy as guided by them."""
+"""Stages that learn token values from stored episodes, or measure the policy guided or reranked by token values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def outcome_head_stage(context: RunContext, learner: Learner, options: OutcomeHe
 
 
 def _learnt_by(*kinds: str) -> CheckStage:
-    """Return a check that the option `values` of a stage names an earlier one of these kinds."""
+    """Return a check that a stage's option `values` names an earlier stage of these kinds."""
 
     def check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         known = {before.name: before.kind for before in earlier}

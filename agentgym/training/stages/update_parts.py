@@ -1,4 +1,4 @@
-"""Parts of a reinforcement that change how the policy is updated: the reference, roles, and what earlier steps say."""
+"""Parts of a reinforcement that change how the policy is updated: the reference, roles, and earlier entropies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from agentgym.training.recipe.train_section import TrainSection
 
 
 class Reference(TrainingPart):
-    """The model that the policy is kept near or compared with, as [train.reference] says.
+    """The reference model of [train.reference], for the KL term and for comparisons.
 
     Args:
-        model, processing_class: that the reinforcement starts from.
+        model, processing_class: the model at the start of the reinforcement, and its tokenizer or processor.
     """
 
     def __init__(self, section: TrainSection, model: Any, processing_class: Any, processes: Processes) -> None:
@@ -62,7 +62,7 @@ class Reference(TrainingPart):
 
 
 class PastEntropies(TrainingPart):
-    """How sure the policy was in earlier steps, for terms that compare with that."""
+    """The policy's entropies in earlier steps, for terms that need them."""
 
     def __init__(self) -> None:
         self._history = EntropyHistory()
@@ -81,10 +81,10 @@ class PastEntropies(TrainingPart):
 
 
 class RoleUpdates(TrainingPart):
-    """The order in which roles are updated, and when their adapters change hands.
+    """The order in which roles are updated, and the rotation of their adapters.
 
     Args:
-        lora: the LoRA options of the policy; None for one without adapters.
+        lora: the policy's LoRA options; None for a policy without adapters.
     """
 
     def __init__(self, section: TrainSection, lora: LoraOptions | None) -> None:
@@ -102,7 +102,7 @@ class RoleUpdates(TrainingPart):
 
 
 class SignalToNoise(TrainingPart):
-    """The learning rate of `train.optimiser.snr_learning_rate`, which follows how much the groups of a step agree.
+    """The learning rate of `train.optimiser.snr_learning_rate`, which follows the signal-to-noise of the groups.
 
     Args:
         needs: what the objective and each term need.

@@ -1,4 +1,4 @@
-"""The model that training starts from, after the imitation of demonstrations that a recipe asks for."""
+"""The model that training starts from, and the warm start by imitation."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from agentgym.trajectory import Trajectory
 
 DEFAULT_SELECTION = "success"
 WARM_START = "warm_start"
-"""Name of the checkpoint that exists once the warm start is done."""
+"""Name of the checkpoint of a finished warm start."""
 STEPS = "warm_start_steps"
-"""Name of the folder with the checkpoints that a broken-off warm start goes on from."""
+"""Name of the folder with the checkpoints from which an interrupted warm start resumes."""
 
 
 def starting_learner(context: RunContext) -> Learner:
-    """Return the recipe's model, before any stage."""
+    """Return the recipe's model as it is before any stage."""
     recipe = context.recipe
     if recipe.policy.path is not None:
         return context.learner(*load_model(recipe.policy, context.weights_device, recipe.seed))
@@ -45,9 +45,9 @@ def starting_learner(context: RunContext) -> Learner:
 
 
 def demonstrate(context: RunContext) -> list[Trajectory]:
-    """Play the demonstrations that [warm_start] asks for; without that section enough to train a tokenizer.
+    """Play the demonstrations of [warm_start]; without that section, enough to train a tokenizer.
 
-    What a run has played once is not played again.
+    Demonstrations are cached for the run.
     """
     section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
     task_set = context.task_set.tagged(*section.tags) if section.tags else context.task_set
@@ -68,7 +68,7 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
 
 
 def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError for a selection that does not exist."""
+    """Raise RecipeError for an invalid selection."""
     make_selection(stage.section.select or DEFAULT_SELECTION)
 
 
@@ -77,7 +77,7 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
 
 
 def muon_in_parts(stage: PlannedStage, plan: TrainingPlan) -> str:
-    """Exclude the optimiser Muon where the weights lie in parts."""
+    """Exclude the optimiser Muon if the weights are sharded."""
     if plan.hardware.sharding is None or stage.section.optimizer != "muon":
         return ""
     return (
@@ -146,7 +146,7 @@ def warm_start(
     examples: Sequence[Trajectory],
     rows: Sequence[Row] | None = None,
 ) -> None:
-    """Imitate the examples and save the checkpoint. `rows`: of the manifest, where they are stored episodes."""
+    """Imitate the examples and save the checkpoint. `rows`: the manifest's rows for stored episodes, else None."""
     processes, steps_folder = context.processes, context.folder.checkpoints / STEPS
     logged = ("warm_start", "warm_start_validation")
     processes.share(lambda: context.folder.forget(logged, step_of(latest_checkpoint(steps_folder))))
@@ -191,21 +191,21 @@ def warm_start(
 
 
 def _examples(learner: Learner, trajectories: Sequence[Trajectory], rows: Sequence[Row] | None) -> list[Example]:
-    """Return what is imitated of demonstrations, or of the stored episodes that the rows of a manifest name."""
+    """Return the examples from demonstrations, or from the stored episodes that a manifest's rows name."""
     if rows is None:
         return [Example(tokenise(trajectory, learner.renderer)) for trajectory in trajectories]
     return [Example(each, row["weight"], row.get("turn")) for each, row in zip(trajectories, rows, strict=True)]
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:
-    """Return every message, calls as the agent writes them, and the tools' signatures: text to train a tokenizer on."""
+    """Return messages, calls as the agent writes them, and tool signatures, as text to train a tokenizer on."""
     passages = []
     for trajectory in trajectories:
         if trajectory.tools is not None:
             passages += [json.dumps(schema, ensure_ascii=False) for schema in trajectory.tools]
         else:
             tools = registry.prototype(trajectory.task.environment).tools.values()
-            passages += [tool.signature(choices=False) for tool in tools]  # as ever: tokenizers depend on it
+            passages += [tool.signature(choices=False) for tool in tools]  # keep: existing tokenizers depend on it
         for message in trajectory.messages():
             passages.append(message.written)
             if message.calls:

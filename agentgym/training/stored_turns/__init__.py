@@ -1,7 +1,7 @@
-"""Turns of recorded episodes, which critics and offline stages learn from.
+"""Turns of recorded episodes, from which critics and offline stages learn.
 
-transitions.py   turns of recorded episodes as transitions (what came before, the turn, its reward, what came after)
-store.py         a bounded store of transitions that a seeded generator draws from
-archive.py       episodes of this run and of others by id, and whether they hold the tokens of a model
-turn_logprobs.py log-probabilities of stored turns under a model as it is now
+transitions.py   turns of recorded episodes as transitions (prefix, turn, reward, continuation)
+store.py         a bounded store of transitions with seeded sampling
+archive.py       episodes of this and other runs by id, and a check that they have a model's tokens
+turn_logprobs.py log-probabilities of stored turns under the current model
 """

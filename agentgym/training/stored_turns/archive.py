@@ -1,4 +1,4 @@
-"""Recorded episodes by id: those of this run, and those of other runs."""
+"""Recorded episodes of this run and of other runs, by id."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.trajectory import Trajectory
 
 CHECKED = 8
-"""Episodes of each run whose tokens are compared with those of the model."""
+"""Number of episodes whose prompt tokens are compared with the model's."""
 
 
 class EpisodeArchive:
-    """Finished episodes. Those of another run have its folder before their id: `runs/first:train-000000/box-1#0`.
+    """Finished episodes. Ids from another run begin with its folder: `runs/first:train-000000/box-1#0`.
 
     Args:
-        own: the ledger of this run; None if it keeps none.
+        own: the ledger of this run; None for a run without a ledger.
         runs: folders of other runs.
-        label: what the ids of the episodes of other runs begin with, such as "train-".
+        label: prefix of the ids of other runs' episodes, such as "train-".
     """
 
     def __init__(self, own: Ledger | None, runs: Sequence[str] = (), label: str = "") -> None:
@@ -42,7 +42,7 @@ class EpisodeArchive:
         return self._own.load(episode)
 
     def of_other_runs(self) -> Iterator[Trajectory]:
-        """Yield the valid episodes of the other runs, in their order."""
+        """Yield the valid episodes of the other runs, run by run."""
         for run in self._runs:
             ledger = _open(run)
             try:
@@ -54,7 +54,7 @@ class EpisodeArchive:
 
 
 def check_runs(key: str, runs: Sequence[str], label: str) -> None:
-    """Check that each run holds a valid episode. Raises: RecipeError naming the key of the recipe and the run."""
+    """Check that each run has a valid episode. Raises: RecipeError naming the recipe's key and the run."""
     for run in runs:
         if not RunFolder(run).ledger.is_file():
             raise RecipeError(f"{key}: {run!r} is no run folder: it has no {RunFolder(run).ledger.name}.")
@@ -64,9 +64,9 @@ def check_runs(key: str, runs: Sequence[str], label: str) -> None:
 
 
 def check_tokens(trajectories: Sequence[Trajectory], renderer: Renderer) -> None:
-    """Check that the first episodes hold the tokens of a model, by writing their prompts anew.
+    """Check that the first episodes have a model's tokens, by rendering their prompts again.
 
-    Raises: RecipeError naming the first episode whose prompt the renderer writes in other tokens.
+    Raises: RecipeError naming the first episode whose prompt renders to other tokens.
     """
     for trajectory in trajectories[:CHECKED]:
         if renderer.prompt(trajectory.opening, schemas_of(trajectory)) != trajectory.prompt_ids:

@@ -1,4 +1,4 @@
-"""A bounded store of turn transitions that a seeded generator draws from."""
+"""A bounded store of turn transitions with seeded sampling."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from agentgym.trajectory import Trajectory
 
 
 class TransitionStore:
-    """Transitions of the last episodes that were added.
+    """The transitions of the most recently added episodes.
 
     Args:
         return_spec: weights of the rewards.
-        capacity: in transitions; the oldest episodes are dropped for new ones.
-        half_life: None draws uniformly. Otherwise a transition is half as likely for so many versions that the weights
-            which sampled it are older than the newest ones here.
-        seed: the seed of the drawing. The same seed, additions and draws give the same transitions.
+        capacity: maximum number of transitions; the oldest episodes are dropped first.
+        half_life: None draws uniformly. Otherwise a transition's chance halves for each `half_life` versions by which
+            its weights are older than the newest weights in the store.
+        seed: the seed of the draws. The same seed, additions and draws give the same transitions.
 
     Attributes:
-        newest_version: of the weights that sampled an episode which was added.
+        newest_version: the newest version of weights that sampled an added episode.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class TransitionStore:
         self._episodes: deque[StoredEpisode] = deque()
         self._size = 0
         self.newest_version = 0
-        self._index: list[tuple[StoredEpisode, int]] | None = None  # made anew after a change
+        self._index: list[tuple[StoredEpisode, int]] | None = None  # rebuilt after a change
 
     def __len__(self) -> int:
-        """How many transitions it holds."""
+        """Return the number of stored transitions."""
         return self._size
 
     def add(self, trajectories: Iterable[Trajectory]) -> None:
-        """Add the valid ones of some episodes. Raises: CreditError as StoredEpisode.of."""
+        """Add the valid episodes. Raises: CreditError as StoredEpisode.of."""
         for trajectory in trajectories:
             if trajectory.valid:
                 self.append(StoredEpisode.of(trajectory, self.return_spec))
 
     def append(self, episode: StoredEpisode) -> None:
-        """Add an episode. The last one is kept even if it alone is larger than the capacity."""
+        """Add an episode. The last episode is kept even if it exceeds the capacity."""
         self._episodes.append(episode)
         self._size += len(episode)
         self._index, self.newest_version = None, max(self.newest_version, *episode.versions)
@@ -60,11 +60,11 @@ class TransitionStore:
             self._size -= len(self._episodes.popleft())
 
     def transitions(self) -> list[TurnTransition]:
-        """All of them, oldest episode first."""
+        """Return all transitions, oldest episode first."""
         return [episode.transition(turn) for episode, turn in self._all()]
 
     def sample(self, count: int) -> list[TurnTransition]:
-        """Draw `count` different transitions, or all of them where there are fewer, in a random order.
+        """Draw `count` distinct transitions, or all if there are fewer, in random order.
 
         Raises: CreditError if the store is empty.
         """
@@ -78,15 +78,15 @@ class TransitionStore:
         return [held[index][0].transition(held[index][1]) for index in drawn]
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data for JSON: which episodes are held, and how often was drawn."""
+        """Return the state to save in a checkpoint, as JSON-compatible data: episode ids and the number of draws."""
         return {"episodes": [episode.id for episode in self._episodes], "draws": self._draws}
 
     def load(self, state: Mapping[str, Any], read: Callable[[str], Trajectory]) -> None:
-        """Continue from a `state`.
+        """Restore a value that `state` returned.
 
         Args:
-            read: from the id of an episode to its record, as Ledger.load.
-        Raises: what `read` raises for an episode that is not there.
+            read: maps an episode's id to its record, such as Ledger.load.
+        Raises: what `read` raises for a missing episode.
         """
         self._episodes.clear()
         self._size, self._draws, self._index = 0, int(state["draws"]), None
@@ -101,6 +101,6 @@ class TransitionStore:
         if self.half_life is None:
             return None
         ages = self.newest_version - np.array([episode.versions[turn] for episode, turn in held], np.float64)
-        weights = np.exp2(-np.minimum(ages / self.half_life, 500))  # never exactly 0: every one can be drawn
+        weights = np.exp2(-np.minimum(ages / self.half_life, 500))  # never 0, so every transition can be drawn
         chances: np.ndarray = weights / weights.sum()
         return chances

@@ -1,4 +1,4 @@
-"""Turns of recorded episodes as transitions: what came before, the turn, its reward, and what came after."""
+"""Turns of recorded episodes as transitions: prefix, turn, reward and continuation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ReturnSpec:
     turn_weight: float = 1.0
 
     def rewards(self, trajectory: Trajectory) -> np.ndarray:
-        """[T] weighted rewards of the turns; the last one includes the outcome."""
+        """Return [T] weighted rewards of the turns; the last one includes the outcome."""
         rewards = self.turn_weight * np.nan_to_num(trajectory.turn_rewards())
         rewards[-1] += self.outcome_weight * trajectory.outcome_reward
         return rewards
 
     def returns_to_go(self, trajectory: Trajectory) -> np.ndarray:
-        """[T] discounted sum of turn rewards and outcome from each turn on."""
+        """Return [T] discounted sums of turn rewards and outcome from each turn on."""
         rewards = self.rewards(trajectory)
         returns = np.zeros(len(rewards))
         following = 0.0
@@ -44,14 +44,14 @@ class TurnTransition:
     """One turn of an episode.
 
     Attributes:
-        episode, turn: which it is.
+        episode, turn: the episode's id and the turn's index.
         task: the task of the episode, for critics that may read its truth.
-        ids: token ids before the next turn. own_begin, own_end: where the turn's own tokens lie among them; those after
-            them are what followed.
-        reward: the reward of the turn, weighted; that of the last turn includes the outcome.
+        ids: token ids up to the next turn. own_begin, own_end: the span of the turn's own tokens in `ids`; the tokens
+            after it are the observation.
+        reward: the weighted reward of the turn; the last turn's reward includes the outcome.
         done: whether no reward can follow.
-        behaviour_logprob: of the turn's tokens together, under the policy that sampled them, in nats.
-        version: the version of the weights that sampled it.
+        behaviour_logprob: sum of the tokens' log-probabilities under the policy that sampled the turn, in nats.
+        version: the version of the weights that sampled the turn.
     """
 
     episode: str
@@ -67,24 +67,24 @@ class TurnTransition:
 
     @property
     def prefix(self) -> Ids:
-        """The token ids before the turn."""
+        """Return the token ids before the turn."""
         return self.ids[: self.own_begin]
 
     @property
     def own(self) -> Ids:
-        """The token ids of the turn."""
+        """Return the token ids of the turn."""
         return self.ids[self.own_begin : self.own_end]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEpisode:
-    """The tokens and rewards of an episode, once for all of its turns.
+    """The tokens and rewards of an episode, shared by all its turns.
 
     Attributes:
-        id, task: of the episode.
-        ids: all tokens. bounds: [T, 3] where each turn begins and ends, and where what follows it ends.
-        rewards, behaviour_logprobs, versions: one for each turn, see TurnTransition.
-        ended: whether the episode ended by itself, so that no reward can follow its last turn.
+        id, task: the episode's id and task.
+        ids: all tokens. bounds: [T, 3] begin and end of each turn, and end of its observation.
+        rewards, behaviour_logprobs, versions: one for each turn; see TurnTransition.
+        ended: whether the episode was not truncated, so that no reward can follow its last turn.
     """
 
     id: str
@@ -98,7 +98,7 @@ class StoredEpisode:
 
     @classmethod
     def of(cls, trajectory: Trajectory, return_spec: ReturnSpec) -> StoredEpisode:
-        """Make it from a valid trajectory. Raises: CreditError for one without tokens or their log-probabilities."""
+        """Make a StoredEpisode of a valid trajectory. Raises: CreditError without token ids or log-probabilities."""
         trajectory.require_one_row("a store of transitions")
         bounds, end = [], len(trajectory.prompt_ids)
         for turn in trajectory.turns:
@@ -130,7 +130,7 @@ class StoredEpisode:
         return len(self.bounds)
 
     def transition(self, turn: int) -> TurnTransition:
-        """One of its turns."""
+        """Return one turn as a transition."""
         begin, own_end, end = self.bounds[turn]
         return TurnTransition(
             self.id,

@@ -1,4 +1,4 @@
-"""Log-probabilities of stored turns under a model as it is now."""
+"""Log-probabilities of stored turns under the current model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BATCH_TOKENS = 16_384
 
 
 def token_logprobs(model: Any, batch: Sequence[TurnTransition], *, temperature: float = 1.0) -> list[torch.Tensor]:
-    """Of the tokens of each turn, in float32 and with gradient, in nats.
+    """Return float32 log-probabilities of each turn's tokens, with gradient, in nats.
 
     Args:
-        model: a causal language model of transformers.
-        temperature: that the logits are divided by.
+        model: a transformers causal language model.
+        temperature: the divisor of the logits.
     """
     device, longest = model.device, max(transition.own_end for transition in batch)
     ids, mask = np.zeros((2, len(batch), longest), np.int64)
@@ -40,7 +40,7 @@ def token_logprobs(model: Any, batch: Sequence[TurnTransition], *, temperature: 
 def turn_logprobs(
     model: Any, transitions: Sequence[TurnTransition], *, temperature: float = 1.0, autocast: Any = None
 ) -> list[float]:
-    """Of each turn as a whole, in nats, without gradient. Args: as `token_logprobs`; `autocast` as in `evaluating`."""
+    """Return each turn's summed log-probability, in nats, without gradient. `autocast`: see `evaluating`."""
     totals = [0.0] * len(transitions)
     with evaluating(model, autocast):
         for numbers in batches(transitions, BATCH_TOKENS):
@@ -51,7 +51,7 @@ def turn_logprobs(
 
 
 def batches(transitions: Sequence[TurnTransition], max_tokens: int) -> Iterator[list[int]]:
-    """Numbers of the transitions, in batches of at most so many tokens, padding included; longer ones by themselves."""
+    """Yield transition indices in batches of at most `max_tokens` with padding; a longer transition comes alone."""
     batch: list[int] = []
     for number in sorted(range(len(transitions)), key=lambda number: transitions[number].own_end):
         if batch and transitions[number].own_end * (len(batch) + 1) > max_tokens:

@@ -1,5 +1,5 @@
-"""A vLLM server samples the model that is trained.
+"""Sample from the trained model through a vLLM server.
 
-check.py       whether the server can do what training asks of it
-engine.py      the server's weights follow those of this process, and whether it has the base model of an adapter
+check.py       checks that the server supports what training needs
+engine.py      updates the server's weights from this process, and checks the base model of an adapter
 """

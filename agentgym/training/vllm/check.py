@@ -1,4 +1,4 @@
-"""Whether a recipe's vLLM can do what training asks of it, found out in seconds and before anything is loaded."""
+"""Check within seconds, before anything is loaded, that a recipe's vLLM supports what training needs."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class ServedSampling(PlannedPart):
 
 
 def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: int) -> None:
-    """Check the servers of [vllm], or the interpreter that shall start one, in requests that take seconds.
+    """Check the servers of [vllm], or the interpreter that will start one. This takes seconds.
 
     Args:
         policy: the recipe's [policy].
-        max_episode_tokens: how many tokens of an episode come after its prompt at most.
+        max_episode_tokens: maximum number of tokens of an episode after its prompt.
     Raises: RecipeError naming key, value and remedy.
     """
     source = policy.path
@@ -73,9 +73,7 @@ def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: 
 
 
 def served_model(url: str) -> str:
-    """Return the first model that a server lists, which is not an adapter. Raises: RecipeError if it does not
-    answer.
-    """
+    """Return the first model, not adapter, that a server lists. Raises: RecipeError if there is no answer or model."""
     models: Any = _get(url, "/v1/models").get("data") or []
     names = [str(model["id"]) for model in models if model.get("parent") is None]
     if not names:
@@ -117,7 +115,7 @@ def _check_server(url: str, section: VllmSection, policy: PolicySection, max_epi
 
 
 def _check_masks(url: str, model: str) -> None:
-    """Raise RecipeError if the server applies no masks of logit hooks."""
+    """Raise RecipeError if the server does not apply logit hooks' masks."""
     choice = _completion(url, {"model": model, "prompt": [1], "return_token_ids": True, **probe_options()})
     try:
         check_probe(choice["token_ids"][0], choice["logprobs"]["token_logprobs"][0])
@@ -137,7 +135,7 @@ def _likeliest(url: str, model: str, temperature: float) -> float:
 
 
 def _completion(url: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the only choice with which the server answers. Raises: RecipeError."""
+    """Return the first choice of the server's answer. Raises: RecipeError."""
     try:
         answer = httpx.post(url.rstrip("/") + "/v1/completions", json=request, timeout=120)
         choice: dict[str, Any] = answer.json()["choices"][0]
@@ -161,7 +159,7 @@ def _get(url: str, path: str) -> dict[str, Any]:
 
 
 def _installed(python: str | None) -> str | None:
-    """Return the version of vLLM that an interpreter has. Raises: RecipeError if it cannot be run."""
+    """Return an interpreter's vLLM version, None without vLLM. Raises: RecipeError if the interpreter fails."""
     try:
         done = subprocess.run(
             [python or sys.executable, "-c", _FIND_VERSION], capture_output=True, text=True, timeout=60

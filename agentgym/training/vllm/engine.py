@@ -1,4 +1,4 @@
-"""Samples the model that is trained through a vLLM server, whose weights follow those in this process."""
+"""Sample from the trained model through a vLLM server, whose weights are updated from this process."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.vllm.check import served_model
 
 PROMPT = "Sort the numbers 12, 7 and 305, add them up, and say in one short sentence which of them is the largest."
-"""Scored by both. Any text does on which two models differ."""
+"""Text scored by the server and here. Any text on which two models differ will do."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseModelCheck:
-    """Compares the log-probabilities of a short prompt: those of a server, and of the model beneath an adapter here.
+    """Compare the log-probabilities of a short prompt under a server's model and under an adapter's base model here.
 
     Attributes:
-        model: with its adapter, which is left out of the comparison.
-        url: the URL of the server. source: of the model, for the error.
-        most: nats a token by which they may differ on average: rounding, not another model.
-        autocast: torch dtype that training computes in.
+        model: the model with its adapter, which is disabled for the comparison.
+        url: the URL of the server. source: the model's name, for the error.
+        most: maximum mean difference due to rounding, in nats per token.
+        autocast: the torch dtype that training computes in.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class BaseModelCheck:
     autocast: Any = None
 
     async def __call__(self, server: VllmPolicy) -> None:
-        """Raise RecipeError if they differ; PolicyError if the server does not score."""
+        """Raise RecipeError if the log-probabilities differ; PolicyError if the server does not score."""
         ids = server.renderer.prompt([Message("user", PROMPT)], [])
         served = await server.score(ids[:1], ids[1:])
         own = self._own_logprobs(ids)  # not in threads: for two servers at once they would switch one adapter
@@ -65,7 +65,7 @@ class BaseModelCheck:
             )
 
     def _own_logprobs(self, ids: list[int]) -> list[float]:
-        """[L - 1] of the tokens after the first, in nats."""
+        """Return [L - 1] log-probabilities of the tokens after the first, in nats."""
         with self.model.disable_adapter(), evaluating(self.model, self.autocast):
             logprobs: list[float] = score(self.model, ids[0], [(ids[:1], ids[1:])])[0]
         return logprobs
@@ -77,7 +77,7 @@ _GPU_SHARE = 0.4  # of the memory, beside what trains
 
 
 class TrainedVllmPolicy(VllmPolicy):
-    """A policy that samples, on a server, from the weights that a model has when a batch of episodes begins."""
+    """A policy that samples on a server, with the model's weights from the start of each batch of episodes."""
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
         [(address, name)] = engine.served.items()
@@ -96,7 +96,7 @@ class TrainedVllmPool(PolicyPool):
     """Samples the trained model on several servers."""
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
-        # A server that is gone is left to the pool: whoever tries it for long keeps an episode from the others.
+        # Fail fast and let the pool use another server: long retries would keep the episode from the other servers.
         retry_policy = RetryPolicy(attempt_s=engine.deadline_s, total_s=engine.deadline_s, attempts=2)
         self._members = [
             VllmPolicy(address, name, renderer=renderer, retry_policy=retry_policy, **engine.options(address, model))
@@ -109,7 +109,7 @@ class TrainedVllmPool(PolicyPool):
     async def refresh(self, version: int | None = None) -> None:
         """Load the current weights into all servers. Raises: PolicyError if no server takes them."""
         await self._engine.serve(self, version)
-        for member in self._members:  # they have these weights, or are left out
+        for member in self._members:  # each has these weights, or the pool leaves it out
             member.version = self.version
 
 
@@ -133,18 +133,18 @@ class ServedModel:
 
 
 class VllmEngine:
-    """The server of one run, or its servers, and the weights that they have.
+    """The server or servers of one run, and their weights.
 
     Args:
         section: the recipe's [vllm].
         model: the model that is served.
         folder: the run's folder; weights and the server's log are written beneath it.
-        say: called with a line for the terminal when the server starts, which takes a minute.
-        staleness: by how many versions of the weights episodes may be older than the newest.
+        say: prints a line when the server starts, which takes a minute.
+        staleness: maximum age of the episodes' weights, in versions.
     Attributes:
-        served: by the address of each server, the name by which it serves the model.
-        server: the process, where this run starts one.
-        deadline_s: how long one of several servers may take to answer.
+        served: the served model's name, by server address.
+        server: the server process, if this run starts one.
+        deadline_s: time limit for an answer of one of several servers.
     Raises: RecipeError if a server of `vllm.url` does not answer.
     """
 
@@ -152,10 +152,10 @@ class VllmEngine:
         self, section: VllmSection, model: ServedModel, folder: Path, say: Callable[[str], None], *, staleness: int = 0
     ) -> None:
         self._model, self._say, self._start_s = model, say, section.start_s
-        # Removed at the end, so it is a folder of this run alone.
+        # The folder is removed at the end, so it must be unique to this run.
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
-        self._adapters = 2 + staleness  # that may answer at once, where episodes play on meanwhile
+        self._adapters = 2 + staleness  # number of adapters in use at once if episodes play in the background
         self._hook: dict[str, Any] = model.section.model_dump(include={"logit_hook", "logit_hook_options"})
         self.server: VllmServer | None = None
         self.deadline_s = section.deadline_s
@@ -167,7 +167,7 @@ class VllmEngine:
             self._shares_gpus = section.gpus is None
 
     def options(self, address: str, model: Any) -> dict[str, Any]:
-        """Options of the VllmPolicy that samples from a model: its logit hook, and a check of a server's base model."""
+        """Return a VllmPolicy's options: the logit hook and, for an adapter, a check of the server's base model."""
         if self.server is not None or not has_adapter(model):
             return self._hook
         autocast = getattr(torch, self._model.autocast) if self._model.autocast else None
@@ -182,7 +182,7 @@ class VllmEngine:
         return kind(self, model, processing_class, renderer)
 
     async def serve(self, policy: TrainedVllmPolicy | TrainedVllmPool, version: int | None = None) -> None:
-        """Give the servers the weights of the policy's model, if they have others.
+        """Load the weights of the policy's model into the servers, unless they have them already.
 
         Args:
             version: the version of these weights; by default the policy's.
@@ -212,7 +212,7 @@ class VllmEngine:
         self._loaded = policy, weights
 
     async def close(self) -> None:
-        """End the server that was started, and remove the weights that were written for it."""
+        """Stop the server that this run started, and remove the weights written for it."""
         if self._loaded is not None:
             await self._loaded[0].close()
         if self.server is not None:
@@ -225,7 +225,7 @@ class VllmEngine:
         lora = self._model.section.lora
         options = ["--seed", str(self._model.seed), "--dtype", self._model.autocast or "float32"]
         if self._model.device == "cpu":
-            # Its build for CPUs ends at a request with a seed of whose prompt it takes a part alone (vLLM 0.32).
+            # vLLM 0.32 for CPUs crashes on a request with a seed if it prefills the prompt in chunks.
             options += ["--enforce-eager", "--no-enable-chunked-prefill"]
         elif self._shares_gpus:
             options += ["--gpu-memory-utilization", str(_GPU_SHARE)]
@@ -243,9 +243,9 @@ class VllmEngine:
 
 
 def digest(model: Any) -> list[int]:
-    """Return a number for each tensor that is trained: the sum of its bits, read as whole numbers.
+    """Return a checksum of each trained tensor: the sum of its bits read as integers.
 
-    Tensors have a counter of changes too, but optimisers written in CUDA do not count.
+    Tensors also have a version counter, but optimisers written in CUDA do not increase it.
     """
     trained = [tensor.detach() for tensor in model.parameters() if tensor.requires_grad or not has_adapter(model)]
     sums = [tensor.view(_WHOLE_NUMBERS[tensor.element_size()]).sum(dtype=torch.int64) for tensor in trained]
