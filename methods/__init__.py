@@ -1,10 +1,10 @@
-"""Published methods: one method a file or folder, with all its parts together.
+"""Published methods: one file or folder per method, with all its parts together.
 
 attempts.py     several attempts at a task in one episode (an episode hook)
-credit/         estimators of credit by turn, and wrappers that change what an estimator gets or gives
+credit/         estimators of credit per turn, and wrappers that change an estimator's input or output
 stop_rules.py   rules that end a hopeless episode (episode hooks)
 
-Installed as `agentgym.methods`. Every part has a registered name (the entry points in pyproject.toml), so a recipe, a
-ledger or `agentgym list` never mentions a module of this folder. The files import public names of agentgym alone, and
-are written exactly as another package would write them: see docs/how-to.
+Installed as `agentgym.methods`. Every part has a registered name (the entry points in pyproject.toml), so recipes,
+ledgers and `agentgym list` never mention a module of this folder. The files import only public names of agentgym and
+are written exactly as a third-party package would be: see docs/how-to.
 """

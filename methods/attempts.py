@@ -67,12 +67,12 @@ class Attempts(EpisodeHook):
 
     @override
     def renewed_after(self, turn: Turn) -> bool:
-        """Return whether an attempt that was not the last ended with this turn, as its record says."""
+        """Return whether an attempt other than the last ended with this turn, according to its record."""
         return any(f"attempt_{number}" in turn.rewards for number in range(1, self.n))
 
 
 class _EpisodeAttempts(EpisodeHook):
-    """Begins another attempt of one episode where one ends."""
+    """Starts the next attempt of one episode when an attempt ends."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
@@ -85,7 +85,7 @@ class _EpisodeAttempts(EpisodeHook):
 
     @override
     async def before_turn(self, episode: EpisodeHandle) -> None:
-        """Check the reward. Raises: RewardError if it has no text as feedback, where the agent is to read one."""
+        """Check the reward. Raises: RewardError if the agent is to read feedback and the reward gives none."""
         if self._judge is not None and not episode.trajectory.turns:
             self._judge.check_feedback()
 
@@ -105,7 +105,7 @@ class _EpisodeAttempts(EpisodeHook):
 
 
 class AttemptsJudge(WrappedJudge):
-    """Judges each attempt of an episode by itself: the reward is shown the turns of one attempt alone."""
+    """Judges each attempt of an episode separately: the reward sees only the turns of one attempt."""
 
     def __init__(self, judge: Judge, attempts: Attempts) -> None:
         super().__init__(judge)
@@ -115,7 +115,7 @@ class AttemptsJudge(WrappedJudge):
         self._turns_changed = False
 
     def check_feedback(self) -> None:
-        """Check that the reward says what the agent is to read between attempts. Raises: RewardError if it does not."""
+        """Check that the reward gives the feedback to show between attempts. Raises: RewardError."""
         if self._attempts.feedback == "text" and not self.reward.has_stage("feedback"):
             raise RewardError(
                 f"attempts: feedback is 'text', and {type(self.reward).__name__} has no `feedback`. Choose 'verdict' "
@@ -135,7 +135,7 @@ class AttemptsJudge(WrappedJudge):
     async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:
         """Judge the attempt that has ended.
 
-        Returns: the feedback that the agent reads before its next attempt; None if there is no next one.
+        Returns: the feedback that the agent reads before its next attempt; None if no attempt follows.
         Raises: as `judge_turn`; RewardError for an outcome without `success`.
         """
         number = len(self._outcomes) + 1
@@ -147,7 +147,7 @@ class AttemptsJudge(WrappedJudge):
 
     @override
     async def judge_end(self, trajectory: Trajectory) -> bool:
-        """Judge the episode; its outcome is that of the last attempt that took a turn."""
+        """Judge the episode; its outcome is the outcome of the last attempt with a turn."""
         if self._start < len(trajectory.turns) or not self._outcomes:
             await self._judge_attempt(trajectory, trajectory.stop_reason)
         first, last = self._outcomes[0][SUCCESS], self._outcomes[-1][SUCCESS]
@@ -158,7 +158,7 @@ class AttemptsJudge(WrappedJudge):
         return self._turns_changed
 
     async def _end_attempt(self, trajectory: Trajectory, reason: StopReason) -> Trajectory | None:
-        """Judge an attempt that is not the last. Returns: it, as an episode; None if the episode ends with it."""
+        """Judge an attempt before the last. Returns: the attempt as an episode; None if the episode ends with it."""
         number = len(self._outcomes) + 1
         view = await self._judge_attempt(trajectory, reason)
         success = view.outcome[SUCCESS]
@@ -169,11 +169,11 @@ class AttemptsJudge(WrappedJudge):
         return view
 
     def _view(self, trajectory: Trajectory, reason: StopReason | None) -> Trajectory:
-        """Return the attempt that is played, as an episode."""
+        """Return the current attempt as an episode."""
         return replace(trajectory, turns=trajectory.turns[self._start :], outcome={}, stop_reason=reason)
 
     async def _judge_attempt(self, trajectory: Trajectory, reason: StopReason | None) -> Trajectory:
-        """Judge the attempt that has ended. Returns: it, with its outcome. Raises: RewardError without `success`."""
+        """Judge the attempt that has ended, and return it with its outcome. Raises: RewardError without `success`."""
         view = self._view(trajectory, reason)
         self._turns_changed |= await super().judge_end(view)
         if SUCCESS not in view.outcome:

@@ -1,7 +1,7 @@
-"""A DQN agent: it values the listed actions of a state by its text, and learns from every episode that it is shown.
+"""A DQN agent: it values the listed actions of a state by their text, and learns from every episode shown to it.
 
-It writes no text and needs no language model. So it is a cheap policy for environments whose actions can be listed, as
-the elements of a page or the directions of a move, and a player whose episodes others can imitate.
+It writes no text and needs no language model. So it is a cheap policy for environments with enumerable actions, such
+as the elements of a page or the directions of a move, and a player whose episodes others can imitate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 def enumerated_calls(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[Call]:
-    """Every call of the tools whose parameters all have a list of allowed values; calls of other tools are left out.
+    """Return every call of the tools whose parameters all list their allowed values; other tools' calls are left out.
 
     Raises: PolicyError if there is none, or more than a thousand.
     """
@@ -54,16 +54,17 @@ def enumerated_calls(messages: Sequence[Message], tools: Sequence[dict[str, Any]
 
 class DqnPolicy(Policy):
     """Takes the listed action of the highest value; with `epsilon`, any of them. At temperature 0 it never explores.
+    explores.
 
-    Values are those of a network of two layers over the hashed words of the last message and of the call.
+    Values come from a two-layer network over the hashed words of the last message and of the call.
 
     Args:
-        list_actions: which calls may be made in a state.
-        epsilon: how often an action is drawn at random, by the request's seed.
-        gamma: the discount of a turn. buckets: how many numbers the words are hashed to. hidden: the network's width.
-        learning_rate: the learning rate of Adam. follow: how far the slow copy moves in each step.
+        list_actions: returns the calls allowed in a state.
+        epsilon: probability of a random action, drawn by the request's seed.
+        gamma: discount per turn. buckets: size of the hashing space for words. hidden: the network's width.
+        learning_rate: the learning rate of Adam. follow: how far the target network moves in each step.
         seed: the seed of the network and of its batches. capacity: how many turns are kept.
-    Source: Mnih et al. 2015, doi:10.1038/nature14236, with a copy that moves a little in each step.
+    Source: Mnih et al. 2015, doi:10.1038/nature14236, with a target network that moves a little in each step.
     """
 
     name = "dqn"
@@ -96,7 +97,7 @@ class DqnPolicy(Policy):
         self._turns: list[tuple[np.ndarray, float, np.ndarray]] = []
 
     async def generate(self, request: Request) -> Reply:
-        """Choose a call. Raises: PolicyError if none is listed."""
+        """Choose a call. Raises: PolicyError if no action is listed."""
         calls = self.list_actions(request.messages, request.tools)
         generator = np.random.default_rng(request.sampling.seed)
         explores = request.sampling.temperature > 0 and generator.random() < self.epsilon
@@ -106,12 +107,12 @@ class DqnPolicy(Policy):
 
     @torch.no_grad()
     def values(self, messages: Sequence[Message], calls: Sequence[Call]) -> np.ndarray:
-        """[n] what each call is worth after the messages. Raises: PolicyError if there is no call."""
+        """[n] return the value of each call after the messages. Raises: PolicyError if there is no call."""
         numbers: np.ndarray = self._network(torch.from_numpy(self._features(messages, calls)))[:, 0].numpy()
         return numbers
 
     def observe(self, trajectories: Iterable[Trajectory], return_spec: ReturnSpec = ReturnSpec()) -> None:  # noqa: B008
-        """Keep the turns of valid episodes that made one call, of any player."""
+        """Store the turns with exactly one call of valid episodes, whoever played them."""
         for trajectory in trajectories:
             if trajectory.valid:
                 self._keep(trajectory, return_spec.rewards(trajectory))

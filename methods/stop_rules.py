@@ -1,4 +1,4 @@
-"""Rules that end an episode which will not succeed any more, so that its remaining turns are not played."""
+"""Rules that end a hopeless episode, so that its remaining turns are not played."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Situation:
     """An episode before one of its turns.
 
     Attributes:
-        turns: the turns that were taken, of the present attempt where an episode has several.
-        state: the state of the environment now.
+        turns: the turns so far, only those of the current attempt if an episode has several.
+        state: the current state of the environment.
         turns_left: turns that the budget leaves.
     """
 
@@ -46,13 +46,13 @@ class Situation:
 
 
 class StopRule(EpisodeHook):
-    """Says when an episode is hopeless. It looks at the record and the state alone, so a resumed run stops alike.
+    """Decides when an episode is hopeless, from the record and the state alone, so that a resumed run stops equally.
 
     It is not asked in the turns that a branch repeats.
     """
 
     async def reason(self, situation: Situation, environment: Environment) -> str | None:
-        """Return why the episode should end now, in words; None to continue."""
+        """Return in words why the episode should end now; None to continue."""
         raise NotImplementedError
 
     @override
@@ -148,7 +148,7 @@ class Hopeless(StopRule):
 
 
 async def _read_outlook(environment: Environment) -> Outlook | None:
-    """Return the outlook of an environment; None if the agent has done something that prevents it."""
+    """Return the environment's outlook; None if an action of the agent prevents it."""
     try:
         return await environment.outlook()
     except SandboxExhausted:

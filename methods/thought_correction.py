@@ -1,7 +1,7 @@
-"""Thought correction: a second policy rewrites what the agent thought before it acted, and the agent imitates that.
+"""Thought correction: a second policy rewrites the agent's thoughts before its actions, and the agent imitates them.
 
-The training part `corrections` asks the corrector in each step, and the loss term `thought_sft` is computed on what it
-wrote: beside reinforcement of the actions, imitation of better thoughts.
+The training part `corrections` asks the corrector in each step, and the loss term `thought_sft` is computed on the
+corrected thoughts: reinforcement of actions plus imitation of better thoughts.
 
 Source: GTR, Wei et al. 2025, arXiv:2503.08525. From its abstract; not checked against its code.
 """
@@ -32,14 +32,14 @@ INSTRUCTION = (
 
 
 class ThoughtCorrector:
-    """Asks a policy for a better thought of each turn that has one.
+    """Asks a policy for a better thought in each turn that has one.
 
     Args:
         policy: the corrector.
-        rollouts: have the event loop that it answers on.
-        renderer: the renderer of the policy that is trained.
-        turns_per_step: of a step's turns at most so many are corrected, the first of each episode first.
-        max_tokens: of a corrected thought.
+        rollouts: provides the event loop that the corrector runs on.
+        renderer: the renderer of the trained policy.
+        turns_per_step: most corrected turns per step, the first turns of each episode first.
+        max_tokens: length limit of a corrected thought.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class ThoughtCorrector:
         return reply.message.text.strip()
 
     def _episode(self, trajectory: Trajectory, turn: Turn, thought: str) -> Trajectory:
-        """Make an episode with the tokens up to a turn as its prompt, and the corrected thought written after it."""
+        """Make an episode with the tokens up to a turn as its prompt, followed by the corrected thought."""
         is_apart = bool(turn.message.thought)
         message = Message("assistant", "" if is_apart else thought, reasoning=thought if is_apart else "")
-        *thought_ids, _ = self._renderer.encode(message)  # the turn goes on: it has not ended
+        *thought_ids, _ = self._renderer.encode(message)  # without the end token, because the turn continues
         row = trajectory.rows()[turn.row]
         context = list(row.prompt_ids)
         for earlier in row.turns[: row.turns.index(turn)]:
@@ -125,7 +125,7 @@ class ThoughtCorrector:
 
 
 def _shown_before(trajectory: Trajectory, turn: Turn) -> str:
-    """Return the text that the agent was shown last before a turn."""
+    """Return the last text shown to the agent before a turn."""
     row = trajectory.rows()[turn.row]
     position = row.turns.index(turn)
     if position == 0:

@@ -1,4 +1,4 @@
-"""What measures or describes agentgym itself. It is part of a checkout, and no wheel holds it.
+"""Tools that measure or describe agentgym itself. They are part of a checkout, and of no wheel.
 
 commands.py     the commands of `agentgym dev` that write pages and measure estimators
 reference/      the pages under docs/reference, the catalogue and the table of published systems

@@ -1,4 +1,4 @@
-"""What `agentgym dev` has in a checkout: pages written from the code, and benchmarks of estimators.
+"""Commands of `agentgym dev` in a checkout: write pages from the code, and benchmark estimators.
 
 An installed wheel does not have them. pyproject.toml registers them under tool.agentgym.checkout.
 """

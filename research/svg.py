@@ -1,7 +1,7 @@
 """Line charts as SVG for pages without scripts (the credit benchmark, plots in the docs); runs use `page/chart.js`.
 
-No plotting library is needed for it. Colours are CSS variables of the page, so that one drawing serves dark and light.
-Pointing at a chart shows the values there; each point's <title> holds the same numbers.
+They need no plotting library. Colours are CSS variables of the page, so one drawing serves dark and light. Pointing at
+a chart shows the values there; each point's <title> holds the same numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def line_chart(
     """Return a figure with one or more lines over a common x axis.
 
     Args:
-        note: a line under the title that says what is drawn.
+        note: a line under the title that describes the chart.
         hover: show the values under the pointer.
     Returns: a <figure>; an empty text if no series has a finite point.
     """
@@ -77,7 +77,7 @@ def line_chart(
             shapes.append(el("text", show(value), cls="tick", x=_n(x), y=HEIGHT - BOTTOM + 18, text_anchor="middle"))
     middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
     shapes.append(el("text", x_label, cls="axis", x=_n(middle), y=HEIGHT - 5, text_anchor="middle"))
-    for s in reversed(series):  # the first is the most important: on top
+    for s in reversed(series):  # draw the most important series, the first, on top
         shapes += _draw(s, project)
     if hover:
         shapes += _hover(series, project, x_label)
@@ -99,7 +99,7 @@ def line_chart(
 
 
 def describe(title: str, series: Sequence[Series], x_label: str) -> str:
-    """Return what a chart shows, in words, for people who do not see it."""
+    """Return a description of the chart, for readers who cannot see it."""
     parts = []
     for s in series:
         (x0, y0), (x1, y1) = s.points[0], s.points[-1]
@@ -108,7 +108,7 @@ def describe(title: str, series: Sequence[Series], x_label: str) -> str:
 
 
 def ticks(low: float, high: float, count: int, *, integers: bool = False) -> list[float]:
-    """Round values (1, 2 or 5 times a power of ten apart) that enclose low to high; with `integers` whole ones."""
+    """Return round values (1, 2 or 5 times a power of ten apart) around low to high; whole ones with `integers`."""
     if high - low < 1e-12:
         span = abs(low) if abs(low) > 1e-9 else 1.0
         low, high = low - span / 2, high + span / 2
@@ -122,7 +122,7 @@ def ticks(low: float, high: float, count: int, *, integers: bool = False) -> lis
 
 
 def show(value: float) -> str:
-    """Return a number for people: 1,200, 0.034, 2.5e-6."""
+    """Return a number in readable form: 1,200, 0.034, 2.5e-6."""
     if value == 0:
         return "0"
     if abs(value) < 1e-3:
@@ -133,7 +133,7 @@ def show(value: float) -> str:
 
 
 def tick_label(value: float, step: float) -> str:
-    """Return a value on an axis, with as many decimals as tell it from its neighbours `step` away."""
+    """Return an axis value, with enough decimals to distinguish it from its neighbours `step` away."""
     if value and (abs(step) < 1e-4 or abs(value) >= 1e6):
         return f"{value:.3g}"
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
@@ -167,7 +167,7 @@ def _draw(s: Series, project: _Project) -> list[Html]:
 
 
 def _hover(series: Sequence[Series], project: _Project, x_label: str) -> list[Html]:
-    """One invisible column per x value; pointing at it shows the values there."""
+    """Return one invisible column per x value; pointing at it shows the values there."""
     by_x: dict[float, list[tuple[Series, float]]] = {}
     for s in series:
         for x, y in s.points:

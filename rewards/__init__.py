@@ -1,1 +1,1 @@
-"""Bundled rewards, one judge a file. Installed as agentgym.rewards."""
+"""Bundled rewards, one judge per file. Installed as agentgym.rewards."""

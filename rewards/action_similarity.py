@@ -1,7 +1,7 @@
-"""`action_similarity`: how much the agent's next action looks like the expert's, whatever it thought before it.
+"""`action_similarity`: how similar the agent's next action is to the expert's, whatever it thought before it.
 
-Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4: twice the matching characters over all, by Python's
-sequence matcher, for the action alone; -1 for an answer from which no action can be read.
+Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4: twice the matching characters over all characters, by
+Python's sequence matcher, of the action alone; -1 for an answer without a readable action.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from .patch_similarity import alike
 class ActionSimilarity(Reward):
     """Outcome components `action_similarity`, -1 to 1, of the first turn; and `success`, 1.0 for the expert's action.
 
-    `truth` is the expert's message: `calls`, each with `name` and `arguments`, and `text`. Where the expert called a
-    tool, only calls are compared, in their order, and the text beside them counts nothing; a message without a call
-    that can be read earns -1. Where the expert only spoke, the texts are compared, and a call earns -1. `success` has
-    weight 0.
+    `truth` is the expert's message: `calls`, each with `name` and `arguments`, and `text`. If the expert called a tool,
+    only calls are compared, in their order, and the text beside them is ignored; a message without a readable call
+    earns -1. If the expert only spoke, the texts are compared, and a call earns -1. `success` has weight 0.
     """
 
     weights: Mapping[str, float] = {SUCCESS: 0.0, "action_similarity": 1.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the task has no action of an expert."""
+        """Judge a finished episode. Raises: JudgeError if the task has no expert action."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not (truth.get("calls") or truth.get("text")):
             raise JudgeError(f"{episode.task.id} has no expert's action in its truth: neither calls nor text.")
@@ -51,6 +50,6 @@ def _similarity(episode: Trajectory, truth: Mapping[str, Any]) -> float:
 
 
 def _written(calls: Iterable[Call]) -> str:
-    """Return calls as text, one a line, in a form that no call format changes."""
+    """Return calls as text, one per line, in a form that does not depend on the call format."""
     rows = ([call.name, call.arguments] for call in calls)
     return "\n".join(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows)

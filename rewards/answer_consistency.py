@@ -2,8 +2,8 @@
 
 A slowly updated copy of the policy computes how likely the answer is after the reasoning. Right answers that are at
 least as likely as the mean of the group's right answers get the bonus.
-Source: GRPO-CARE, Chen et al. 2025, arXiv:2506.16141, section 4. The margin, and that the mean is over right answers
-only, are our reading of it. The copy is an exponential moving average of the policy's weights.
+Source: GRPO-CARE, Chen et al. 2025, arXiv:2506.16141, section 4. The margin, and averaging over right answers only, are
+our interpretation. The copy is an exponential moving average of the policy's weights.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class AnswerConsistency(Reward):
     """Outcome components `consistency`, 1.0 for a right answer that its reasoning makes likely, else 0.0; and
     `answer_likelihood`, the mean probability of the answer's tokens, of weight 0, where there is an answer.
 
-    It judges complete groups and needs the `success` of another reward. A group with an episode without token ids (of a
-    script or an API) has neither component.
+    It judges complete groups and needs the `success` of another reward. A group with an episode without token ids (from
+    a script or an API) has neither component.
 
     Args:
-        reference: scores the tokens; None for a copy of the policy that plays, which is updated during training.
+        reference: scores the tokens; None for a copy of the playing policy, which is updated during training.
         decay: weight of the copy in each update, 0 to 1. every: training steps between updates.
         most: upper bound of a token's probability. margin: how far below the mean a likelihood still gets the bonus.
-        tool, argument: of the final call that answers; tool is None if the answer is plain text.
+        tool, argument: of the final call with the answer; tool is None if the answer is plain text.
     """
 
     weights: Mapping[str, float] = {"consistency": 0.5, "answer_likelihood": 0.0}
@@ -101,9 +101,7 @@ class AnswerConsistency(Reward):
         return components
 
     async def _likelihood(self, episode: Trajectory) -> float | None:
-        """Return the mean probability of the answer's tokens after the reasoning, each at most `most`; None without
-        answer.
-        """
+        """Return the mean probability of the answer tokens after the reasoning, capped at `most`; None without one."""
         renderer = renderer_of(self.reference, "answer_consistency")
         assert self.reference is not None
         answer = final_answer(episode, self.argument)

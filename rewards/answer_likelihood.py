@@ -13,16 +13,16 @@ from agentgym.policy import Policy
 
 
 def answer_message(text: str, tool: str | None, argument: str) -> Message:
-    """Return the message that gives an answer: a call of a final tool, or plain text where `tool` is None."""
+    """Return the message that gives an answer: a call of a final tool, or plain text if `tool` is None."""
     if tool is None:
         return Message("assistant", text)
     return Message("assistant", "", (Call(tool, {argument: text}),))
 
 
 def before_answer(episode: Any, answer_ids: list[int]) -> list[int]:
-    """Token ids of the prompt, all turns and the last turn's reasoning, up to the beginning of its answer.
+    """Return the token ids of the prompt, all turns and the last turn's reasoning, up to its answer.
 
-    The answer is the longest common suffix of the last turn and `answer_ids`, which encode the answer alone.
+    The answer is the longest common suffix of the last turn and `answer_ids`, which encode only the answer.
     """
     last_turn = episode.turns[-1]
     row = next(row for row in episode.rows() if row.turns and row.turns[-1] is last_turn)
@@ -48,11 +48,11 @@ def renderer_of(policy: Policy | None, judge: str) -> Any:
 
 
 async def probabilities(policy: Policy, prefix: list[int], continuation: list[int]) -> list[float]:
-    """Probability of each continuation token, 0 to 1. Raises: PolicyError."""
+    """Return the probability of each continuation token, 0 to 1. Raises: PolicyError."""
     return [math.exp(min(logprob, 0.0)) for logprob in await policy.score(prefix, continuation)]
 
 
 def has_tokens(episode: Trajectory) -> bool:
-    """Whether the episode has token ids. Episodes of scripts and APIs have none and cannot be trained on."""
+    """Return whether the episode has token ids. Episodes of scripts and APIs have none and cannot be trained on."""
     turns: Any = episode.turns
     return bool(turns) and bool(turns[-1].token_ids)

@@ -11,13 +11,13 @@ from .final_answer import final_answer
 class AnswerMatch(Reward):
     """Compares the whole answer with `truth["answer"]`; listing several candidates matches nothing.
 
-    The answer is the text argument of the first final call that succeeded; where there is none, the text of
-    a last message without calls, if that ended the episode. Text is compared folded (`agentgym.reward.fold_text`),
-    without outer quotes and a last full stop; numbers by value, so that `$1,184.50` is `1184.5`.
+    The answer is the text argument of the first final call that succeeded; without such a call, the text of a last
+    message without calls, if it ended the episode. Text is compared folded (`agentgym.reward.fold_text`), without outer
+    quotes and a final full stop; numbers by value, so that `$1,184.50` equals `1184.5`.
 
     Args:
         argument: the final tool's argument that holds the answer.
-        tolerance: relative difference up to which two numbers are the same, unless both are whole.
+        tolerance: relative difference up to which two numbers are equal, unless both are whole.
     """
 
     def __init__(self, argument: str = "text", tolerance: float = 1e-9) -> None:

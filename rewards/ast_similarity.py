@@ -1,7 +1,7 @@
 """`ast_similarity`: how much syntax a program shares with a reference program, without names and constants.
 
 Source: syntactic match of CodeBLEU, Ren et al. 2020, arXiv:2009.10297, section 3.2: shared subtrees of the syntax
-trees. There it is recall on the reference; here it is F1, so that code with every possible construct earns little.
+trees. CodeBLEU uses recall on the reference; this reward uses F1, so that listing every construct earns little.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AstSimilarity(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the task has no reference, or one that is no Python."""
+        """Judge a finished episode. Raises: JudgeError if the task's reference is missing or not Python."""
         truth = episode.task.truth
         reference = truth.get("reference") if isinstance(truth, dict) else None
         gold = subtrees(reference) if isinstance(reference, str) else None
@@ -49,18 +49,18 @@ class AstSimilarity(Reward):
 
 
 def similarity(code: str, gold: str) -> float:
-    """F1 over the subtrees of two programs, 0 to 1; 0 if either is no Python."""
+    """Return F1 over the subtrees of two programs, 0 to 1; 0 if either is not Python."""
     subtrees_of_code, subtrees_of_gold = subtrees(code), subtrees(gold)
     return overlap(subtrees_of_code, subtrees_of_gold) if subtrees_of_code and subtrees_of_gold else 0.0
 
 
 def overlap(a: Counter[str], b: Counter[str]) -> float:
-    """F1 of two multisets."""
+    """Return F1 of two multisets."""
     return 2.0 * (a & b).total() / (a.total() + b.total())
 
 
 def subtrees(code: str) -> Counter[str] | None:
-    """Every subtree of a program's syntax tree as a hash of node types, counted; None if it cannot be parsed."""
+    """Return counts of the syntax tree's subtrees, as hashes of node types; None if the program cannot be parsed."""
     if len(code) > MAX_CHARS:
         return None
     try:
@@ -72,7 +72,7 @@ def subtrees(code: str) -> Counter[str] | None:
     counts: Counter[str] = Counter()
     digests: dict[ast.AST, str] = {}
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while stack:  # children before parents, and no recursion, however deep the tree
+    while stack:  # children before parents; no recursion, so depth is unlimited
         node, ready = stack.pop()
         children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
         if not ready:

@@ -1,7 +1,7 @@
-"""`behaviour_action`: predicted actions against recorded ones, paid by how much of each is right: type, element, value.
+"""`behaviour_action`: compare predicted actions with recorded ones and reward the right type, element and value.
 
-Source: Shop-R1, Zhang et al. 2025, arXiv:2507.17842: the hierarchy, ROUGE-L with a threshold for texts, and more pay
-for long texts, which are hard to predict, so that predicting the easy `terminate` everywhere does not pay.
+Source: Shop-R1, Zhang et al. 2025, arXiv:2507.17842: the hierarchy, ROUGE-L with a threshold for texts, and higher
+rewards for long texts, which are hard to predict, so that always predicting the easy `terminate` does not pay.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class BehaviourAction(Reward):
 
     Turn components, each a share of the session, so that they add up to at most `difficulty` over an episode:
     `action_type` for the right type; `attribute` for the right element given the type; `value` for the value given
-    both: its likeness, ROUGE-L of at least `threshold`, times `difficulty` if it is long. An action without an element,
-    such as `terminate`, is paid for its type alone. Outcome components: `success`, 1.0 if every action is
-    right in all, and `exact_actions`, the share that is (weight 0). Case, punctuation and articles are ignored.
+    both: its similarity, ROUGE-L of at least `threshold`, times `difficulty` if it is long. An action without an
+        element, such as
+    `terminate`, is rewarded for its type only. Outcome components: `success`, 1.0 if every action is completely right,
+    and `exact_actions`, the share of right actions (weight 0). Case, punctuation and articles are ignored.
 
     The rationale of each such call is named as a span, for the wrapper `self_certainty`.
 
     Args:
-        difficulty: factor on long values. Shop-R1 has 1000, and pays 0.3 for the type and 0.2 for the element as here.
-        threshold: of likeness, 0 to 1; below it a value is wrong. 1 asks for the same words in the same order.
+        difficulty: factor on long values. Shop-R1 uses 1000, and pays 0.3 for the type and 0.2 for the element as here.
+        threshold: minimum similarity, 0 to 1; below it a value is wrong. 1 requires the same words in the same order.
     Raises: ValueError for a difficulty or threshold out of range.
     """
 
@@ -75,7 +76,7 @@ class BehaviourAction(Reward):
         ]
 
     def _parts(self, own: Action, true: Action) -> tuple[float, float, float]:
-        """Return what is paid of the type, the element and the value."""
+        """Return the rewards for the type, the element and the value."""
         if own[0] != true[0]:
             return 0.0, 0.0, 0.0
         if not true[1] or own[1] != true[1]:
@@ -87,14 +88,14 @@ class BehaviourAction(Reward):
 
 
 def rouge_l(text: str, gold: str) -> float:
-    """F1 of the longest common subsequence of words, 0 to 1; 0 if either has no words.
+    """Return F1 of the longest common subsequence of words, 0 to 1; 0 if either has no words.
 
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", section 3.1, with beta 1.
     """
     words, gold_words = text.split(), gold.split()
     if not words or not gold_words:
         return 0.0
-    lengths = [0] * (len(gold_words) + 1)  # of the common subsequence with each beginning of the gold text
+    lengths = [0] * (len(gold_words) + 1)  # of the common subsequence with each prefix of the gold text
     for word in words:
         diagonal = 0
         for n, gold_word in enumerate(gold_words, start=1):
@@ -104,7 +105,7 @@ def rouge_l(text: str, gold: str) -> float:
 
 
 def _predictions(turn: Turn) -> list[Action]:
-    """Return the actions that a turn predicts, by the calls that ran."""
+    """Return the actions that a turn's executed calls predict."""
     return [
         _action(*(call.arguments.get(name, "") for name in ("type", "target", "value")))
         for call, result in zip(turn.calls, turn.results, strict=False)
@@ -125,7 +126,7 @@ def _true_actions(episode: Trajectory) -> Sequence[Action]:
 
 
 def _read(action: str) -> Action:
-    """Return an action as it is logged: `terminate`, or `type target: value`."""
+    """Parse a logged action: `terminate`, or `type target: value`."""
     kind, _, rest = action.partition(" ")
     target, _, value = rest.partition(": ")
     return _action(kind, target, value)

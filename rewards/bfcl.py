@@ -1,4 +1,4 @@
-"""`bfcl`: whether the first message of an agent makes the calls that the Berkeley Function-Calling Leaderboard accepts.
+"""`bfcl`: whether the agent's first message makes the calls that the Berkeley Function-Calling Leaderboard accepts.
 
 Source: the comparison of syntax trees of BFCL, Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard
 (BFCL)"), as its package `bfcl-eval` 2026.3.23 computes it for Python; tests compare the verdicts.
@@ -30,7 +30,7 @@ _IGNORED = str.maketrans("", "", " ,./-_*^")
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCall:
-    """A call that is asked for.
+    """An expected call.
 
     Attributes:
         required: arguments that the function requires.
@@ -44,7 +44,7 @@ class AcceptedCall:
     accepted: Mapping[str, Sequence[Any]]
 
     def fits(self, call: Call) -> bool:
-        """Whether a call is this one."""
+        """Return whether a call matches this one."""
         given = call.arguments
         if call.name != self.name or not set(self.required) <= given.keys():
             return False
@@ -59,14 +59,14 @@ class AcceptedCall:
 class Bfcl(Reward):
     """For single-turn tasks of BFCL: `truth["kind"]` is `calls`, `no_call` (irrelevance) or `some_call` (relevance).
 
-    With `calls`, `truth["calls"]` lists them as `AcceptedCall` has it, in any order: as many calls are made, and each
-    is accepted. Values have to be of the declared type (a whole number is a float too); text is compared without case,
-    spaces and the signs `,./-_*^`. A message whose calls cannot be read makes none, as published. Outcome component
-    `success`, 1.0 or 0.0.
+    With `calls`, `truth["calls"]` lists them in the form of `AcceptedCall`, in any order: the agent must make equally
+    many calls, all accepted. Values must have the declared type (a whole number is also a float); text is compared
+    without case, spaces and the signs `,./-_*^`. A message with unreadable calls makes none, as published. Outcome
+    component `success`, 1.0 or 0.0.
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError for a task without such a truth."""
+        """Judge a finished episode. Raises: JudgeError for a task without this truth."""
         truth = episode.task.truth
         kind = truth.get("kind") if isinstance(truth, dict) else None
         if kind not in ("calls", "no_call", "some_call"):
@@ -82,12 +82,12 @@ class Bfcl(Reward):
 
     @staticmethod
     def accepts(task: Task, calls: Sequence[Call]) -> bool:
-        """Whether calls are those that a task of the kind `calls` asks for. Raises: JudgeError if it lists none."""
+        """Return whether the calls are those that a `calls` task asks for. Raises: JudgeError if it lists none."""
         return all_fit(calls, accepted_calls(task))
 
 
 def all_fit(calls: Sequence[Call], accepted: Sequence[AcceptedCall]) -> bool:
-    """Whether there is one call for each accepted one; as published, each takes the first that fits."""
+    """Return whether the calls match the accepted ones one to one; as published, each takes the first that fits."""
     remaining = list(calls)
     if len(calls) != len(accepted):
         return False
@@ -99,7 +99,7 @@ def all_fit(calls: Sequence[Call], accepted: Sequence[AcceptedCall]) -> bool:
 
 
 def accepted_calls(task: Task) -> list[AcceptedCall]:
-    """Return the calls that a task asks for. Raises: JudgeError for a truth that lists none."""
+    """Return the calls that a task asks for. Raises: JudgeError if the truth lists none."""
     try:
         calls = [
             AcceptedCall(
@@ -121,7 +121,7 @@ def accepted_calls(task: Task) -> list[AcceptedCall]:
 
 
 def _fits(value: Any, accepted: Sequence[Any], kind: str, items: str | None) -> bool:
-    """Whether a value is of the right type, and accepted."""
+    """Return whether a value has the right type and is accepted."""
     expected: Any = TYPES[kind]
     of_items: Any = TYPES[items] if items is not None else None
     if kind == "float" and type(value) is int:
@@ -142,7 +142,7 @@ def _fits(value: Any, accepted: Sequence[Any], kind: str, items: str | None) -> 
 
 
 def _is_typed(value: Any, accepted: Sequence[Any], expected: Any, of_items: Any) -> bool:
-    """Whether a value has the declared type, or that of the accepted values; so its items, one level deep."""
+    """Return whether a value, and its items one level deep, have the declared type or the accepted values' type."""
     if type(value) is not expected:
         return type(value) is _type_of(accepted)
     if of_items is None:
@@ -153,7 +153,7 @@ def _is_typed(value: Any, accepted: Sequence[Any], expected: Any, of_items: Any)
 
 
 def _type_of(accepted: Sequence[Any]) -> type | None:
-    """Return the type of the first accepted value that is one."""
+    """Return the type of the first accepted value that has one."""
     return next((type(value) for value in accepted if value != LEFT_OUT), None)
 
 
@@ -162,7 +162,7 @@ def _dicts_fit(values: Sequence[Any], accepted: Any) -> bool:
 
 
 def _dict_fits(value: Any, accepted: Any) -> bool:
-    """Whether each key has an accepted value, and no other key is missing than those that may be left out."""
+    """Return whether each key has an accepted value, and all missing keys are optional."""
     if not isinstance(value, dict) or not isinstance(accepted, dict) or not value.keys() <= accepted.keys():
         return False
     if not all(_folded(item) in [_folded(each) for each in accepted[key]] for key, item in value.items()):
@@ -171,5 +171,5 @@ def _dict_fits(value: Any, accepted: Any) -> bool:
 
 
 def _folded(value: Any) -> Any:
-    """Text as it is compared; anything else as it is."""
+    """Return text folded for comparison; anything else unchanged."""
     return value.translate(_IGNORED).lower().replace("'", '"') if isinstance(value, str) else value

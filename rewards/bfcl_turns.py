@@ -1,4 +1,4 @@
-"""`bfcl_turns`: whether the functions' state and results are, turn by turn, those of the published calls of BFCL."""
+"""`bfcl_turns`: whether the functions' state and results match, turn by turn, those of BFCL's published calls."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_STEPS = 20
 class BfclTurns(Reward):
     """For `agentgym/function-turns-v1`: `truth["turns"]` has `state` and `results`, digests, for each turn.
 
-    A turn without results in the truth is not compared: the agent lacks what it needs there. Of each other turn the
-    agent has made a call, the state at its end is the expected one, and all expected results are among those of the
-    episode so far. Outcome components: `success`, 1.0 if all turns are right; `progress`, the share of the turns before
-    the first wrong one, with weight 0.
+    A turn without results in the truth is not compared: the agent lacks necessary information there. In every other
+    turn the agent must have made a call, the final state must be the expected one, and all expected results must be
+    among the episode's results so far. Outcome components: `success`, 1.0 if all turns are right; `progress`, the share
+    of turns before the first wrong one, with weight 0.
 
     Source: BFCL, Patil et al. 2025 (ICML), multi-turn: state-based and response-based evaluation, as the package
         `bfcl-eval` 2026.3.23 computes it; tests compare the verdicts.
@@ -31,7 +31,7 @@ class BfclTurns(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without such a truth.
+        Raises: JudgeError for a task without this truth.
         """
         truth = episode.task.truth
         try:
@@ -46,7 +46,7 @@ class BfclTurns(Reward):
 
 
 def turns_right(actual: Sequence[tuple[str, list[str]]], expected: Sequence[tuple[str, list[str]]]) -> int:
-    """How many turns there are before the first wrong one. Each is a state, and results."""
+    """Return the number of turns before the first wrong one. Each turn is a state and results."""
     results: Counter[str] = Counter()
     for number, ((state, given), (right_state, required)) in enumerate(zip(actual, expected, strict=False)):
         results.update(given)
@@ -64,8 +64,9 @@ def _most_steps(episode: Trajectory) -> int:
 
 
 def _record_of(episode: Trajectory) -> list[tuple[str, list[str]]]:
-    """Return the turns in the last reply, which only the environment writes; none if something else ended the
-    episode. Raises: ValueError, KeyError, TypeError for a record that cannot be read.
+    """Return the turns in the last reply, which only the environment writes; none if something else ended the episode.
+
+    Raises: ValueError, KeyError, TypeError for an unreadable record.
     """
     if episode.stop_reason is not StopReason.ENVIRONMENT or not episode.turns or not episode.turns[-1].replies:
         return []

@@ -1,8 +1,8 @@
 """`bounded_steps`: another reward's step scores, refined so that more steps never mean more reward.
 
-Unrefined scores of single steps, summed up, pay for repeating correct and useless steps.
-Source: Gao et al. 2024, arXiv:2410.15115, section 4: Clip, min(s_k - eta, 0); Delta, s_k - s_{k+1}, so that what comes
-from step k onwards adds up to s_k. Of the last step we keep its score.
+The sum of raw step scores rewards repeating steps that are correct but useless.
+Source: Gao et al. 2024, arXiv:2410.15115, section 4: Clip, min(s_k - eta, 0); Delta, s_k - s_{k+1}, so that the steps
+from k on add up to s_k. The last step keeps its score.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class BoundedSteps(Reward):
     """Turn component `step`: a component of another reward, clipped or as differences.
 
     Args:
-        reward: scores the steps: a Reward or a registered name. component: which of its turn components to use; a turn
-            without it scores 0.
+        reward: scores the steps: a Reward or a registered name. component: its turn component to use; a turn without it
+            scores 0.
         mode: `delta` or `clip`. threshold: eta, in units of the component; a step that reaches it costs nothing.
         options: of the reward's constructor.
     """
@@ -61,10 +61,10 @@ class BoundedSteps(Reward):
 
 
 def clipped(scores: list[float], threshold: float) -> list[float]:
-    """How far each score is below the threshold, as a number of at most 0."""
+    """Return how far each score is below the threshold, as a number of at most 0."""
     return [min(score - threshold, 0.0) for score in scores]
 
 
 def deltas(scores: list[float]) -> list[float]:
-    """Each score minus the next one: from any step on, they add up to that step's score."""
+    """Return each score minus the next one: from any step on, they add up to that step's score."""
     return [score - after for score, after in zip(scores, [*scores[1:], 0.0], strict=True)]

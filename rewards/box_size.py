@@ -11,9 +11,10 @@ from .boxes import answered_box, inside, true_box
 class BoxSize(Reward):
     """Outcome component `box_size`, 0 to 1: the ratio of the shorter to the longer width, times that of the heights.
 
-    A box whose middle misses the target gets 0. An episode without a box has no such component.
-    Source: the size constraint beside hit and IoU is that of GUI-G1, Zhou et al. 2025, arXiv:2505.15810; that it is
-    this product is our choice: it is 1 only for the right size and does not depend on the position of the box.
+    A box whose centre misses the target gets 0. An episode without a box has no component.
+    Source: the size constraint beside hit and IoU is from GUI-G1, Zhou et al. 2025, arXiv:2505.15810; this product is
+        our
+    choice: it is 1 only for the right size and does not depend on the position of the box.
     """
 
     def outcome(self, episode: Trajectory) -> Components:

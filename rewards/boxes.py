@@ -13,7 +13,7 @@ Point = tuple[float, float]
 
 
 def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:
-    """`truth["box"]`. Raises: JudgeError if the task has none."""
+    """Return `truth["box"]`. Raises: JudgeError if the task has none."""
     truth = episode.task.truth
     box = as_box(truth.get(name)) if isinstance(truth, Mapping) else None
     if box is None:
@@ -22,7 +22,7 @@ def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:
 
 
 def as_box(value: Any) -> Box | None:
-    """Four finite numbers with left < right and top < bottom; None for anything else."""
+    """Return a box of four finite numbers with left < right and top < bottom; None for anything else."""
     if not isinstance(value, (list, tuple)) or len(value) != 4:
         return None
     if not all(isinstance(side, (int, float)) and not isinstance(side, bool) and math.isfinite(side) for side in value):
@@ -49,7 +49,7 @@ def answered_box(episode: Trajectory) -> Box | None:
 
 
 def answered_point(episode: Trajectory) -> Point | None:
-    """Return the point that the agent answered with, or the middle of its box; None without either."""
+    """Return the agent's point, or the centre of its box; None without either."""
     call = final_call(episode)
     if call is None:
         return None
@@ -61,12 +61,12 @@ def answered_point(episode: Trajectory) -> Point | None:
 
 
 def inside(point: Point, box: Box) -> bool:
-    """Whether a box contains a pixel. Its right and bottom edges are exclusive."""
+    """Return whether a box contains a pixel. Its right and bottom edges are exclusive."""
     return box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
 
 
 def overlap(a: Box, b: Box) -> float:
-    """Intersection over union, 0 to 1."""
+    """Return intersection over union, 0 to 1."""
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
     if width <= 0 or height <= 0:
@@ -77,5 +77,5 @@ def overlap(a: Box, b: Box) -> float:
 
 
 def area(box: Box) -> float:
-    """Width times height."""
+    """Return width times height."""
     return (box[2] - box[0]) * (box[3] - box[1])

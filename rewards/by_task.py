@@ -16,7 +16,7 @@ class ByTask(Reward):
     """Judges with the reward named in `truth["reward"]`, with its components and weights.
 
     Args:
-        default: name of the reward for tasks that name none. options: constructor options by name of the reward.
+        default: reward for tasks that name none. options: constructor options, keyed by the reward's name.
     """
 
     def __init__(self, default: str | None = None, options: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -71,4 +71,4 @@ class ByTask(Reward):
             reward.bind_policy(policy)
 
     def has_stage(self, stage: RewardStage) -> bool:
-        return True  # it depends on the task
+        return True  # depends on the task

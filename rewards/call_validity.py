@@ -1,7 +1,7 @@
 """`call_validity`: whether the agent's calls could be run. It does not judge whether they helped.
 
 Source: format rewards as in ToolRL (Qian et al. 2025, arXiv:2504.13958, section 3.3) and MT-GRPO's executed-tool reward
-(Zeng et al. 2025, arXiv:2505.11821), said per call in place of per message.
+(Zeng et al. 2025, arXiv:2505.11821), given per call instead of per message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CallValidity(Reward):
         if not turn.calls:
             return {}
         bad = sum(result.status in BADLY_WRITTEN for result in turn.results)
-        bad += max(len(turn.calls) - len(turn.results), 0)  # without a result it never ran
+        bad += max(len(turn.calls) - len(turn.results), 0)  # a call without a result never ran
         return {"valid_calls": 1.0 - bad / max(len(turn.calls), len(turn.results))}
 
     def outcome(self, episode: Trajectory) -> Components:

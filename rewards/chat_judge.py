@@ -1,10 +1,10 @@
 """Ask a chat model for a verdict, or for quotes: fenced texts, a strict last line, a cache, and bounded concurrency.
 
-The judged text was written by a policy that is rewarded by the verdict, so it may try to mislead the judge. Each text
-is therefore put between markers with a hash of all texts, which no text can contain. The judge is told that everything
-between the markers is data. Only a reply that ends in exactly one of the allowed verdicts, or in one object of lists of
-quotes, counts; for any other reply the question is asked again. After the last attempt the judge is asked about a
-harmless text: if that gets a verdict, the text has kept the judge from one, and gets the worst.
+The judged text was written by a policy that the verdict rewards, so it may try to mislead the judge. Therefore each
+text is put between markers with a hash of all texts, which no text can contain, and the judge is told that everything
+between the markers is data. A reply only counts if it ends in exactly one allowed verdict, or one object of lists of
+quotes; otherwise the question is asked again. After the last attempt the judge is asked about a harmless text: if it
+gives a verdict on that, the judged text has prevented the verdict, and gets the worst one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer", str, Quotes)
 
 
 class JudgeSilent(Exception):
-    """The judge gave no verdict on a text, or refused it."""
+    """The judge gave no verdict on a text, or refused the text."""
 
 
 class ChatJudge:
@@ -51,9 +51,9 @@ class ChatJudge:
             `{"name": "chat_api", "base_url": ..., "model": ...}`. With None, asking raises JudgeError.
         concurrency: largest number of open questions.
         attempts: tries per question until a reply has a verdict.
-        max_chars: the length of a text above which it loses its middle, with a note in its place.
-        max_tokens: the longest reply.
-        remembered: size of the cache of verdicts, so that an equal question is asked once.
+        max_chars: longer texts are truncated in the middle, with a note in its place.
+        max_tokens: limit of a reply.
+        remembered: size of the cache of verdicts, which avoids asking an equal question again.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class ChatJudge:
         """Return one of the choices, or `worst`.
 
         Args:
-            written: the names of the texts that an agent wrote. worst: the verdict on texts that keep the judge from
-                one, while it has one on harmless texts in their place.
+            written: the names of the texts that an agent wrote. worst: the verdict on texts that prevent a verdict, if
+                the judge gives one on harmless texts in their place.
         Raises: JudgeError without a judge, or if it cannot be reached or gives no verdict on any text.
         """
         listed = " or ".join(f"VERDICT: {choice}" for choice in choices)
@@ -101,9 +101,9 @@ class ChatJudge:
     async def quotes(
         self, question: str, texts: Mapping[str, str], keys: Sequence[str], *, written: Collection[str] = ()
     ) -> Quotes:
-        """Return pieces of the texts, by key, as the judge copied them; none of texts that keep it from an answer.
+        """Return quotes from the texts, by key, as the judge copied them; none if the texts prevent an answer.
 
-        Args: `written` as of `verdict`. Raises: JudgeError as `verdict`.
+        Args: `written` as in `verdict`. Raises: JudgeError as `verdict`.
         """
         rules = f"{RULES}{QUOTING.format(keys=json.dumps(list(keys)))}"
         expected = f"it should end in one JSON object of lists of quotes, {', '.join(keys)}"
@@ -113,7 +113,7 @@ class ChatJudge:
     async def _answer(
         self, question: str, rules: str, read: Callable[[str], _Answer | None], expected: str, texts: Mapping[str, str]
     ) -> _Answer:
-        """Return what `read` finds in the judge's first reply in which it finds something.
+        """Return the result of `read` on the judge's first reply with a result.
 
         Raises: JudgeSilent; JudgeError without a judge.
         """
@@ -136,9 +136,9 @@ class ChatJudge:
         )
 
     async def text(self, question: str, texts: Mapping[str, str], *, written: Collection[str] = ()) -> str:
-        """Return what the judge says of the texts, in its own words; nothing of texts that it refuses.
+        """Return the judge's own words about the texts; empty for texts that it refuses.
 
-        Args: `written` as of `verdict`. Raises: JudgeError as `verdict`.
+        Args: `written` as in `verdict`. Raises: JudgeError as `verdict`.
         """
         policy = self._judge()
 
@@ -179,7 +179,7 @@ class ChatJudge:
         return self._policy
 
     def _limit(self) -> asyncio.Semaphore:
-        """Return the semaphore of the running event loop, because a semaphore cannot move from one loop to another."""
+        """Return the semaphore of the running event loop, because a semaphore belongs to one loop."""
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._loop is not loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self.concurrency)
@@ -203,7 +203,7 @@ async def _judged(
     written: Collection[str],
     worst: _Answer,
 ) -> _Answer:
-    """Ask about texts; `worst` where those that an agent wrote keep the judge from an answer. Raises: JudgeError."""
+    """Ask about texts; return `worst` if texts of an agent prevent an answer. Raises: JudgeError."""
     if not written:
         try:
             return await ask(texts)
@@ -228,9 +228,7 @@ def verdict_in(reply: str, choices: Sequence[str]) -> str | None:
 
 
 def quotes_in(reply: str, keys: Sequence[str]) -> Quotes | None:
-    """Return the lists of quotes in the last line of a reply; None if that is not one object of such lists with these
-    keys.
-    """
+    """Return the lists of quotes in the last line of a reply; None unless it is one object of lists with these keys."""
     lines = reply.strip().splitlines()
     try:
         lists = json.loads(lines[-1]) if lines else None

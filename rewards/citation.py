@@ -15,14 +15,14 @@ class Citation(Reward):
     """Compares the sources of the final call with the gold pages, as sets of titles.
 
     Precision is the share of cited pages that are gold and were read by the agent; recall is the share of gold pages
-    that were read and cited. A cited page that was not read counts as wrong, because it was guessed. An episode without
-    an answer, or a task without `truth["pages"]`, has neither component; an answer without sources has 0 in both.
+    that were read and cited. A cited page that was not read is a guess, and counts as wrong. An episode without an
+    answer, or a task without `truth["pages"]`, has neither component; an answer without sources has 0 in both.
 
     Source: Gao et al. 2023, "Enabling LLMs to generate text with citations" (ALCE), arXiv:2305.14627, sec. 3, with
     titles of gold pages in place of its entailment model.
 
     Args:
-        argument: of the final call that holds the list of titles.
+        argument: the final call's argument with the list of titles.
     """
 
     weights: Mapping[str, float] = {"citation_precision": 0.1, "citation_recall": 0.1}

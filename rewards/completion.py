@@ -1,7 +1,7 @@
 """`completion`: how much closer each piece of written code comes to the original function.
 
 Source: immediate rewards on partial code, IRCoCo (Li et al. 2024, arXiv:2401.16637). There a learned evaluator predicts
-the quality of a completion; here the similarity of the code so far is used as a potential, whose differences cannot be
+the quality of a completion; here the similarity of the code so far is used as a potential, so that a gain cannot be
 collected twice (Ng et al. 1999).
 """
 
@@ -63,7 +63,7 @@ class Completion(Reward):
 
 
 def written(turns: Sequence[Turn]) -> str:
-    """Return the code that the calls of these turns have written."""
+    """Return the code written by the calls of these turns."""
     pieces: list[str] = []
     for turn in turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
@@ -81,7 +81,7 @@ def _apply(call: Call, pieces: list[str]) -> None:
 
 
 def similarity(text: str, target: str) -> float:
-    """Share of matching characters, 0 to 1. Only the first 10,000 characters are compared."""
+    """Return the share of matching characters, 0 to 1. Only the first 10,000 characters are compared."""
     left, right = "\n".join(lines_of(text[:MAX_TEXT])), "\n".join(lines_of(target))
     return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio() if left else 0.0
 

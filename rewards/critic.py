@@ -1,4 +1,4 @@
-"""`critic`: what a chat model says of an episode, as feedback for further attempts and refinements. No component."""
+"""`critic`: a chat model's remarks on an episode, as feedback for retries and refinements. Adds no reward."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CRITIQUE = (
 class CritiqueByModel(Reward):
     """Feedback on an episode by a chat model, which sees what the agent saw and what it earned, never the truth.
 
-    Put it beside the reward that judges: `[reward] also = ["critic"]`. `Attempts(feedback="text")` then guides the next
-    attempt, and the gatherer `refined` asks it about failures. A model can be misled, and does not say the same twice:
-    an episode of several attempts with its feedback cannot be replayed.
+    Use it beside the reward that judges: `[reward] also = ["critic"]`. `Attempts(feedback="text")` then guides the next
+    attempt, and the gatherer `refined` asks it about failures. A model can be misled, and does not repeat itself: an
+    episode of several attempts with its feedback cannot be replayed.
     Source: guidance from failures, Agent-RLVR, Da et al. 2025, arXiv:2506.11425; the prompt is ours.
 
     Args:
@@ -43,5 +43,5 @@ class CritiqueByModel(Reward):
 
 
 def _line(message: Any) -> str:
-    """Return the text of a message, and its calls."""
+    """Return the text of a message with its calls."""
     return "\n".join([message.text, *(f"{call.name}({dict(call.arguments)})" for call in message.calls)]).strip()

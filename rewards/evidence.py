@@ -17,10 +17,10 @@ _PASSAGE = re.compile(r'Doc \d+\(Title: "(.*?)"\) ')
 class Evidence(Reward):
     """Pays for each gold page once, in the turn that first reads it: 1/n for n pages.
 
-    Gold pages are the titles in `truth["pages"]`, a list or the keys of an object; a task without them has no such
+    Gold pages are the titles in `truth["pages"]`, a list or the keys of an object; a task without them has no
     component. A page counts as read when `open` or `follow` showed it, or when a retriever returned it as a whole
     passage; a search result that lists it is not enough. Titles are read from the first line of a result, or from the
-    beginning of a passage, so that a page cannot claim to be another one in its text.
+    beginning of a passage, so that a page cannot pose as another one in its text.
 
     Source of the idea: the evidence-selection reward of ARENA (Ren et al. 2025) and of other trained readers.
     """
@@ -52,12 +52,12 @@ def gold_pages(episode: Trajectory) -> set[str]:
 
 
 def pages_read(turn: Turn) -> list[str]:
-    """Titles of the pages in a turn's results, in order."""
+    """Return the titles of the pages in a turn's results, in order."""
     return [title for call, result in zip(turn.calls, turn.results, strict=False) for title in _read(call, result)]
 
 
 def folded(title: str) -> str:
-    """Return a title in the form in which titles are compared."""
+    """Return a title in normalised form for comparison."""
     return fold_text(title)
 
 

@@ -1,4 +1,4 @@
-"""`failing_lines`: the lines of an agent's code that a failing test named, as spans. It gives no components."""
+"""`failing_lines`: mark the lines of an agent's code that a failing test named, as spans. Adds no reward."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class FailingLines(Reward):
     """Spans on the lines of tested code in which a failing test raised its error. No components.
 
     It reads results of a tool such as `test` of agentgym/code-v1: "ZeroDivisionError: division by zero (line 3)" names
-    line 3 of the code that was tested. A test that fails with a wrong value names no line. Each span has the value 1.
-    The wrapper `span_weighted` then puts the blame for a turn on these lines.
+    line 3 of the tested code. A test that fails with a wrong value names no line. Each span has the value 1. The
+    wrapper `span_weighted` then puts the blame for a turn on these lines.
 
     Args:
-        tool: whose results are read. argument: of its calls, which holds the code.
+        tool: the tool whose results are read. argument: its argument with the code.
     """
 
     def __init__(self, *, tool: str = "test", argument: str = "code") -> None:

@@ -1,4 +1,4 @@
-"""Read the final answer or submission from an episode. Every reward uses these functions."""
+"""Read the final answer or submission of an episode. Every reward uses these functions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RECORD = "Record: "
 
 
 def final_record(episode: Trajectory, required: str) -> dict[str, Any] | None:
-    """Return the record that an environment writes as JSON behind `Record: ` at the end of an episode.
+    """Return the record that an environment writes as JSON after `Record: ` at the end of an episode.
 
-    It stands in the result of the final call, or in the reply that ended the episode.
+    The record is in the result of the final call, or in the reply that ended the episode.
 
     Args:
         episode: the finished episode.
         required: a key that the record must have.
-    Returns: the record; None without one, or for one that cannot be read.
+    Returns: the record; None if it is missing or unreadable.
     """
     final = final_call(episode)
     if final is not None:
@@ -50,7 +50,7 @@ def _record(data: dict[str, Any], required: str) -> dict[str, Any]:
 
 
 def counts_of(record: dict[str, Any], *others: str) -> dict[str, float]:
-    """Return the finite numbers of a record by name, without those named in `others`; none may be called `success`."""
+    """Return the finite numbers of a record by name, without the names in `others`; none may be called `success`."""
     numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
     left_out = {*others, SUCCESS}
     return {name: float(value) for name, value in numbers.items() if name not in left_out and abs(value) < math.inf}
@@ -67,8 +67,8 @@ def last_words(episode: Trajectory) -> str | None:
 def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
     """Return the text of the agent's answer; None if it never answered.
 
-    This is the argument of the first final call that succeeded or, without such a call, the text of the last message if
-    it has no calls and ended the episode. So the first of several answers counts, and a refused one does not.
+    This is the argument of the first final call that succeeded or, without such a call, the text of a last message that
+    has no calls and ended the episode. So the first of several answers counts, and a refused one does not.
     """
     if (final := final_call(episode)) is None:
         return last_words(episode)
@@ -77,17 +77,17 @@ def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
 
 
 def submitted_text(episode: Trajectory, argument: str) -> str | None:
-    """Return a text argument of the final call; None if it is not text or there was no such call."""
+    """Return a text argument of the final call; None without such a call, or if the argument is not text."""
     final = final_call(episode)
     text = final[0].arguments.get(argument) if final is not None else None
     return text if isinstance(text, str) else None
 
 
 def gold_answers(episode: Trajectory, judge: str) -> list[str]:
-    """Every right answer: `truth["answer"]`, which may be a list, and `truth["answers"]`.
+    """Return every right answer: `truth["answer"]`, which may be a list, and `truth["answers"]`.
 
     Args:
-        judge: registered name of the reward that asks, for the error.
+        judge: registered name of the calling reward, for the error.
     Raises: JudgeError if the task has neither.
     """
     truth = episode.task.truth

@@ -1,4 +1,4 @@
-"""`final_files`: whether the submitted files have the right contents and behave as they must."""
+"""`final_files`: whether the submitted files have the right contents and behave correctly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FinalFiles(Reward):
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
     async def judge(self, files: SubmittedFiles, truth: Mapping[str, Any]) -> list[bool]:
-        """Which checks hold: of contents, then runs, then tests. Raises: JudgeError."""
+        """Return which checks hold: of contents, then runs, then tests. Raises: JudgeError."""
         passed = [_matches(files.text(path), expected) for path, expected in truth.get("files", {}).items()]
         for name, expected in (("holds", True), ("lacks", False)):
             for path, text in truth.get(name, ()):

@@ -1,4 +1,4 @@
-"""`final_state`: replays the episode's calls in a fresh environment and asks it for the verdict."""
+"""`final_state`: replay the episode's calls in a fresh environment and ask it for the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEVER_RUN = (
     ResultStatus.OVER_BUDGET,
     ResultStatus.BY_PROGRAM,
     ResultStatus.MALFORMED,
-    ResultStatus.UNKNOWN_TOOL,  # of a role, maybe, that has not all tools
+    ResultStatus.UNKNOWN_TOOL,  # perhaps of a role that lacks some tools
 )
 
 
@@ -42,7 +42,7 @@ class FinalState(Reward):
 
 
 async def _replay(environment: Environment, turn: Any, task: str) -> None:
-    """Replay one recorded turn. Raises: JudgeError where a result differs from the record."""
+    """Replay one recorded turn. Raises: JudgeError if a result differs from the record."""
     if not turn.calls and turn.message.speaks:
         await environment.respond(turn.message.spoken())
     for call, result in zip(turn.calls, turn.results, strict=False):

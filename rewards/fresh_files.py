@@ -1,7 +1,7 @@
 """Run commands on submitted files in a fresh sandbox, and compare their output in this process.
 
-The expected output never enters the sandbox, so a submission cannot read it. Whatever it does to the programs around it
-(a planted conftest.py or sitecustomize.py, an exit status, a printed marker), it must print what it could only compute.
+The expected output never enters the sandbox, so a submission cannot read it. Whatever a submission does to the programs
+around it (a planted conftest.py or sitecustomize.py, an exit status, a printed marker), it must compute the output.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .final_answer import final_call
 
 SPEC = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
 MAX_OUTPUT = 2**20
-AT_ONCE = 200  # names on one command line
+AT_ONCE = 200  # file names on one command line
 MARK = "Submitted: "
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedFiles:
-    """Submitted files: contents by path, the paths that are executable, and empty folders."""
+    """Submitted files: contents by path, the paths of executables, and empty folders."""
 
     contents: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class Command:
 
     @classmethod
     def of(cls, run: Any, argv: Sequence[str] = ()) -> Command:
-        """From {"command" or "argv", "stdin", "stdout", "exit_code"}. Raises: JudgeError if something is missing."""
+        """Parse {"command" or "argv", "stdin", "stdout", "exit_code"}. Raises: JudgeError if something is missing."""
         try:
             words = argv or run.get("argv") or ["bash", "-c", run["command"]]
             return cls([str(word) for word in words], run["stdout"], run.get("stdin", ""), run.get("exit_code", 0))
@@ -64,7 +64,7 @@ class Command:
             raise JudgeError(f"The hidden run {run!r:.200} lacks a command or its stdout.") from error
 
     def holds(self, result: ExecResult) -> bool:
-        """Whether exit code and output are as expected."""
+        """Return whether exit code and output are as expected."""
         complete = not (result.timed_out or result.oom_killed or result.truncated)
         return complete and result.exit_code == self.exit_code and lines_of(result.text) == lines_of(self.stdout)
 
@@ -114,10 +114,10 @@ class FreshSandbox:
     async def verdicts(
         self, files: SubmittedFiles, commands: Sequence[Command], *, build: Sequence[str] = ()
     ) -> list[bool]:
-        """For each command, run in order in one sandbox, whether it holds; all False if the build fails.
+        """Run the commands in order in one sandbox and return whether each holds; all False if the build fails.
 
-        If the sandbox breaks, everything is run once more in a new one. If that breaks as well, the submission has
-        failed. Raises: JudgeError if a sandbox breaks without any submission, or lacks a program.
+        If the sandbox breaks, everything is run once more in a new one. If the new one breaks as well, the submission
+        has failed. Raises: JudgeError if a sandbox breaks even without a submission, or lacks a program.
         """
         failed = [False] * len(commands)
         return await judge_submission(lambda: self._verdicts(files, commands, build), self.check_works, failed)
@@ -139,9 +139,9 @@ class FreshSandbox:
 
 
 def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
-    """Return the files that the final call submitted; None without one, or if nothing can be made of them.
+    """Return the files that the final call submitted; None without such a call, or if they are unreadable.
 
-    Raises: JudgeError if its result is not one that hands in files: the environment and the reward do not fit.
+    Raises: JudgeError if the call's result is not a submission of files: environment and reward do not match.
     """
     if (final := final_call(episode)) is None:
         return None
@@ -155,7 +155,7 @@ def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
 
 
 def _parsed(text: str) -> SubmittedFiles:
-    """Parse what was handed in. Raises: ValueError, TypeError and the like for what no environment writes."""
+    """Parse submitted files. Raises: ValueError, TypeError and the like for what no environment writes."""
     data = json.loads(text)
     contents = {path: value.encode() for path, value in data["files"].items()}
     contents |= {path: base64.b64decode(value) for path, value in data["binary"].items()}

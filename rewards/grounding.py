@@ -1,4 +1,4 @@
-"""`grounding`: whether the point, or the middle of the box, is inside the target. Component `success`, 1.0 or 0.0."""
+"""`grounding`: whether the point, or the centre of the box, is inside the target. Component `success`, 1.0 or 0.0."""
 
 from __future__ import annotations
 

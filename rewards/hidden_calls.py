@@ -1,4 +1,4 @@
-"""`hidden_calls`: whether the submitted function returns the right values, in whatever language it is written."""
+"""`hidden_calls`: whether the submitted function returns the right values, in any supported language."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class HiddenCalls(Reward):
     """Outcome components `success` (every value is right) and `calls_passed` (the fraction that is).
 
     The task's `parameters["function"]` and `parameters["languages"]` declare the function; the final call's argument
-    `language` says in which of them it is written, by default the first. `truth["calls"]` is a list of
-    {"arguments", "value"}; numbers of type float may differ by the call's "tolerance" or else `truth["tolerance"]`,
-    relative (1e-9).
+    `language` names its language, by default the first. `truth["calls"]` is a list of {"arguments", "value"}; numbers
+    of type float may differ by the call's "tolerance" or else `truth["tolerance"]`, relative (1e-9).
 
-    The submission is compiled and called in a fresh sandbox, one call at a time. No expected value is ever there: what
-    the calls return is read as data of the declared type and compared in this process. A program that ends early, or
-    sends anything else, has failed that call and those after it. `calls_passed` has weight 0.
+    The submission is compiled and called in a fresh sandbox, one call at a time. The sandbox never holds an expected
+    value: return values are read as data of the declared type and compared in this process. A program that ends early,
+        or sends
+    anything else, fails this call and all later ones. `calls_passed` has weight 0.
 
     Args:
         cpu_s: processor seconds for all calls together. timeout_s: wall seconds for all calls, for code that sleeps.
@@ -80,7 +80,7 @@ class HiddenCalls(Reward):
         return {SUCCESS: float(all(passed)), "calls_passed": sum(passed) / len(passed)}
 
     async def task_fault(self, task: Task) -> str:
-        """Say that a reference in the truth is not paid, and by which call. Raises: JudgeError."""
+        """Report a reference in the truth that fails, and the call that shows it. Raises: JudgeError."""
         truth = task.truth if isinstance(task.truth, dict) else {}
         reference = truth.get("reference")
         if not isinstance(reference, str) or not reference.strip() or not truth.get("calls"):
@@ -99,7 +99,7 @@ class HiddenCalls(Reward):
     async def judge(
         self, code: str, language: Language, signature: Signature, cases: Sequence[Case], *, tolerance: float = 1e-9
     ) -> list[bool]:
-        """For each case, whether the code returns its value. Raises: JudgeError if no sandbox or toolchain works."""
+        """Return per case whether the code returns its value. Raises: JudgeError if no sandbox or toolchain works."""
         backend = shared_backend(self.backend)
         try:
             await language_snapshot(backend, FUNCTION_SPEC, language)

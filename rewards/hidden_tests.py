@@ -1,7 +1,7 @@
 """`hidden_tests`: whether the submitted code passes tests that the agent never saw.
 
 The calls are evaluated in a fresh sandbox that the agent never touched. Their values come back as plain data and are
-compared in this process, where no submitted code runs. So the submission cannot forge a verdict by printing, exiting
+compared in this process, where no submitted code runs. So a submission cannot forge a verdict by printing, exiting
 early, an `__eq__` that is always true, or patched modules and frames.
 """
 
@@ -50,12 +50,12 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True)
 class HiddenTest:
-    """One assertion: the call is evaluated together with the submission, the expected value is not."""
+    """One assertion: the call is evaluated together with the submission, the expected value separately."""
 
     call: str
-    expected: str | None  # None: the call's value must be true
+    expected: str | None  # None: the call's value must be truthy
     negated: bool = False
-    relation: str = "=="  # of the call's value to the expected one
+    relation: str = "=="  # between the call's value and the expected one
 
 
 class HiddenTests(Reward):
@@ -67,8 +67,8 @@ class HiddenTests(Reward):
     the first final call that succeeded; without one both components are 0. `tests_passed` has weight 0.
 
     Args:
-        cpu_s: processor seconds for loading the code and all calls together; a test that is not reached has failed.
-            Unlike wall time, they do not fail right code on a busy host.
+        cpu_s: processor seconds for loading the code and all calls together; a test that is not reached fails. Unlike
+            wall time, they do not fail right code on a busy host.
         timeout_s: wall seconds, for code that sleeps.
         backend: makes the judge's sandboxes; a name or a Backend.
         argument: the final tool's argument that holds the code.
@@ -100,7 +100,7 @@ class HiddenTests(Reward):
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
     async def feedback(self, episode: Trajectory) -> str:
-        """Return the first test that fails, for a training task; for others only how many do, so that they stay hidden.
+        """Return the first failing test of a training task; for other tasks only the number, so that tests stay hidden.
 
         It judges the submission again. Raises: as `outcome`.
         """
@@ -120,7 +120,7 @@ class HiddenTests(Reward):
     async def judge(
         self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
     ) -> list[bool]:
-        """For each assertion, whether it holds for the code. `files` are put beside it. Raises: JudgeError."""
+        """Return whether each assertion holds for the code, which is put beside `files`. Raises: JudgeError."""
         parsed = [take_apart(test) for test in tests]
         if len(code) > MAX_CODE:
             return [False] * len(parsed)
@@ -159,7 +159,7 @@ class HiddenTests(Reward):
     async def _run(
         self, code: str, calls: Sequence[str], setup: str, files: Mapping[str, bytes] | None = None
     ) -> dict[int, Any]:
-        """Evaluate calls in a fresh sandbox. Returns: encoded values by number of the call, without failed calls."""
+        """Evaluate calls in a fresh sandbox. Returns: encoded values by call number, without failed calls."""
         nonce = secrets.token_hex(8)
         sandbox = await shared_backend(self.backend).create(SPEC)
         try:
@@ -209,7 +209,7 @@ def _holds(test: HiddenTest, value: Any, expected: Any) -> bool:
 
 
 def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
-    """Two encoded numbers, or two texts, as values that can be compared; None for any other pair, and for NaN."""
+    """Return two encoded numbers, or two texts, as comparable values; None for any other pair, and for NaN."""
     if isinstance(left, str) and isinstance(right, str):
         return left, right
     numbers: list[float] = []
@@ -224,7 +224,7 @@ def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two encoded values are equal: numbers by value, whole ones exactly, `?` never."""
+    """Return whether two encoded values are equal: numbers by value, whole ones exactly, `?` never."""
     if not (isinstance(left, list) and isinstance(right, list)):
         return type(left) is type(right) and bool(left == right)
     if len(left) != len(right) or not left or "?" in (left[0], right[0]):
@@ -253,9 +253,7 @@ def _truth_of(data: Any) -> bool:
 
 
 def read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
-    """Return the encoded value in the first line for each call. Everything else that the submission wrote is
-    ignored.
-    """
+    """Return the encoded value in the first line of each call, ignoring all other output of the submission."""
     values: dict[int, Any] = {}
     for line in raw.decode("utf-8", "replace").splitlines():
         mark, _, rest = line.partition(" ")

@@ -26,7 +26,7 @@ class _Refused(Exception):
 
 
 def _harmless(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a request with nothing of the agent in it but a harmless answer."""
+    """Return the request with a harmless answer in place of everything that the agent wrote."""
     answer = {"role": "assistant", "text": HARMLESS, "calls": []}
     opening = [message for message in body["messages"] if message["role"] in ("system", "user")]
     return {**body, "answer": HARMLESS, "messages": [*opening, answer]}
@@ -35,15 +35,15 @@ def _harmless(body: dict[str, Any]) -> dict[str, Any]:
 class HttpJudge(Reward):
     """Outcome components as the service at `url` returns them.
 
-    If it refuses an episode, or returns no components for it, and judges the same task with a harmless answer, the
-    components of that are given, none above 0: the episode has kept the service from a verdict.
+    If the service refuses an episode, or returns no components for it, but judges the same task with a harmless answer,
+    the episode gets that answer's components, none above 0: it has prevented a verdict.
 
     Args:
-        url: base URL of the service. path: the path that takes episodes.
-        weights: of the returned components. argument: the final tool's argument that holds the answer.
+        url: base URL of the service. path: the path that accepts episodes.
+        weights: of the returned components. argument: the final tool's argument with the answer.
         connections: largest number of open connections; further episodes wait.
         attempts: tries per request. attempt_s: seconds per try.
-        remembered: size of the cache of verdicts, so that an equal episode is sent once.
+        remembered: size of the cache of verdicts, which avoids sending an equal episode again.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class HttpJudge(Reward):
         components = answer.get("components") if isinstance(answer, dict) else None
         try:
             return await validate_components(components, self)
-        except RewardError as error:  # the service is at fault, not a reward of ours
+        except RewardError as error:  # the service is at fault, not one of our rewards
             raise _Refused(f"The judging service returned no components: {error}") from error
 
     def _body(self, episode: Trajectory) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def serve() -> None:
     sys.setrecursionlimit(10_000)
     scope: dict[str, Any] = {"__name__": "submission"}
     for name in ("setup", "code"):
-        with contextlib.suppress(BaseException):  # hostile code; missing definitions show in the calls
+        with contextlib.suppress(BaseException):  # hostile code; missing definitions surface in the calls
             exec(compile(submission[name], name + ".py", "exec"), scope)
     answers.write('{"ready": true}\n')
     answers.flush()

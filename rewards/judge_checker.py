@@ -1,7 +1,7 @@
-"""Runs the tests in a sandbox that the submission never enters; `remote_check.py` passes the calls on.
+"""Runs the tests in a sandbox that the submission never enters; `remote_check.py` forwards the calls.
 
 Standard library only: this module is sent to the sandbox as a guest module, with `judge_values.py`. Messages are
-JSON lines: each call of the candidate is written, its answer is read, and at the end the verdict is written.
+JSON lines: each call of the candidate is written, its answer is read, and the verdict is written at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .judge_values import pack, unpack
 
 
 def serve() -> None:
-    """Run the tests of the first line that is read."""
+    """Run the tests given in the first line."""
     job = json.loads(sys.stdin.readline())
     out, sys.stdout = sys.stdout, sys.stderr
 

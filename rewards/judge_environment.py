@@ -1,4 +1,4 @@
-"""A fresh environment of the task's own kind, for rewards that run something the agent cannot have tampered with."""
+"""A fresh environment of the task's kind, for rewards that run something the agent cannot have tampered with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.sandbox import Backend
 
 
 class JudgeEnvironmentFailed(JudgeError, SandboxError):
-    """The sandbox of a judge's environment failed, for which a submission may be to blame."""
+    """The sandbox of a judge's environment failed, possibly because of the submission."""
 
 
 @asynccontextmanager
@@ -22,13 +22,13 @@ async def judge_environment(
     backend: str | Backend | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Any]:
-    """Yield a fresh environment of the task's kind, not reset yet, and close it at the end.
+    """Yield a fresh environment of the task's kind, not yet reset, and close it at the end.
 
     Args:
         method: the method that the judge needs. judge: registered name of the reward, for the error.
-        options: given to the environment's constructor.
-    Raises: JudgeError if there is no such environment, or if it fails inside of the `async with`; of the class
-        JudgeEnvironmentFailed if it is the sandbox that fails, for `agentgym.reward.judge_submission`.
+        options: passed to the environment's constructor.
+    Raises: JudgeError if there is no such environment, or if it fails inside the `async with`; its subclass
+        JudgeEnvironmentFailed if the sandbox fails, for `agentgym.reward.judge_submission`.
     """
     try:
         environment: Any = make(task.environment, backend=backend, **(options or {}))

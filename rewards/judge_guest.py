@@ -18,10 +18,10 @@ MAX_DEPTH = 40
 
 
 def encode(value: Any, depth: int = 0) -> Any:
-    """Encode a value as JSON-able data, so that equal values have equal data.
+    """Encode a value as JSON-compatible data, so that equal values have equal data.
 
-    Numbers are ["n", text] whatever their type, as 1 == 1.0 == True. Lists, tuples, sets and dicts keep their
-    kind; sets and dicts are ordered by their members' data. Anything else is ["?", type] and equals nothing.
+    Numbers are ["n", text] whatever their type, as 1 == 1.0 == True. Lists, tuples, sets and dicts keep their kind;
+    sets and dicts are sorted by their members' data. Anything else is ["?", type] and equals nothing.
     """
     kind = type(value)
     if depth > MAX_DEPTH:
@@ -73,4 +73,4 @@ def main(code: str, setup: str, calls: list[str], nonce: str, cpu_s: int) -> Non
             continue
         while line:
             line = line[os.write(report, line) :]
-    os._exit(0)  # no exit handlers and no waiting for threads of the submission
+    os._exit(0)  # skips exit handlers and the submission's threads

@@ -1,4 +1,4 @@
-"""Convert plain Python values to JSON-able data and back, without loss.
+"""Convert plain Python values to JSON-compatible data and back, without loss.
 
 Standard library only: the source of this module is sent to the judge's sandboxes. Unpacked values consist of built-in
 types, so an `__eq__` that is always true, a lazy object or a subclass cannot pass through.

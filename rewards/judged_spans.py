@@ -1,4 +1,4 @@
-"""`judged_spans`: a chat model criticises what each turn wrote and quotes what is right and wrong in it, as spans."""
+"""`judged_spans`: a chat model quotes what is right and wrong in each turn's text, as spans."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class JudgedSpans(Reward):
     """Spans on the pieces of a turn that a chat model quotes: value 1 for right ones, -1 for wrong ones. No components.
 
     The wrapper `span_weighted(turns='signed')` then gives the credit of a rewarded turn to its right pieces, and the
-    blame for a punished one to its wrong pieces. A quote that the text does not hold exactly once is left out. The
-    judge is asked once for each text; what it says in words is not recorded.
+    blame for a punished one to its wrong pieces. A quote that does not occur exactly once in the text is dropped. The
+    judge is asked once per text; its remarks are not recorded.
 
     Args:
         judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.
-        tool, argument: the calls, and their text argument, that are criticised; without a tool, the text of each turn.
-    Source: after Text2Grad, Wang et al. 2025, arXiv:2505.22338, whose annotated critiques end in exact quotes too; the
-        question is our own, and there a model that was fine-tuned on such critiques answers it.
+        tool, argument: the calls, and their text argument, to criticise; without a tool, the text of each turn.
+    Source: after Text2Grad, Wang et al. 2025, arXiv:2505.22338, whose annotated critiques also end in exact quotes; the
+        question is our own, and there a model fine-tuned on such critiques answers it.
     """
 
     def __init__(self, judge: JudgeConfig = None, *, tool: str = "", argument: str = "code", **options: object) -> None:
@@ -36,7 +36,7 @@ class JudgedSpans(Reward):
         self.tool, self.argument = tool, argument
 
     async def spans(self, episode: Trajectory) -> list[list[Span]]:
-        """Name parts of turns. Raises: JudgeError without a judge, or if it gives no quotes."""
+        """Mark right and wrong parts of turns. Raises: JudgeError without a judge, or if it gives no quotes."""
         task = "\n".join(message.text for message in episode.task.opening())
         return await asyncio.gather(*(self._of_turn(task, turn) for turn in episode.turns))
 
@@ -49,7 +49,7 @@ class JudgedSpans(Reward):
         return [span for spans in await asyncio.gather(*questions) for span in spans]
 
     def _texts(self, turn: Turn) -> Iterator[tuple[int | None, str, str]]:
-        """Yield the index of the call, the text that is criticised, and what the tools answered."""
+        """Yield the call's index, the text to criticise, and the tools' answers."""
         results = [result.message().text for result in turn.results]
         if not self.tool:
             yield None, turn.message.text, "\n".join(results)
@@ -71,6 +71,6 @@ class JudgedSpans(Reward):
 
 
 def only_place(text: str, quote: str) -> int | None:
-    """Where a quote begins in a text; None if it is empty, or the text does not hold it exactly once."""
+    """Return where a quote begins in a text; None unless it is nonempty and occurs exactly once."""
     start = text.find(quote) if quote else -1
     return start if start >= 0 and text.find(quote, start + 1) < 0 else None

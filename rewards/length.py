@@ -1,6 +1,6 @@
-"""`overlong` and `brevity`: rewards of the length of an episode, in tokens of the agent's own messages.
+"""`overlong` and `brevity`: rewards for the length of an episode, in tokens of the agent's own messages.
 
-An episode without token counts (of a policy without token ids or usage) has no component; missing is not 0.
+An episode without token counts (from a policy without token ids or usage) has no component; missing is not 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Overlong(Reward):
     Source: soft overlong punishment, DAPO, Yu et al. 2025, arXiv:2503.14476, equation 13.
 
     Args:
-        limit: L_max, in tokens of all the agent's messages together. margin: L_cache, the range of growing punishment.
+        limit: L_max, in tokens of all the agent's messages together. margin: L_cache, the range of increasing penalty.
     """
 
     def __init__(self, limit: int = 1024, margin: int = 256) -> None:
@@ -60,7 +60,7 @@ class Brevity(Reward):
 
 
 def tokens_of(episode: Trajectory) -> int | None:
-    """Tokens that the agent wrote in all turns; None if a turn has no count."""
+    """Return the tokens that the agent wrote in all turns; None if a turn has no count."""
     total = 0
     for turn in episode.turns:
         counted = len(turn.token_ids) or int(turn.usage.get("completion_tokens", 0))

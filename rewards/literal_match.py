@@ -17,9 +17,9 @@ MAX_CHARS = 20_000
 class LiteralMatch(Reward):
     """Outcome component `success`: 1.0 if the final answer is the value of `truth["answer"]`, else 0.0.
 
-    Both are read as Python literals, which runs nothing: `{'a': (1, 2)}`, `"it's"`, `-1.5`, `None`. Kinds count: 1, 1.0
-    and True are three values, and so are `[1]` and `(1,)`. The order of a dict or a set does not count. Text without
-    quotes is no literal, and so is wrong. `truth["answer"]` is the literal as text, or one of a list of texts.
+    Both are parsed as Python literals, which executes nothing: `{'a': (1, 2)}`, `"it's"`, `-1.5`, `None`. Types count:
+    1, 1.0 and True are three values, and `[1]` differs from `(1,)`. The order of a dict or a set does not count.
+    Unquoted text is not a literal, so it is wrong. `truth["answer"]` is the literal as text, or a list of such texts.
 
     Args:
         argument: the final tool's argument that holds the answer.
@@ -38,9 +38,7 @@ class LiteralMatch(Reward):
 
 
 def literal(text: str) -> tuple[Any, ...] | None:
-    """Return the value of a Python literal in a form in which equal means the same value and kind; None if it
-    is none.
-    """
+    """Return a literal in a form that is equal only for equal values and types; None if the text is no literal."""
     if len(text) > MAX_CHARS:
         return None
     try:

@@ -1,6 +1,6 @@
-"""`majority_vote` and `co_reward`: judge answers by the majority of the group, without a gold answer.
+"""`majority_vote` and `co_reward`: judge answers by the group's majority, without a gold answer.
 
-The majority may be wrong, and a policy can agree with itself on nonsense: suspect that when `agreement` nears 1 while
+The majority may be wrong, and a policy can agree with itself on nonsense: suspect this if `agreement` nears 1 while
 held-out success does not rise. Evaluate with a reward that knows the truth.
 """
 
@@ -23,8 +23,8 @@ MAX_CLASSES = 64
 class MajorityVote(Reward):
     """Outcome components `vote`, 1.0 for the majority's answer, else 0.0; and `agreement`, the majority's share.
 
-    An episode without an answer has no vote and earns 0. Of answers with equally many votes the first one counts. With
-    fewer than two answers nobody earns anything, and `agreement` is missing. `agreement` has weight 0.
+    An episode without an answer has no vote and earns 0. Among answers with equally many votes the first wins. With
+    fewer than two answers all episodes earn 0, and `agreement` is missing. `agreement` has weight 0.
     Source: TTRL, Zuo et al. 2025, arXiv:2504.16084, section 2.
 
     Args:
@@ -60,13 +60,13 @@ class MajorityVote(Reward):
                 matching.append(answer)
             elif len(classes) < MAX_CLASSES:
                 classes.append([answer])
-        best = max(classes, key=len)  # the first of equals
+        best = max(classes, key=len)  # the first on ties
         return best[0], len(best) / len(answers)
 
 
 @dataclass(slots=True)
 class _WaitingGroup:
-    """The group of a pair that finished first: its own label, and a future for the label of the other group."""
+    """The first finished group of a pair: its own label, and a future for the other group's label."""
 
     task: str
     label: str | None
@@ -76,8 +76,9 @@ class _WaitingGroup:
 class CoReward(MajorityVote):
     """Outcome components `vote` and `agreement` as in majority_vote, but the label comes from the other phrasing.
 
-    Two tasks that ask the same in other words have the same `truth["pair"]` and are played in the same step. Each group
-    waits for the majority answer of the other, as long as a judge may take. Agreeing with oneself earns nothing.
+    Two tasks with the same question in different words have the same `truth["pair"]` and are played in the same step.
+    Each group waits for the other's majority answer, at most as long as a judge may take. Agreeing with oneself earns
+    nothing.
     Source: Co-Reward, Zhang et al. 2025, arXiv:2508.00410, section 3.
     """
 
@@ -86,7 +87,7 @@ class CoReward(MajorityVote):
         self._waiting: dict[str, list[_WaitingGroup]] = {}
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:  # type: ignore[override]
-        """Judge the episodes of a group. Raises: JudgeError if the task belongs to no pair."""
+        """Judge the episodes of a group. Raises: JudgeError if the task has no pair."""
         task = episodes[0].task
         if not isinstance(task.truth, dict) or "pair" not in task.truth:
             raise JudgeError(f"{task.id} has no truth['pair'], so co_reward does not know which task asks the same.")

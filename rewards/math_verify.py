@@ -1,8 +1,8 @@
 """`math_verify`: a second opinion on mathematical answers by the library Math-Verify, run inside a sandbox.
 
 Published results on mathematics often use this library. It evaluates what it parses (with sympy), and the answer may be
-hostile, so it runs in a fresh sandbox. An answer that takes over that sandbox could forge the verdict; therefore the
-component has weight 0. Let `symbolic_maths`, which never executes an answer, decide, and look at where the two differ.
+hostile, so it runs in a fresh sandbox. An answer that takes over this sandbox could forge the verdict; therefore the
+component has weight 0. Let `symbolic_maths`, which never executes an answer, decide, and inspect where the two differ.
 Source: Math-Verify (Kydlicek, Hugging Face), https://github.com/huggingface/Math-Verify.
 """
 
@@ -42,7 +42,7 @@ class MathVerify(Reward):
     """Outcome component `math_verify`: 1.0 if Math-Verify finds the final answer equal to a gold answer; weight 0.
 
     The gold answers are `truth["answer"]`, a text or a list of texts, and `truth["answers"]`. An episode without an
-    answer, an answer of more than 2,000 characters, and one that the library cannot finish in time have 0.0. Needs the
+    answer, an answer of more than 2,000 characters, or one that the library cannot finish in time gets 0.0. Needs the
     extra `maths`.
 
     Args:
@@ -69,7 +69,7 @@ class MathVerify(Reward):
         return {"math_verify": float(await self.agrees(answer, gold))}
 
     async def agrees(self, answer: str, gold: Sequence[str]) -> bool:
-        """Whether the library finds an answer equal to one of the gold answers. Raises: as `outcome`."""
+        """Return whether the library finds an answer equal to one of the gold answers. Raises: as `outcome`."""
         if find_spec("math_verify") is None:
             raise MissingExtraError(f"The reward math_verify needs Math-Verify: {install_command('maths')}.")
         return await judge_submission(lambda: self._run(answer, gold), self._check_sandbox, False)

@@ -1,8 +1,8 @@
-"""Compare two mathematical answers: exactly as fractions where they consist of numbers, otherwise by value.
+"""Compare two mathematical answers: exactly as fractions if they consist of numbers, otherwise by value.
 
-Expressions are evaluated at pseudo-random points from a hash of both answers. Two different analytic functions agree
-there with probability 0, and nothing has to be simplified (identity testing: Schwartz 1980, J. ACM 27(4), for
-polynomials). Every intermediate value is bounded, so that 9**9**9**9 costs nothing and counts as no answer.
+Expressions are evaluated at pseudo-random points from a hash of both answers. Different analytic functions agree there
+with probability 0, and no simplification is needed (identity testing: Schwartz 1980, J. ACM 27(4), for polynomials).
+Every intermediate value is bounded, so that 9**9**9**9 costs nothing and counts as no answer.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Unanswerable(ArithmeticError):
 
 
 def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
-    """Whether two trees mean the same.
+    """Return whether two trees mean the same.
 
     Whole numbers and fractions are compared exactly, other numbers and expressions to a relative `tolerance`. Sets,
-    lists of solutions and unions have no order; tuples, intervals and matrices have one. `x = 5` equals `5`; equations
-    in several symbols are equal up to a constant factor.
+    lists of solutions and unions are unordered; tuples, intervals and matrices are ordered. `x = 5` equals `5`;
+    equations in several symbols are equal up to a constant factor.
     Raises: MissingExtraError without mpmath, if numbers and fractions alone do not decide.
     """
     left, right = _bare(left), _bare(right)
@@ -61,7 +61,7 @@ def _bare(tree: Tree) -> Tree:
 
 
 def _solutions(tree: Tree) -> Tree:
-    """Return `x = 1, x = 2` as the set of both values, and what has plus-minus signs as that of all its values."""
+    """Return `x = 1, x = 2` as the set of both values, and a tree with plus-minus signs as the set of its values."""
     if tree[0] == "set":
         items = [_solutions(_bare(item)) for item in tree[1:]]
         return ("set", *(value for item in items for value in (item[1:] if item[0] == "set" else [item])))
@@ -70,7 +70,7 @@ def _solutions(tree: Tree) -> Tree:
 
 
 def _signed(tree: Tree) -> list[Tree]:
-    """Return what a tree may be by each choice of its plus-minus signs; of more than MAX_SIGNED, the tree itself."""
+    """Return the trees for all choices of the plus-minus signs; above MAX_SIGNED, the tree itself."""
     choices: list[Tree] = [()]
     for part in tree:
         values = _signed(part) if isinstance(part, tuple) else [part]
@@ -97,7 +97,7 @@ def _same_contents(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _paired(left: list[Tree], right: list[Tree], tolerance: float) -> bool:
-    """Whether the trees can be matched one to one, taking the first match (equality is nearly transitive here)."""
+    """Return whether the trees match one to one, taking the first match (equality is nearly transitive here)."""
     if len(left) > 40:
         return False
     for tree in left:
@@ -137,9 +137,7 @@ def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _fraction(tree: Tree) -> Fraction | None:
-    """Return the exact value of a tree of numbers and the four operations; None for any other tree, or if it is too
-    large.
-    """
+    """Return the exact value of a tree of numbers and the four operations; None for any other or a too large tree."""
     kind, *parts = tree
     if kind == "num":
         return Fraction(parts[0]) if len(parts[0]) <= 400 else None
@@ -180,7 +178,7 @@ def _same_values(left: Tree, right: Tree, tolerance: float) -> bool:
             if not _near(_value(left, point), _value(right, point), tolerance):
                 return False
         except (Unanswerable, ArithmeticError, ValueError):
-            continue  # one of them has no value there
+            continue  # one of them has no value at this point
         agreed += 1
         if agreed == POINTS:
             return True
@@ -188,7 +186,7 @@ def _same_values(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _has_value(tree: Tree) -> bool:
-    """Whether the tree has a value. 1/0 and 9^9^9^9 have none and equal nothing, not even themselves."""
+    """Return whether the tree has a value. 1/0 and 9^9^9^9 have none and equal nothing, not even themselves."""
     if tree[0] in (*_CONTAINERS, "relation", "pm"):
         return True
     if _fraction(tree) is not None:
@@ -203,7 +201,7 @@ def _symbols(tree: Tree) -> frozenset[str]:
 
 
 def _points(names: list[str], trees: tuple[Tree, Tree], count: int) -> list[dict[str, Any]]:
-    """Positive and negative values of the symbols, from a hash of both trees."""
+    """Return positive and negative values of the symbols, from a hash of both trees."""
     rng = random.Random(hashlib.sha256(repr(trees).encode()).digest())
     context = _context()
     return [
@@ -220,7 +218,7 @@ def _near(a: Any, b: Any, tolerance: float) -> bool:
 
 
 def _value(tree: Tree, point: dict[str, Any]) -> Any:
-    """Return a number of 50 digits, real or complex. Raises: Unanswerable, ArithmeticError, ValueError."""
+    """Return a number with 50 digits, real or complex. Raises: Unanswerable, ArithmeticError, ValueError."""
     context, kind, parts = _context(), tree[0], tree[1:]
     if kind == "num":
         return _bounded(context.mpf(parts[0]))
@@ -256,7 +254,7 @@ def _function(name: str, argument: Any) -> Any:
     if name in ("exp", "sinh", "cosh", "tanh") and abs(argument) > MAX_BITS / 2:
         raise Unanswerable(f"{name} of a number this large")
     if name == "log":
-        name = "ln"  # as mathematicians write it; log base ten is written with its base
+        name = "ln"  # the mathematicians' notation; log base ten is written with its base
     return getattr(context, {"abs": "fabs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name))(
         argument
     )
@@ -277,7 +275,7 @@ def _power(base: Any, exponent: Any) -> Any:
             and thirds.denominator > 1
             and abs(context.mpf(thirds.numerator) / thirds.denominator - exponent) < 1e-25
         ):
-            return (-1) ** thirds.numerator * context.power(-base, exponent)  # the real root, as schoolbooks take it
+            return (-1) ** thirds.numerator * context.power(-base, exponent)  # the real root, as in schoolbooks
     return context.power(base, exponent)
 
 

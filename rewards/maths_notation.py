@@ -52,7 +52,7 @@ class _Parser:
             raise NoMaths(f"{expected!r} is missing before {self.token!r}")
 
     def answer(self) -> Tree:
-        """One part, or a set of parts separated by commas, as in the solutions `1, 2`."""
+        """Return one part, or a set of parts separated by commas, as in the solutions `1, 2`."""
         parts = [self._joined()]
         while self._take(",", ";"):
             parts.append(self._joined())
@@ -130,7 +130,7 @@ class _Parser:
         return token in ("(", "[", "{", "\\{") or (token[0] == "\\" and token[-1].isalpha()) or token.isalpha()
 
     def _number_after_bracket(self) -> bool:
-        """Whether a number follows that multiplies what was in brackets, as in (n-2)2^n."""
+        """Return whether a number follows that multiplies the preceding brackets, as in (n-2)2^n."""
         return self.token is not None and self.token[0].isdigit() and self._tokens[self._at - 1] in (")", "]", "}")
 
     def _group(self) -> Tree:
@@ -150,7 +150,7 @@ class _Parser:
         return self._atom()
 
     def _atom(self) -> Tree:
-        self._take(GAP)  # of a function's argument, as in \\log_2 8
+        self._take(GAP)  # before a function's argument, as in \\log_2 8
         token = self.token
         if token is None:
             raise NoMaths("it ends too early")
@@ -206,7 +206,7 @@ class _Parser:
     def _bare_argument(self) -> Tree:
         r"""Return a function's argument without brackets: all factors up to the next function, bracket or operator.
 
-        As schoolbooks read it: \sin 2x is sin(2x), \ln 2x is ln(2x), and \sin x \cos y is a product of two functions.
+        This follows schoolbooks: \sin 2x is sin(2x), \ln 2x is ln(2x), and \sin x \cos y is a product of two functions.
         """
         tree = self._power()
         while (
@@ -263,7 +263,7 @@ class _Parser:
 
 
 def _in_base(digits: str, base: Tree) -> Tree:
-    """Return a number with its base, as in 52_8. It has no equal but the same digits in the same base."""
+    """Return a number with its base, as in 52_8. It equals only the same digits in the same base."""
     try:
         return ("base", ("num", str(int(digits, int(base[1])))), base)
     except (ValueError, TypeError) as error:

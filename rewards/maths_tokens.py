@@ -75,7 +75,7 @@ _TOKEN = re.compile(
     r"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?![\d.]))?)|\\(?P<command>[a-zA-Z]+)|(?P<brace>\\[{}])|(?P<row>\\\\)"
     r"|(?P<operator>\*\*|<=|>=|[-+*/^_=<>(){}\[\]|!,;&\u00b7\u00d7\u00f7\u2212\u2013\u00b1\u2264\u2265\u2260\u222a\u221a])|(?P<word>[a-zA-Z\u221e\u03b1-\u03c9]+)|(?P<space>\s+)"
 )
-_THOUSANDS = re.compile(r"(?<![\d.(\[{,])(\d{1,3}(?:,\d{3})+)(?![\d,])")  # in brackets, they are a tuple
+_THOUSANDS = re.compile(r"(?<![\d.(\[{,])(\d{1,3}(?:,\d{3})+)(?![\d,])")  # in brackets, these are a tuple
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:(?:\{,\}|,?\\!|\\!,|\\[,;: ])\d{3})+)(?![\d,])")
 _SYNONYMS = {
     "dfrac": "frac",
@@ -94,11 +94,11 @@ GAP = "\\gap"
 
 
 class NoMaths(ValueError):
-    """The text is not mathematics that this parser knows."""
+    """The text is not mathematics that this parser supports."""
 
 
 def tokens_of(text: str) -> list[str]:
-    """Numbers, names with a leading backslash where they are commands, words of letters, and operators.
+    """Return numbers, names (commands with a leading backslash), words of letters, and operators.
 
     GAP stands for a space before a number, as in `1 1/2` and `n 2^n`. Raises: NoMaths for an unknown character or word.
     """
@@ -118,7 +118,7 @@ def tokens_of(text: str) -> list[str]:
             tokens += _words(token)
         elif kind == "command":
             tokens.append(_command(match["command"]))
-        elif kind == "space":  # it only matters before a number
+        elif kind == "space":  # spaces only matter before a number
             tokens += [GAP] if _ends_factor(tokens) and text[position : position + 1].isdigit() else []
         else:
             tokens.append(_OPERATORS.get(token, token))
@@ -131,13 +131,13 @@ def _ends_factor(tokens: list[str]) -> bool:
 
 
 def _without_thousands(text: str) -> str:
-    r"""Return the text with its numbers in one piece: `1,234`, `1{,}234`, `10,\!080` and `1\,000` are thousands."""
+    r"""Return the text with thousands joined into one number: `1,234`, `1{,}234`, `10,\!080` and `1\,000`."""
     text = _SPACED_THOUSANDS.sub(lambda m: re.sub(r"\D", "", m[1]), text)
     return _THOUSANDS.sub(lambda m: m[1].replace(",", ""), text)
 
 
 def plain_text(text: str) -> str:
-    r"""Return a text without case, spaces, dollars, \text and \left, to compare what is not mathematics."""
+    r"""Return a text without case, spaces, dollars, \text and \left, for comparing answers that are not mathematics."""
     text = _TEXT.sub(r"\1", _NOISE.sub("", _without_thousands(text)))
     for name, synonym in _SYNONYMS.items():
         text = re.sub(rf"\\{name}(?![a-zA-Z])", rf"\\{synonym}", text)
@@ -150,7 +150,7 @@ def _command(name: str) -> str:
 
 
 def _words(word: str) -> list[str]:
-    """Known names as commands, `and` and `or` as a comma, at most two other letters as a product of symbols."""
+    """Return known names as commands, `and` and `or` as a comma, at most two other letters as a product of symbols."""
     if word in ("and", "or"):
         return [","]
     if word in FUNCTIONS or (word.casefold() in CONSTANTS and len(word) > 1) or word in GREEK:

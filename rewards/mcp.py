@@ -1,4 +1,4 @@
-"""`mcp`: whether an MCP server's end state and the agent's answer are what the task's truth says."""
+"""`mcp`: whether an MCP server's final state and the agent's answer match the task's truth."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class McpReward(Reward):
     """Checks what a server returns at the end, and the answer: `success` (all hold), `checks_passed` (share, weight 0).
 
     `truth` holds one or both of
-        state: the results that the calls of the task's parameter `state` must have, in their order. Where both are
-            JSON they are compared as data, else as text without spaces at the ends of lines.
-        answer: what the agent must hand in, or a list of such; compared as `answer_match` does.
+        state: the expected results of the calls in the task's parameter `state`, in order. They are compared as data if
+            both are JSON, else as text without spaces at the ends of lines.
+        answer: the expected answer, or a list of right ones; compared as in `answer_match`.
     An episode that no final call has ended has failed.
     """
 
@@ -28,7 +28,7 @@ class McpReward(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError if the truth says nothing that can be judged, or not of each call of `state`.
+        Raises: JudgeError if the truth has nothing to judge, or no result for some call of `state`.
         """
         task = episode.task
         truth = task.truth if isinstance(task.truth, Mapping) else {}
@@ -55,7 +55,7 @@ class McpReward(Reward):
 
 
 def _end_state(result: Result, count: int) -> list[str | None]:
-    """Return the results of the last calls. Raises: ValueError, KeyError, TypeError if they are not all there."""
+    """Return the results of the last calls. Raises: ValueError, KeyError, TypeError if some are missing."""
     state = json.loads(str(result.content).partition("\n")[2])["state"]
     if len(state) != count or not all(item is None or isinstance(item, str) for item in state):
         raise ValueError(f"{count} results are needed")
@@ -63,7 +63,7 @@ def _end_state(result: Result, count: int) -> list[str | None]:
 
 
 def _equal(actual: str | None, expected: Any) -> bool:
-    """Results of the server, texts or None where a call failed, against what the truth says."""
+    """Return whether the server's result, None if its call failed, matches the truth."""
     if actual is None or expected is None:
         return actual is expected
     actual_data = read_submission(lambda: [json.loads(actual)])

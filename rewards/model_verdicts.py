@@ -1,6 +1,6 @@
 """`equivalence_judge`, `rubric_judge`, `pairwise_judge`: a chat model judges the answers. See chat_judge.py.
 
-A model can be misled, and its verdicts change with its version: prefer a rule wherever a rule can judge.
+A model can be misled, and its verdicts change with its version: prefer a rule if a rule can judge.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ BETTER = "Which is the better answer to QUESTION: A or B? Length alone makes nei
 
 
 class _ModelJudge(Reward):
-    """Base of the rewards in this file: the judge they ask, and the question they show to it."""
+    """Base of the rewards in this file, with their judge and the question shown to it."""
 
     def __init__(self, judge: JudgeConfig = None, argument: str = "text", **options: Any) -> None:
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
         self.argument = argument
 
     def question_of(self, episode: Trajectory) -> str:
-        """Return the task's own messages, without what the environment adds."""
+        """Return the task's own messages, without the environment's additions."""
         return "\n".join(message.text for message in episode.task.opening())
 
 
@@ -67,11 +67,11 @@ class RubricJudge(_ModelJudge):
 
     `truth["rubric"]` lists {"criterion": text, "points": number}; negative points are for faults. Each criterion is a
     separate question, YES or NO. `rubric` is the sum of the earned points divided by the sum of all positive points, at
-    least 0. `success` is 1.0 where it reaches `pass_at`. `rubric` has weight 0: give it a weight to train on it.
+    least 0. `success` is 1.0 if it reaches `pass_at`. `rubric` has weight 0: give it a weight to train on it.
     Source: RuscaRL, Zhou et al. 2025, arXiv:2508.16949, section 3.
 
     Args:
-        pass_at: the share of points, above 0, that is a success. The others are as in EquivalenceJudge.
+        pass_at: the share of points, above 0, for success. The other arguments are as in EquivalenceJudge.
     """
 
     weights: Mapping[str, float] = {"rubric": 0.0}
@@ -113,12 +113,13 @@ class PairwiseJudge(_ModelJudge):
 
     Each pair is shown in both orders. An answer wins (1) only if it is preferred in both; otherwise the pair ties
     (0.5), so that a position bias of the judge decides nothing. An episode without an answer loses to any answer, and
-    ties with another such episode. Equal texts tie. A group of one has no component, unless it is compared with gold.
+    ties with another episode without one. Equal texts tie. A group of one has no component, unless it is compared with
+    gold.
 
     Args:
         against: `group` compares all episodes with one of them, chosen by a hash, which gets the mean of its own
             results (Writing-Zero, arXiv:2506.00103, section 3.3); `all` compares every pair of the group; `gold`
-            compares with `truth["answer"]`. The others are as in EquivalenceJudge.
+            compares with `truth["answer"]`. The other arguments are as in EquivalenceJudge.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class PairwiseJudge(_ModelJudge):
     async def compare(self, question: str, a: str, b: str) -> float:
         """Return 1.0 if the first answer wins, 0.0 if the second does, 0.5 for a tie.
 
-        An answer that keeps the judge from a verdict loses to one that does not. Raises: JudgeError.
+        An answer that prevents a verdict loses to one that does not. Raises: JudgeError.
         """
         if a.strip() == b.strip():
             return 0.5
@@ -166,12 +167,12 @@ class PairwiseJudge(_ModelJudge):
         return {("A", "B"): 1.0, ("B", "A"): 0.0}.get((first, second), 0.5)
 
     async def _better(self, texts: Mapping[str, str]) -> str:
-        """Return A, B or, where the texts keep the judge from a verdict, nothing. Raises: JudgeError."""
+        """Return A, B or, if the texts prevent a verdict, an empty text. Raises: JudgeError."""
         return await self.judge.verdict(BETTER, texts, ("A", "B"), written=("A", "B"))
 
 
 def _chosen(answers: Sequence[str]) -> int:
-    """Return the index of the reference answer: unpredictable for an agent, and the same for the same answers."""
+    """Return the index of the reference answer: unpredictable for an agent, and the same for equal answers."""
     digest = hashlib.sha256("\x1f".join(answers).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % len(answers)
 

@@ -7,10 +7,10 @@ from agentgym.reward import SUCCESS
 
 
 def succeeded(episode: Trajectory, judge: str) -> bool:
-    """Whether `success` is above 0.
+    """Return whether `success` is above 0.
 
     Args:
-        judge: registered name of the reward that asks, for the error.
+        judge: registered name of the calling reward, for the error.
     Raises: JudgeError if no reward judged `success`.
     """
     if SUCCESS not in episode.outcome:

@@ -1,7 +1,7 @@
-"""`patch_similarity`: how close a proposed patch is to the one that solved the issue, without running anything.
+"""`patch_similarity`: how similar a proposed patch is to the one that solved the issue, without running anything.
 
-Source: SWE-RL, Wei et al. 2025, arXiv:2502.18449, section 2: -1 for what is not a patch, else the similarity of the
-changes by Python's sequence matcher, 0 to 1, averaged over the files that either touches.
+Source: SWE-RL, Wei et al. 2025, arXiv:2502.18449, section 2: -1 if the answer is not a patch, else the similarity of
+the changes by Python's sequence matcher, 0 to 1, averaged over the files that either patch touches.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def alike(first: str, second: str) -> float:
 
 
 def changes(patch: str) -> dict[str, str]:
-    """Return the added and removed lines of a unified diff by file, with their signs. Empty for any other text."""
+    """Return the added and removed lines of a unified diff by file, with their signs; empty for any other text."""
     if len(patch) > MAX_CHARS:
         return {}
     fenced = _FENCE.match(patch)
     changed_lines: dict[str, list[str]] = {}
     file: str | None = None
-    inside = False  # of a hunk, where `---` would be a removed line
+    inside = False  # inside a hunk, where `---` would be a removed line
     old = new = 0
     lines = (fenced[1] if fenced else patch).splitlines()
     for line in lines:

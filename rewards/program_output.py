@@ -17,11 +17,11 @@ class ProgramOutput(Reward):
     """Outcome components `success` (right on every input) and `runs_passed` (the fraction that is right).
 
     The program is the text argument of the final call. The task's `parameters["program"]` gives the file it is written
-    to, the command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of
-    {"stdin", "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are
-    compared in this process, line by line without trailing spaces. `runs_passed` has weight 0. Where no run is right, a
-    program that does nothing is built and run too: a toolchain that fails on it is a JudgeError, and no verdict on the
-    submission. `parameters["program"]["harmless"]` is such a program for a language that has no known one.
+    to, the command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of {"stdin",
+    "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are compared
+    in this process, line by line without trailing spaces. `runs_passed` has weight 0. If no run is right, a program
+    that does nothing is also built and run: if it fails, the toolchain is broken, which raises JudgeError instead of
+    judging the submission. `parameters["program"]["harmless"]` gives such a program for a language without a known one.
 
     Args:
         cpu_s: processor time of each run. timeout_s: wall time of each, for programs that sleep.
@@ -40,7 +40,7 @@ class ProgramOutput(Reward):
         argument: str = "code",
     ) -> None:
         self.sandbox, self.argument = FreshSandbox(backend, timeout_s, cpu_s), argument
-        self._working: set[str] = set()  # commands that were seen to work on a harmless program
+        self._working: set[str] = set()  # commands that worked on a harmless program
 
     async def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
@@ -63,9 +63,7 @@ class ProgramOutput(Reward):
         return {SUCCESS: float(all(passed)), "runs_passed": sum(passed) / len(passed)}
 
     async def _check_toolchain(self, program: Mapping[str, Any]) -> None:
-        """Check the commands on a harmless program in a sandbox without the submission. Raises: JudgeError if they
-        fail.
-        """
+        """Check the commands on a harmless program, in a sandbox without the submission. Raises: JudgeError."""
         key = repr(sorted(program.items()))
         if key in self._working:
             return

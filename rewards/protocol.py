@@ -1,4 +1,4 @@
-"""`protocol`: whether an agent called its tools, and answered, in the order that a formula asks for."""
+"""`protocol`: whether an agent called its tools, and answered, in the order that a formula requires."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from agentgym.reward import Components
 class ProtocolReward(Reward):
     """Outcome component `protocol`: 1.0 if the turns of the episode keep the formula, else 0.0.
 
-    The turn component `protocol_step` is 0.0 where a turn breaks it, so that nothing that follows could keep it, and
-    1.0 elsewhere; it has weight 0. Formulas are of linear temporal logic over finite traces: see
-    agentgym.methods.protocol.
+    The turn component `protocol_step` is 0.0 for a turn that breaks the formula beyond repair, and 1.0 for others; it
+    has weight 0. Formulas are in linear temporal logic over finite traces: see agentgym.methods.protocol.
 
     Args:
         formula: for example "U(not submit, test)": test before the first submit.

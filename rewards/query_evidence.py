@@ -1,6 +1,6 @@
 """`query_evidence`: whether a turn's queries ran, and whether they found the next value that the answer needs.
 
-Each turn component sums to at most 1.0 over an episode, so that with the weights below no number of queries is worth
+Each turn component sums to at most 1.0 over an episode, so that with the default weights no number of queries is worth
 as much as a right answer.
 """
 
@@ -20,7 +20,7 @@ class QueryEvidence(Reward):
     The task's chain of needed values is `truth["evidence"]` followed by `truth["answer"]`; n is its length.
 
     Components of a turn:
-        executed: 1/n for a turn with a query that ran, returned a row and is new in the episode; paid at most n times.
+        executed: 1/n for a turn with a new query that ran and returned a row; paid at most n times.
         evidence: 1/n for each newly reached link of the chain. A link is reached when a result has its value, or a
             later one (a join skips links), as a whole cell. A result of more than 5 rows or 24 cells does not count,
             because dumping a table finds no value; nor does a value that the query itself contains.
@@ -56,7 +56,7 @@ class QueryEvidence(Reward):
         return call.name == self.tool and result.ok and result.content not in ("", "[no rows]")
 
     def _furthest(self, result: Result, query: str, chain: list[str], reached: int) -> int:
-        """Return the number of links that are reached after this result; `reached` if it has nothing new."""
+        """Return the number of links reached after this result; `reached` if it has nothing new."""
         rows = str(result.content).split("\n")
         cells = [cell for row in rows for cell in row.split(self.separator)]
         if len(rows) > MAX_ROWS or len(cells) > MAX_CELLS:

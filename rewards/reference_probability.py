@@ -1,8 +1,8 @@
 """`reference_probability`: the probability that the policy gives to the reference answer after its own reasoning.
 
-For tasks whose answers no rule can check. It rewards reasoning that leads to the reference, not the answer given.
+For tasks whose answers no rule can check. It rewards reasoning that leads to the reference, not the given answer.
 Source: RLPR, Yu et al. 2025, arXiv:2506.18254, section 3: the mean probability of the reference's tokens after the
-reasoning, less the same without any reasoning, clipped to 0 to 1.
+reasoning, minus the mean without any reasoning, clipped to 0 to 1.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .final_answer import final_answer, gold_answers
 class ReferenceProbability(Reward):
     """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, before that, of weight 0.
 
-    The reference is `truth["answer"]`, written as a call of the final tool. An episode without token ids (of a script
+    The reference is `truth["answer"]`, written as a call of the final tool. An episode without token ids (from a script
     or an API) has neither component.
 
     Args:
-        policy: scores the tokens; None for the policy that plays.
+        policy: scores the tokens; None for the playing policy.
         tool: the final tool that takes the answer; None if the answer is plain text. argument: the tool's argument.
         debias: whether to subtract the probability of the reference without any reasoning.
     """

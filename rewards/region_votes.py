@@ -1,4 +1,4 @@
-"""`region_votes`: judges points and boxes by where the group agrees, without a true box.
+"""`region_votes`: judge points and boxes by the group's agreement, without a true box.
 
 The region that most answers share may be wrong. Use this for screens without labels, and watch held-out `success`.
 """
@@ -54,7 +54,7 @@ class RegionVotes(Reward):
 
 
 def densities(regions: Sequence[Box]) -> list[float]:
-    """For each region its mean votes divided by the largest number of votes anywhere, above 0 and at most 1."""
+    """Return each region's mean votes divided by the largest number of votes anywhere, above 0 and at most 1."""
     votes, widths, heights, spans = _cells(regions)
     max_votes = votes.max()
     areas = heights[:, None] * widths[None, :]
@@ -66,9 +66,9 @@ def densities(regions: Sequence[Box]) -> list[float]:
 
 
 def consensus(regions: Sequence[Box]) -> Box:
-    """Return the largest cell among those with the most votes: where a group points.
+    """Return the largest cell with the most votes, where the group points.
 
-    Source: GUI-RC, as above; there the connected region of most votes, of which this is the largest cell.
+    Source: GUI-RC, as above, which uses the connected region of most votes; this is its largest cell.
     """
     votes, widths, heights, _ = _cells(regions)
     xs, ys = _edges(regions)
@@ -85,7 +85,7 @@ def _edges(regions: Sequence[Box]) -> tuple[NDArray[np.float64], NDArray[np.floa
 def _cells(
     regions: Sequence[Box],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], list[tuple[int, int, int, int]]]:
-    """Votes of each cell [rows, columns], widths, heights, and each region's cells. Raises: JudgeError if too many."""
+    """Return votes per cell [rows, columns], widths, heights, cells per region. Raises: JudgeError if too many."""
     xs, ys = _edges(regions)
     if len(xs) * len(ys) > MAX_CELLS:
         raise JudgeError(f"{len(regions)} regions cut the screen into too many cells; vote in smaller groups.")

@@ -1,8 +1,8 @@
-"""Run tests of any form in one sandbox against a function that lives in another sandbox.
+"""Run tests of any form in one sandbox against a function in another sandbox.
 
 A test such as HumanEval's is a program with loops, tolerances, random inputs and helper functions. It cannot be split
-into calls and values beforehand, and in the submission's process the submission could manipulate it. So the test runs
-in a sandbox of its own and calls a proxy: arguments and return values are passed between the sandboxes as plain data.
+into calls and values beforehand, and the submission could manipulate it if they shared a process. So the test runs in
+its own sandbox and calls a proxy: arguments and return values are passed between the sandboxes as plain data.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class RemoteCheck:
     backend: str | Backend = "namespaces"
 
     async def judge(self, code: str, check: str, entry_point: str, *, setup: str = "") -> bool:
-        """Whether the check finishes without an error. It does not where the submission keeps it from an end.
+        """Return whether the check finishes without an error; False if the submission prevents it from finishing.
 
         Args:
             code: the submission. check: Python that calls `entry_point`. setup: Python before both.
-        Raises: JudgeError if no sandbox works, or the check has no end without a submission either.
+        Raises: JudgeError if no sandbox works, or the check does not finish even without a submission.
         """
         order = {"setup": setup, "check": check, "entry_point": entry_point}
         return await judge_submission(lambda: self._run(order, code), lambda: self._run(order, ""), False)
@@ -83,7 +83,7 @@ class RemoteCheck:
         return passed
 
     async def _ask(self, candidate: Channel, message: dict[str, Any], deadline: float) -> dict[str, Any] | None:
-        """Return the submission's answer; None once its process has ended, hangs or sends anything else."""
+        """Return the submission's answer; None if its process has ended, hangs or sends anything else."""
         try:
             answer = await candidate.request(message, timeout_s=max(deadline - time.monotonic(), 0.001))
             return answer if isinstance(answer, dict) and len(json.dumps(answer)) <= MAX_ANSWER else None

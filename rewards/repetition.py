@@ -1,6 +1,6 @@
 """`repetition`: penalties for repeated calls and repeated text.
 
-Source: n-gram repetition penalty, Yeo et al. 2025, arXiv:2502.03373, appendix; the same for calls is ours.
+Source: n-gram repetition penalty, Yeo et al. 2025, arXiv:2502.03373, appendix; applying it to calls is ours.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ class Repetition(Reward):
 
 
 def repeated_share(text: str, words: int) -> float:
-    """Return the share of a text's word n-grams that have occurred before in it: 0 for none, near 1 for one word
-    repeated.
-    """
+    """Return the share of a text's word n-grams that repeat earlier ones: 0 for none, near 1 for one repeated word."""
     if len(text) > MAX_CHARS:
         return 1.0
     split = text.casefold().split()

@@ -21,11 +21,11 @@ class RewardModel(Reward):
     """Outcome component `reward_model`: the classifier's score of question and final answer; 0.0 without an answer.
 
     Args:
-        path: a local folder with a sequence classifier of transformers and its tokenizer, or a hub name that is already
-            downloaded. The score is a classifier's single output or, with several, the probability of the last one.
+        path: a local folder with a transformers sequence classifier and its tokenizer, or an already downloaded hub
+            name. The score is a classifier's single output or, with several, the probability of the last one.
         squash: `sigmoid` maps a single output to 0 to 1; `none` clips it to -bound to bound.
-        argument: the final tool's argument that holds the answer. max_tokens: longer inputs lose their beginning.
-        device: as torch names it. batch: largest number of waiting texts that are scored together.
+        argument: the final tool's argument with the answer. max_tokens: longer inputs are truncated at the start.
+        device: torch device name. batch: largest number of waiting texts scored together.
     """
 
     weights: Mapping[str, float] = {"reward_model": 1.0}
@@ -64,7 +64,7 @@ class RewardModel(Reward):
         return {"reward_model": await self.score(question, answer)}
 
     async def score(self, question: str, answer: str) -> float:
-        """Return the score of an answer; the lowest for one that the model cannot score, while it scores another.
+        """Return an answer's score; the lowest if the model cannot score this answer but can score another.
 
         Raises: JudgeError if the model cannot score anything; MissingExtraError.
         """
@@ -89,15 +89,15 @@ class RewardModel(Reward):
     async def _run(self, chosen: list[tuple[str, str, asyncio.Future[float]]]) -> None:
         try:
             scores = await in_thread(self._scores, [(question, answer) for question, answer, _ in chosen])
-        except Exception as error:  # noqa: BLE001  whatever the model raises, each who waits must hear of it
-            if len(chosen) > 1:  # one text may have spoiled it for the others
+        except Exception as error:  # noqa: BLE001  every waiting caller must get the model's error
+            if len(chosen) > 1:  # one text may have caused the failure of all
                 for each in chosen:
                     await self._run([each])
                 return
             for _, _, future in chosen:
                 if not future.done():
                     future.set_exception(_named(error, str(self.path)))
-                    future.exception()  # heard, even if its episode was cancelled meanwhile
+                    future.exception()  # retrieved, even if its episode was cancelled meanwhile
             return
         for (_, _, future), score in zip(chosen, scores, strict=True):
             if not future.done():

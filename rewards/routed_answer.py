@@ -12,7 +12,7 @@ class RoutedAnswer(Combined):
     """`answer_match`, and for right answers alone `spent_cost`: success - weight * min(1, cost / budget).
 
     Args:
-        weight: of the cost, from 0. With a large one the best policy asks nobody. budget: the cost that is worth -1.
+        weight: of the cost, at least 0. If it is large, the best policy asks no model. budget: the cost worth -1.
     Raises: ValueError for a weight below 0 or a budget that is not above 0.
     Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033.
     """

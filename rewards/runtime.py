@@ -29,8 +29,8 @@ class Timing:
     """Measurements of one program.
 
     Attributes:
-        cpu_s: processor seconds, less those of an empty program. values: by number of the call.
-        started: the number of processes that it started.
+        cpu_s: processor seconds, minus those of an empty program. values: by number of the call.
+        started: number of processes that the program started.
     """
 
     cpu_s: float
@@ -43,14 +43,14 @@ class Runtime(Reward):
 
     The reference is `truth["reference"]`. Reference and submission run the calls of `truth["timing"]` (by default those
     of the hidden tests) alternately, each time in a fresh sandbox, and the smallest processor time of each counts.
-    `speedup` is the reference's time divided by the submission's; `optimised` is 1.0 where that is 1.1 or more;
-    `faster` grows with its logarithm from 0 at a speedup of 1 to 1 at `best`. The speedup is 0 for wrong code, and for
-    code that starts other processes, which could hide time. The sandbox measures from outside the submission's
-    process. `speedup` and `optimised` have weight 0.
+    `speedup` is the reference's time divided by the submission's; `optimised` is 1.0 for a speedup of at least 1.1;
+    `faster` grows with the logarithm of the speedup from 0 at 1 to 1 at `best`. The speedup is 0 for wrong code, and
+    for code that starts other processes, which could hide time. The time is measured outside the submission's process.
+    `speedup` and `optimised` have weight 0.
 
     Args:
-        best: the speedup, above 1, from which on `faster` is 1.0.
-        rounds: measurements of each. least_s: shorter processor times count as this, because they are noise.
+        best: the speedup, above 1, at which `faster` reaches 1.0.
+        rounds: measurements of each. least_s: shorter processor times are raised to this value, because they are noise.
         cpu_s: limit of processor seconds per run. backend: makes the sandboxes.
         argument: the final tool's argument that holds the code.
     """
@@ -127,7 +127,7 @@ class Runtime(Reward):
 
 
 def pie_metrics(speedups: Sequence[float]) -> dict[str, float]:
-    """PIE's figures over many problems, from the speedup of each: 0 where the program is wrong.
+    """Return PIE's metrics over many problems, from the speedup of each, 0 for a wrong program.
 
     Returns: `correct`, `opt` (%OPT as a fraction: right and at least 10 % faster), `sp` (mean speedup, in which a
         wrong or slower program counts as 1). Raises: ValueError without any speedup, or for one below 0.

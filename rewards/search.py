@@ -21,8 +21,8 @@ _NUMBER = re.compile(r"(?<![\w.])[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|(?:(
 class QuestionAnswered(AnswerMatch):
     """Outcome component `success`: 1.0 if the answer is `truth["answer"]` or one of `truth["answers"]`, else 0.0.
 
-    Answers are compared as in `answer_match`, or else as in SQuAD: without case, punctuation and English articles
-    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1) and with the same numbers, whose signs and points are no
+    Answers are compared as in `answer_match`, or else as in SQuAD: ignoring case, punctuation and English articles
+    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1) but with equal numbers, whose signs and decimal points are not
     punctuation. The whole answer counts, so a list of guesses matches nothing.
     """
 

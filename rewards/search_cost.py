@@ -15,12 +15,12 @@ class SearchCost(Reward):
     """Minus the price of all calls divided by the budget, at least -1.
 
     Every well-formed call costs its tool's price, even if it was refused; a tool without a price is free. Gate this
-    reward on `success`, or making no calls becomes the best policy: Router-R1
-    (Zhang et al. 2025, arXiv:2506.09033) gives its cost term to right answers only, and OTC (Wang et al. 2025,
-    arXiv:2504.14870) multiplies correctness with a factor that falls with the number of calls.
+    reward on `success`, or making no calls becomes the best policy: Router-R1 (Zhang et al. 2025, arXiv:2506.09033)
+    applies its cost term only to right answers, and OTC (Wang et al. 2025, arXiv:2504.14870) multiplies correctness by
+    a factor that falls with the number of calls.
 
     Args:
-        prices: the price of a call by tool, in the unit of the budget. budget: the total price that costs -1.
+        prices: the price of a call per tool, in the unit of the budget. budget: the total price that costs -1.
     Raises: ValueError for a price below 0 or a budget that is not above 0.
     """
 
@@ -32,7 +32,7 @@ class SearchCost(Reward):
         self.prices, self.budget = dict(prices), budget
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Never raises: every episode has its cost."""
+        """Return the cost. Never raises: every episode has a cost."""
         calls = [call for turn in episode.turns for call in turn.calls if call.error is None]
         spent = math.fsum(self.prices.get(call.name, 0.0) for call in calls)
         return {"search_cost": -min(1.0, spent / self.budget)}

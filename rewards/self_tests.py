@@ -1,6 +1,6 @@
 """`self_tests`: whether the tests that the agent wrote are right, and whether they detect wrong solutions.
 
-Sources: tests of the policy judged by a gold solution that only the trainer has: ReVeal (Jin et al. 2025,
+Sources: a gold solution known only to the trainer judges the policy's tests: ReVeal (Jin et al. 2025,
 arXiv:2506.11442), for Verilog testbenches VeriPrefer (Wang et al. 2025, arXiv:2504.15804). Killed mutants as a measure
 of tests: DeMillo et al. 1978.
 """
@@ -25,10 +25,10 @@ class SelfTests(Reward):
     """Turn component `tests_valid`, outcome components `tests_valid_final` and `mutants_killed`, each from 0 to 1.
 
     Tests are the list argument `tests` of a call: assertions `assert f(2) == 4` with literal arguments and a literal
-    value, so that a test can only depend on the function's values. A test is valid if the gold solution,
+    value, so that a test depends only on the function's values. A test is valid if the gold solution,
     `truth["reference"]`, passes it; a mutant of `truth["mutants"]` is killed if a valid test fails on it. Each new test
-    earns 1/MAX_TESTS in the first turn that has it, and an invalid one costs as much, so repetition never pays. At the
-    end the first 20 tests of the final call count.
+    earns 1/MAX_TESTS in its first turn, and an invalid one costs as much, so repetition never pays. The outcome uses
+    the first 20 tests of the final call.
 
     Args:
         argument: the tools' argument that holds the tests.
@@ -66,14 +66,14 @@ class SelfTests(Reward):
         return {"tests_valid_final": len(valid) / len(tests), "mutants_killed": sum(killed) / len(killed)}
 
     async def _holding(self, solution: str, tests: Sequence[str]) -> list[bool]:
-        """Which tests are well-formed and hold for a solution."""
+        """Return which tests are well formed and hold for a solution."""
         formed = [test for test in tests if is_plain(test)]
         held = await self.judge.judge(solution, formed) if formed else []
         verdicts = dict(zip(formed, held, strict=True))
         return [verdicts.get(test, False) for test in tests]
 
     def _written(self, turn: Turn) -> list[str]:
-        """Return the tests of all calls of a turn that succeeded, each once."""
+        """Return the tests of all successful calls of a turn, without duplicates."""
         tests = [
             test
             for call, result in zip(turn.calls, turn.results, strict=False)
@@ -88,7 +88,7 @@ class SelfTests(Reward):
 
 
 def is_plain(test: str) -> bool:
-    """Whether a text is `assert name(literals) == literal`, and short."""
+    """Return whether a text is a short `assert name(literals) == literal`."""
     try:
         body = ast.parse(test.strip()).body if len(test) <= MAX_LENGTH else []
         claim = body[0].test if len(body) == 1 and isinstance(body[0], ast.Assert) else None

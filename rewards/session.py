@@ -1,4 +1,4 @@
-"""`session`: how many of the requests that came one at a time were done rightly."""
+"""`session`: the share of correctly completed requests that came one at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SessionReward(Reward):
     """Outcome components `success`, 1.0 if every request was done rightly, and `progress`, the share that was.
 
     For environments whose requests come one at a time, such as `agentgym/sql-session-v1`. The environment itself
-    compares each effect with the task's goal. It puts the verdicts into the result that ends the episode. In an episode
-    that was cut before its last request, `success` is 0.0 and `progress` is the potential before its last turn.
+    compares each effect with the task's goal, and puts the verdicts into the result that ends the episode. If an
+    episode was cut before its last request, `success` is 0.0 and `progress` is the potential before its last turn.
     """
 
     weights: Mapping[str, float] = {"progress": 0.0}
@@ -34,7 +34,7 @@ class SessionReward(Reward):
 
 
 def final_verdicts(episode: Trajectory) -> str | None:
-    """Return a 1 or 0 for each request; None if the episode was cut before the last."""
+    """Return a 1 or 0 per request; None if the episode was cut before the last one."""
     for turn in episode.turns[-1:]:
         for result in turn.results:
             if isinstance(result.content, str) and (match := VERDICTS.fullmatch(result.content)):

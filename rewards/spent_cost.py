@@ -1,4 +1,4 @@
-"""`spent_cost`: what an episode has spent, as a share of a budget. Outcome component `spent_cost`, -1 to 0."""
+"""`spent_cost`: an episode's spending as a share of a budget. Outcome component `spent_cost`, -1 to 0."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agentgym.reward import Components
 class SpentCost(Reward):
     """Minus the recorded costs of all turns divided by the budget, at least -1.
 
-    Costs are those of tools (`@tool(cost=...)`) and of models that were asked (`agentgym.methods.teams.with_routing`):
-    `cost` in the usage of each turn. Gate this reward on `success`, as `search_cost`, or spending nothing becomes the
-    best policy.
+    The costs come from tools (`@tool(cost=...)`) and from models that were asked
+    (`agentgym.methods.teams.with_routing`): `cost` in the usage of each turn. Gate this reward on `success`, like
+    `search_cost`, or spending nothing becomes the best policy.
 
     Args:
-        budget: the cost that is worth -1, in the unit of the prices.
+        budget: the cost worth -1, in the unit of the prices.
     Raises: ValueError for a budget that is not above 0.
     Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033: the cost is normalised, and subtracted from the reward.
     """
@@ -30,6 +30,6 @@ class SpentCost(Reward):
         self.budget = budget
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Never raises: every episode has its cost."""
+        """Return the cost. Never raises: every episode has a cost."""
         spent = math.fsum(turn.usage.get("cost", 0.0) for turn in episode.turns)
         return {"spent_cost": -min(1.0, spent / self.budget)}

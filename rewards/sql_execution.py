@@ -24,11 +24,11 @@ SLACK = 10_000
 
 @dataclass(slots=True)
 class QueryVerdict:
-    """What came of a submitted query.
+    """Result of a submitted query.
 
     Attributes:
         matched: for each database, whether the rows were right. runs: whether the query ran at all.
-        steps, gold_steps: the engine's steps of both queries; `steps` is None where the engine counts none.
+        steps, gold_steps: the engine's steps for both queries; `steps` is None if the engine counts none.
     """
 
     matched: list[bool]
@@ -46,14 +46,14 @@ class SqlExecution(Reward):
     query that is right by luck on one database is wrong on another. Rows are compared as multisets, and in order only
     if the gold query orders its outermost SELECT.
 
-    `economy` is given for a success where the engine counts its steps: the gold query's steps divided by the submitted
-    query's, at most 1. Unlike seconds, steps are the same on every host. The weight of `runs` is 0.1, that of
-    `databases` and `economy` 0.
+    `economy` is given for a success if the engine counts its steps: the gold query's steps divided by the submitted
+    query's, at most 1. Unlike seconds, steps are the same on every host. `runs` has weight 0.1; `databases` and
+    `economy` have weight 0.
 
     Args:
         tolerance: relative difference up to which two numbers are equal, unless both are whole.
         backend: makes the judge's sandboxes; a name or a Backend.
-        environment_options: of the judge's environment, such as `{"query_s": 30}` where gold queries are slow.
+        environment_options: of the judge's environment, such as `{"query_s": 30}` for slow gold queries.
     Source: Zhong et al. 2020, arXiv:2010.02840 (test suites); the reward for running: Reasoning-SQL, arXiv:2503.23157;
         economy: the efficiency score of BIRD, arXiv:2305.03111, in steps.
     """
@@ -89,7 +89,7 @@ class SqlExecution(Reward):
         return components
 
     async def judge(self, task: Task, gold: str, submitted: str) -> QueryVerdict:
-        """Run both queries on every database, up to the first where they differ. Raises: JudgeError."""
+        """Run both queries on every database, up to the first difference. Raises: JudgeError."""
         verdict = QueryVerdict([False] * len(variants_of(task)))
         async with aclosing(self.results(task, gold, submitted)) as results:
             index = 0
@@ -102,7 +102,7 @@ class SqlExecution(Reward):
                     verdict.gold_steps += expected["steps"]
                 verdict.matched[index] = (
                     not result["more"]
-                    and expected.get("columns") == result.get("columns")  # all that can differ where there are no rows
+                    and expected.get("columns") == result.get("columns")  # all that empty results can differ in
                     and same_rows(
                         expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
                     )
@@ -115,9 +115,9 @@ class SqlExecution(Reward):
     async def results(
         self, task: Task, gold: str, submitted: str
     ) -> AsyncGenerator[tuple[dict[str, Any], dict[str, Any] | None], None]:
-        """Yield what both queries give on each database of the task; None for a submitted query that does not run.
+        """Yield both queries' results on each database of the task; None for a submitted query that does not run.
 
-        Yields: as `rows(sql)` of the environment gives it, for the gold query and for the submitted one.
+        Yields: results of the environment's `rows(sql)`, for the gold query and for the submitted one.
         Raises: JudgeError if the gold query or the judge's environment does not work.
         """
         options = self.environment_options
@@ -149,6 +149,6 @@ class SqlExecution(Reward):
 
 
 def variants_of(task: Task) -> list[Task]:
-    """Return the task as the environment sees it, on each of its databases: its own, then those of its test suite."""
+    """Return the task as the environment sees it, on each of its databases: its own, then its test suite's."""
     suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
     return [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]

@@ -19,7 +19,7 @@ class SqlExploration(Reward):
 
     Args:
         tool, argument: the tool and its argument that take trial queries.
-    Source: the exploration reward of ReEx-SQL, arXiv:2505.12768, in idea; the amount is our choice.
+    Source: the idea of the exploration reward of ReEx-SQL, arXiv:2505.12768; the amount is our choice.
     """
 
     weights: Mapping[str, float] = {"exploration": 0.2}

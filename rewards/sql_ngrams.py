@@ -1,4 +1,4 @@
-"""`sql_ngrams`: how much wording the submitted query shares with the gold query."""
+"""`sql_ngrams`: how many token n-grams the submitted query shares with the gold query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SqlNgrams(Reward):
     Tokens are compared without case, quoted text exactly. N-grams are compared as sets, so repetition gains nothing.
 
     Args:
-        n: the number of tokens of an n-gram.
+        n: the number of tokens in an n-gram.
     Source: the n-gram similarity of Reasoning-SQL, arXiv:2503.23157.
     """
 
@@ -45,7 +45,7 @@ def tokens(sql: str) -> list[str]:
 
 
 def jaccard(left: frozenset[object] | set[object], right: frozenset[object] | set[object]) -> float:
-    """Size of the intersection divided by that of the union; 0 if either set is empty."""
+    """Return the size of the intersection divided by the union's; 0 if either set is empty."""
     return len(left & right) / len(left | right) if left and right else 0.0
 
 

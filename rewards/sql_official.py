@@ -1,7 +1,7 @@
 """`sql_official`: the execution accuracy of Spider and of BIRD, as their own scripts compute it, beside ours.
 
-`sql_execution` asks for the same columns in the same order, and compares rows as multisets. The two published metrics
-are more lenient, each in another way, so that figures from a leaderboard can only be compared with them.
+`sql_execution` requires the same columns in the same order, and compares rows as multisets. The two published metrics
+are more lenient in different ways, so leaderboard figures can only be compared with them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class SqlOfficial(Reward):
     """Outcome components `spider_execution` and `bird_execution`, both of weight 0: measured, and not trained on.
 
     `spider_execution`: on every database of the task, the rows agree after some permutation of the columns; as
-    multisets, or in order where `order by` stands anywhere in the gold query. DISTINCT counts, as with the script's
-    `--keep_distinct`. `bird_execution`: on the task's own database the sets of rows are equal; order and repetition do
-    not count, the order of columns does. Numbers are compared exactly in both.
+    multisets, or in order if the gold query contains `order by` anywhere. DISTINCT counts, as with the script's
+    `--keep_distinct`. `bird_execution`: on the task's own database the sets of rows are equal; order and repetition of
+    rows do not count, the order of columns does. Numbers are compared exactly in both.
 
     Args:
-        backend, environment_options: as of `sql_execution`. BIRD's script gives a query 30 s: `{"query_s": 30}`.
+        backend, environment_options: as in `sql_execution`. BIRD's script gives a query 30 s: `{"query_s": 30}`.
     Source: Zhong et al. 2020, arXiv:2010.02840 (its script: github.com/taoyds/test-suite-sql-eval); Li et al. 2023,
         arXiv:2305.03111.
     """
@@ -73,13 +73,13 @@ class SqlOfficial(Reward):
 
 
 def same_up_to_columns(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, others: bool = False) -> bool:
-    """Whether some permutation of the columns of `rows` gives the gold rows.
+    """Return whether some permutation of the columns of `rows` gives the gold rows.
 
-    Columns are matched one after another, and a permutation is given up where the columns matched so far disagree.
+    Columns are matched one after another, and a permutation is abandoned when the columns matched so far disagree.
     After MAX_TRIED steps, which no ordinary result needs, the answer is no.
 
     Args:
-        ordered: the rows must come in the same order; else they are compared as multisets.
+        ordered: the rows must have the same order; else they are compared as multisets.
         others: `rows` may have further columns.
     """
     if len(gold) != len(rows) or not gold:
@@ -102,7 +102,7 @@ def same_up_to_columns(gold: Sequence[Row], rows: Sequence[Row], *, ordered: boo
         if len(chosen) == width:
             return True
         unequal = {columns[index]: index for index in reversed(range(total)) if index not in chosen}
-        for index in unequal.values():  # of equal columns, one is as good as another
+        for index in unequal.values():  # equal columns are interchangeable
             tried += 1
             if matches((*chosen, index)):
                 stack.append((*chosen, index))

@@ -14,7 +14,7 @@ MAX_DEPTH = 200
 
 
 def dialect_of(environment: str) -> str:
-    """Return the SQL dialect of an environment: SQLite's unless it has another engine."""
+    """Return an environment's SQL dialect, SQLite's by default."""
     return DIALECTS.get(environment, "sqlite")
 
 
@@ -39,7 +39,7 @@ def parse_select(sql: str, dialect: str = "sqlite") -> Any | None:
 
 
 def schema_items(tree: Any) -> frozenset[str]:
-    """Return the tables and columns that a query names, without case, except its own aliases and subqueries."""
+    """Return the tables and columns that a query names, ignoring case, without its own aliases and subqueries."""
     from sqlglot import exp
 
     subqueries = {node.alias_or_name.casefold() for node in tree.find_all(exp.CTE)}

@@ -1,4 +1,4 @@
-"""Compare two query results: rows as multisets, in order only where the query orders, numbers by value."""
+"""Compare two query results: rows as multisets, in order only if the query orders, numbers by value."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MATCHED_ONE_BY_ONE = 300
 
 
 def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolerance: float = 1e-9) -> bool:
-    """Whether two results hold the same rows, equally often.
+    """Return whether two results hold the same rows equally often.
 
     Column names are ignored, the order of columns is not. Numbers are compared by value: 3 equals 3.0, whole numbers
-    are compared exactly, and others up to the tolerance, which covers the order of a sum and no lost row. Text is
-    compared exactly. NULL only equals NULL.
+    are compared exactly, and others up to the tolerance, which allows for the order of a sum but not for a lost row.
+    Text is compared exactly. NULL equals only NULL.
 
     Args:
         ordered: rows must also come in the same order.
@@ -40,7 +40,7 @@ def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolera
 
 
 def asks_for_order(sql: str) -> bool:
-    """Whether a query's outermost SELECT has an ORDER BY, that is, outside of parentheses, quotes and comments."""
+    """Return whether a query's outermost SELECT has an ORDER BY, outside parentheses, quotes and comments."""
     return "order by" in " ".join(_outermost(sql).casefold().split())
 
 
@@ -78,7 +78,7 @@ def _exactly(row: Row) -> tuple[tuple[str, Any], ...]:
 
 
 def _sort_key(rows: Sequence[Row]) -> Callable[[Row], Any]:
-    """Return the sort key of rows: numbers of columns with a float are rounded to six digits, and then decide ties."""
+    """Return a key for sorting: numbers in columns with a float are rounded to six digits; exact values break ties."""
     rounded = [any(isinstance(value, float) for value in column) for column in zip(*rows, strict=False)]
 
     def key(row: Row) -> Any:
@@ -107,7 +107,7 @@ def _same(left: Any, right: Any, tolerance: float) -> bool:
 
 
 def _matched(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
-    """Whether the rows can be matched one to one."""
+    """Return whether the rows can be matched one to one."""
     unmatched = list(right)
     for row in left:
         partner = next((n for n, candidate in enumerate(unmatched) if _same_row(row, candidate, tolerance)), None)

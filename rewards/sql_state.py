@@ -1,4 +1,4 @@
-"""`sql_state`: whether the final database is as the gold statements would leave it, and whether the answer is right."""
+"""`sql_state`: whether the final database equals the gold statements' result, and whether the answer is right."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class SqlState(Reward):
     """Outcome component `success`: 1.0 if the final state is that of the gold statements, and the answers are right.
 
     The final state is the hash of every table in the result of the tool `finish`, which only the environment can write.
-    The gold state comes from running `truth["sql"]`, a list of statements (an empty one: nothing may change), in a
-    fresh environment of the task's kind. `truth["answers"]`, where given, are the values that the call's `answer` must
-    list, in any order. An episode that never finished is no success.
+    The gold state comes from running `truth["sql"]`, a list of statements (if empty, nothing may change), in a fresh
+    environment of the task's kind. `truth["answers"]`, if given, are the values that the call's `answer` must list, in
+    any order. An episode that never finished is not a success.
 
     Args:
         backend: makes the judge's sandboxes; a name or a Backend.
-        environment_options: of the judge's environment; its state must be what the agent's environment would report.
-    Source: judging by the table's hash: AgentBench's DBBench, Liu et al. 2023, arXiv:2308.03688.
+        environment_options: of the judge's environment; it must report states as the agent's environment does.
+    Source: judging by table hashes: AgentBench's DBBench, Liu et al. 2023, arXiv:2308.03688.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ def _answered(call: Call, gold: Sequence[Any]) -> bool:
 
 
 def same_answers(answer: str, gold: Sequence[str]) -> bool:
-    """Whether a text lists exactly these values in any order: one alone, in brackets, by lines, or by commas."""
+    """Return whether a text lists just these values in any order: one alone, in brackets, by lines, or by commas."""
     if len(gold) == 1 and same_answer(answer, gold[0]):
         return True
     return any(len(values) == len(gold) and _paired(values, gold) for values in _lists(answer))

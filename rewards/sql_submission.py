@@ -13,8 +13,7 @@ _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
-    """Return the query in the first final call that succeeded, else the query in the last message; in a ```sql fence or
-    bare.
+    """Return the query of the first successful final call, else of the last message, in a ```sql fence or bare.
 
     Returns: None without a query, or if it is longer than MAX_SQL.
     """

@@ -1,4 +1,4 @@
-"""`sql_table`: whether a submitted query returns one of the task's result tables, where a set has no gold queries."""
+"""`sql_table`: whether a query returns one of the task's result tables, for sets without gold queries."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HARMLESS = "SELECT 1"
 class SqlTable(Reward):
     """Outcome components `success` (the result is one of the tables) and `runs` (the query ran, weight 0.1).
 
-    `truth["tables"]` lists the tables that are right, each as {"rows": [[...], ...]}, and optionally
-    "columns": the indices of its columns that a result must have (all by default), "ordered": whether the order of the
-    rows counts (it does not by default). A result may have other columns beside them, and its columns any order. The
-    query runs in a fresh environment of the task's own kind, as for `sql_execution`.
+    `truth["tables"]` lists the right tables, each as {"rows": [[...], ...]}, and optionally "columns": the indices of
+    the columns that a result must have (all by default), "ordered": whether the order of the rows counts (by default it
+    does not). A result may have additional columns, in any order. The query runs in a fresh environment of the task's
+    own kind, as in `sql_execution`.
 
     Args:
-        digits: significant digits to which numbers are compared that are not whole.
-        backend, environment_options: as of `sql_execution`.
+        digits: significant digits to which fractional numbers are compared.
+        backend, environment_options: as in `sql_execution`.
     Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
         columns one by one; here the rows must agree as well.
     """
@@ -61,7 +61,7 @@ class SqlTable(Reward):
         return {SUCCESS: float(right), "runs": 1.0}
 
     async def _run(self, task: Task, sql: str) -> dict[str, Any] | None:
-        """Return what a query gives; None if it does not run. Raises: JudgeError."""
+        """Return a query's result; None if it does not run. Raises: JudgeError."""
         options = self.environment_options
         async with judge_environment(task, "rows", "sql_table", self.backend, options) as environment:
             await environment.reset(task.public(), seed=0)
@@ -72,7 +72,7 @@ class SqlTable(Reward):
         return result
 
     def _tables(self, truth: Any, name: str) -> list[tuple[list[Row], bool]]:
-        """Return the tables, of each the columns that count and whether its rows are ordered. Raises: JudgeError."""
+        """Return the tables, each with its required columns, and whether its rows are ordered. Raises: JudgeError."""
         tables = truth.get("tables") if isinstance(truth, dict) else None
         try:
             parsed = []

@@ -1,4 +1,4 @@
-"""`state_changes`: whether exactly the changes that were asked for are there at the end, and the answer is right."""
+"""`state_changes`: whether exactly the requested changes were made, and the answer is right."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class StateChanges(Reward):
     """For environments over a store of records, such as `agentgym/apps-v1` and `agentgym/service-v1`.
 
     The result or the reply that ends the episode holds the digests of all changes, which only the environment can
-    write. `truth["changes"]` lists the digests of those that were asked for; `truth["answer"]`, where given, is the
-    answer to the question; `truth["told"]`, where given, lists what the agent must have said among few values of its
-    kind (`told_values`). Outcome components, of which `success` alone counts by default:
+    write. `truth["changes"]` lists the digests of the requested ones; `truth["answer"]`, if given, is the answer to the
+    question; `truth["told"]`, if given, lists what the agent must have said among few values of its kind
+    (`told_values`). By default only `success` counts among the outcome components:
 
-    - `success`: 1.0 if exactly these changes are there, and the answer and all that had to be told is right.
-    - `progress`: changes asked for that are there, as a share of all that were asked for or are there; 1.0 where
-      nothing was asked for or changed.
-    - `missing_changes`, `collateral_changes`: how many changes are not there, or were not asked for.
+    - `success`: 1.0 if exactly these changes were made, and the answer and everything to be told is right.
+    - `progress`: requested changes that were made, as a share of all changes that were requested or made; 1.0 if there
+      are none.
+    - `missing_changes`, `collateral_changes`: number of changes that were requested but not made, or made unrequested.
     - every number of the record: how the agent used the APIs, and how the user behaved (names with `user_`).
 
     An episode without a record, because a budget ended it, has only `success`, 0.0.
@@ -59,7 +59,7 @@ class StateChanges(Reward):
         }
 
     def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
-        """Everything but `success` is for the record, unless a subclass gives it a weight."""
+        """Return the weights: 0 for everything but `success`, unless a subclass changes them."""
         return {**dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0), **self.weights}
 
     def _answered(self, episode: Trajectory, truth: Mapping[str, Any]) -> bool:
@@ -75,7 +75,7 @@ class StateChanges(Reward):
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
-    """Return the record in the result or reply that ended the episode; None without one that can be read."""
+    """Return the record in the result or reply that ended the episode; None without a readable one."""
     record = final_record(episode, "changes")
     return record if record is not None and _is_read(record["changes"]) else None
 

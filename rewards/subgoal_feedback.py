@@ -1,4 +1,4 @@
-"""`subgoal_feedback`: pays a turn for what it added to the environment's potential, on that turn or elsewhere.
+"""`subgoal_feedback`: reward a turn for its increase of the environment's potential, on that turn or elsewhere.
 
 For experiments on credit: the same total can be paid on the turn that earned it, later, on other turns, or with noise.
 """
@@ -24,14 +24,14 @@ class SubgoalFeedback(Reward):
     The potential after the last turn is the outcome component `progress`, which that other reward gives.
 
     Args:
-        basis: "potential" pays each turn what it added to the potential, so the turns of an episode add up to what was
-            gained in all. "calls" pays for doing instead: 1 / `horizon` of the task for each turn with a call that ran,
-            right or wrong.
+        basis: "potential" pays each turn's increase of the potential, so the turns of an episode add up to the total
+            gain. "calls" rewards activity instead: 1 / `horizon` of the task for each turn with a call that ran, right
+            or wrong.
         placement: "own" pays a turn's reward on that turn; "last" pays the total on the last turn; "even" spreads it;
-            "wrong" pays each turn's reward half an episode later, counted round.
-        every: pay what has accumulated only on each so-many-th turn and on the last one.
-        delay: pay so many turns later, on the last turn at the latest.
-        noise: standard deviation of a number that is added to each turn's reward. It depends on the episode's id alone.
+            "wrong" pays each turn's reward half an episode later, wrapping around.
+        every: pay the accumulated reward only on every so-many-th turn and on the last one.
+        delay: pay this many turns later, on the last turn at the latest.
+        noise: standard deviation of noise added to each turn's reward. The noise depends only on the episode's id.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SubgoalFeedback(Reward):
 
 
 def accumulated(earned: Sequence[float], every: int) -> list[float]:
-    """Each `every`-th turn and the last one get all that was earned since the payment before; the others 0."""
+    """Pay the accumulated reward on each `every`-th turn and the last one, and 0 on the others."""
     paid, total = [], 0.0
     for turn, value in enumerate(earned, start=1):
         total += value
@@ -70,7 +70,7 @@ def accumulated(earned: Sequence[float], every: int) -> list[float]:
 
 
 def delayed(earned: Sequence[float], delay: int) -> list[float]:
-    """Each turn's reward so many turns later, on the last turn at the latest."""
+    """Pay each turn's reward `delay` turns later, on the last turn at the latest."""
     paid = [0.0] * len(earned)
     for turn, value in enumerate(earned):
         paid[min(turn + delay, len(earned) - 1)] += value
@@ -99,7 +99,7 @@ _PLACEMENTS: dict[str, Callable[[list[float]], list[float]]] = {
 
 
 def _gains(episode: Trajectory) -> list[float]:
-    """Return what each turn added to the potential."""
+    """Return each turn's increase of the potential."""
     before = [turn.potential for turn in episode.turns]
     if not before:
         return []
@@ -112,7 +112,7 @@ def _gains(episode: Trajectory) -> list[float]:
 
 
 def _calls(episode: Trajectory) -> list[float]:
-    """1 / horizon for each turn with a call that ran."""
+    """Return 1 / horizon for each turn with a call that ran."""
     horizon = episode.task.parameters.get("horizon")
     if not isinstance(horizon, int) or horizon < 1:
         raise JudgeError(f"{episode.task.id}: parameters['horizon'] is {horizon!r}; expected the number of its turns.")

@@ -1,7 +1,7 @@
 """`symbolic_maths`: whether the agent's answer is mathematically equal to the gold answer, in any notation.
 
 The answer is the content of the last \\boxed{...}, the text after the last `####`, or the whole text. It is never
-executed, which is why the parser is our own: the usual ones (sympy, latex2sympy) evaluate what they read.
+executed, so the parser is our own: the usual ones (sympy, latex2sympy) evaluate what they read.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class SymbolicMaths(Reward):
     """Outcome component `success`: 1.0 if the final answer equals `truth["answer"]` (or one of a list), else 0.0.
 
     It reads LaTeX and plain notation: numbers, expressions, equations, tuples, sets, intervals and matrices. Anything
-    else (a name, the letter of a choice) is compared as text without case, dollars and spaces. A number with a base, as
-    in 52_8, equals the same digits in the same base alone, because the base is part of what was asked.
+    else (a name, a multiple-choice letter) is compared as text without case, dollars and spaces. A number with a base,
+    as in 52_8, equals only the same digits in the same base, because the question asked for the base.
 
     Args:
         argument: the final tool's argument that holds the answer.
@@ -104,14 +104,14 @@ class SymbolicMaths(Reward):
         return {SUCCESS: float(answer is not None and equivalent(answer, gold, tolerance=self.tolerance))}
 
     def task_fault(self, task: Task) -> str:
-        """Name a gold answer that does not equal itself: no answer would be paid. Raises: MissingExtraError."""
+        """Report a gold answer that does not equal itself: no answer could succeed. Raises: MissingExtraError."""
         golds = gold_answers(Trajectory("gold", task), "symbolic_maths")
         unequal = [gold for gold in golds if not equivalent(gold, gold, tolerance=self.tolerance)]
         return f"its gold answer {unequal[0][:200]!r} does not equal itself, so nothing can" if unequal else ""
 
 
 def equivalent(answer: str, gold: str | Iterable[str], *, tolerance: float = 1e-9) -> bool:
-    """Whether an answer equals the gold answer, or one of several."""
+    """Return whether an answer equals the gold answer, or one of several."""
     gold_answers, answer = [gold] if isinstance(gold, str) else gold, extracted(answer)
     return any(_same(answer, extracted(text), tolerance) for text in gold_answers)
 
@@ -157,7 +157,7 @@ def _same(answer: str, gold: str, tolerance: float) -> bool:
 
 
 def _without_unit(text: str) -> tuple[str, str]:
-    """Return a number without the unit behind it, and the unit in one spelling; the text and nothing for any other."""
+    """Return a number without its unit, and the normalised unit; for other text, the text and an empty unit."""
     match = _UNIT.search(text) if len(text) <= MAX_WITH_UNIT else None
     if match is None:
         return text, ""
@@ -167,9 +167,7 @@ def _without_unit(text: str) -> tuple[str, str]:
 
 
 def unwrapped(text: str) -> str:
-    r"""Return the text without what stands around an answer: dollars, brackets of LaTeX, \text, bold type, "The answer
-    is".
-    """
+    r"""Return the text without an answer's wrapping: dollars, LaTeX brackets, \text, bold type, "The answer is"."""
     for _ in range(MAX_LAYERS):
         text = text.strip()
         text = next((match[1] for pattern in _AROUND if (match := pattern.fullmatch(text))), text)

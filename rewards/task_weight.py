@@ -1,4 +1,4 @@
-"""`task_weight`: a number that the task carries, as an outcome component, for credit that weighs tasks."""
+"""`task_weight`: a number given by the task, as an outcome component, for credit that weighs tasks."""
 
 from __future__ import annotations
 

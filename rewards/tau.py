@@ -1,4 +1,4 @@
-"""`tau`: whether the data of a domain of tau-bench are right at the end, and what had to be said was."""
+"""`tau`: whether a tau-bench domain's final data are right, and the required information was said."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .final_answer import counts_of, final_record
 class TauBench(Reward):
     """For `agentgym/tau-v1`: `truth["state"]` is the digest of the right data, `truth["outputs"]` what must be said.
 
-    Outcome component `success`, 1.0 if the data are so at the end, and each output stands in a message of the agent
-    without calls (in any case, commas left out); an episode that a budget ended has failed. Components of weight 0:
-    `data_right` and `outputs_right`; what the user did, with `user_`.
+    Outcome component `success`, 1.0 if the final data have this digest, and each output occurs in a message of the
+    agent without calls (ignoring case and commas); an episode that a budget ended has failed. Components of weight 0:
+    `data_right` and `outputs_right`; the user's behaviour, with prefix `user_`.
 
-    Source: tau-bench, Yao et al. 2024, arXiv:2406.12045, section 3. An output counts wherever it stands, as published:
-        look at an agent that lists numbers before you believe its score.
+    Source: tau-bench, Yao et al. 2024, arXiv:2406.12045, section 3. An output counts wherever it occurs, as published:
+        check that an agent does not simply list numbers before you trust its score.
     """
 
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without such a truth.
+        Raises: JudgeError for a task without this truth.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):
@@ -43,12 +43,12 @@ class TauBench(Reward):
         }
 
     def weights_for(self, episode: Trajectory) -> dict[str, float]:
-        """Everything but `success` is for the record."""
+        """Return the weights: 0 for everything but `success`."""
         return dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0)
 
 
 def are_said(outputs: Iterable[Any], messages: Iterable[Message]) -> bool:
-    """Whether each output stands in a message without calls: in any case, commas left out of the message."""
+    """Return whether each output occurs in a message without calls, ignoring case and the message's commas."""
     texts = [fold_text(message.text).replace(",", "") for message in messages if not message.calls]
     return all(any(fold_text(str(output)) in text for text in texts) for output in outputs)
 

@@ -1,4 +1,4 @@
-"""`tau2`: whether a domain of tau2-bench is at the end as it should be, and what had to be said and done was."""
+"""`tau2`: whether a tau2-bench domain's final state is right, and everything required was said and done."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Tau2Bench(Reward):
     """For `agentgym/tau2-v1`: all parts of the published score that the task names in `truth["basis"]`.
 
     Outcome component `success`, 1.0 if every part of the basis is right; an episode that a budget ended has failed.
-    Components of weight 0: each part of the basis, and what the user did, with `user_`.
+    Components of weight 0: each part of the basis, and the user's behaviour, with prefix `user_`.
 
     - `data_right` (DB): the data are those of `truth["state"]`, a digest.
     - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` stands in a message of the agent without calls.
     - `checks_right` (ENV_ASSERTION): the assertions give `truth["checks"]`.
     - `actions_right` (ACTION): each of `truth["actions"]` was called, by the agent or the customer, with the arguments
-      named in its `compare_args`; without those, with no other values than its own. A call that was not run, such as
-      one without the arguments that the tool requires, does not count, unlike as published.
+      named in its `compare_args`; without `compare_args`, all given arguments must have its values. Unlike in the
+      published judge, a call that was not run, such as one without required arguments, does not count.
 
-    Source: tau2-bench, Barres et al. 2025, arXiv:2506.07982, section 3. An output counts wherever it stands, and who
-        changes nothing succeeds where nothing has to change, as published.
+    Source: tau2-bench, Barres et al. 2025, arXiv:2506.07982, section 3. As published, an output counts wherever it
+        occurs, and an agent that changes nothing succeeds if nothing has to change.
     """
 
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without such a truth, or a record that cannot be read.
+        Raises: JudgeError for a task without this truth, or an unreadable record.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str) or not truth.get("basis"):
@@ -68,7 +68,7 @@ class Tau2Bench(Reward):
         }
 
     def weights_for(self, episode: Trajectory) -> dict[str, float]:
-        """Everything but `success` is for the record."""
+        """Return the weights: 0 for everything but `success`."""
         return dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0)
 
 

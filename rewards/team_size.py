@@ -1,4 +1,4 @@
-"""`team_size`: how large a team was built, and which of the actions that build it were carried out. All of weight 0."""
+"""`team_size`: the size of a team, and which actions that build it were carried out. All of weight 0."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from agentgym.reward import Components
 class TeamSize(Reward):
     """Figures of a team that the agent builds (`agentgym.methods.teams.with_team_graph`), for weights of a recipe.
 
-    Turn component `team_action`, 0 to 1: the share of the turn's calls that were carried out, of turns that build.
-    Outcome components: `team_roles` and `team_edges`, how many there are; `team_tokens`, what the roles wrote, where
-    tokens are counted. Give these weights below 0, and put them behind a gate on `success`, or no team is the best one.
+    Turn component `team_action`, 0 to 1: the share of a building turn's calls that were carried out. Outcome
+    components: `team_roles` and `team_edges`, their numbers; `team_tokens`, tokens that the roles wrote, if tokens are
+        counted. Give
+    these weights below 0, behind a gate on `success`; otherwise having no team is best.
 
-    Source: MasHost, Yang et al. 2025, arXiv:2506.08507: rewards of single actions, for roles and tokens that are saved.
+    Source: MasHost, Yang et al. 2025, arXiv:2506.08507: rewards for single actions, and for saving roles and tokens.
     """
 
     weights: Mapping[str, float] = dict.fromkeys(("team_action", "team_roles", "team_edges", "team_tokens"), 0.0)
@@ -27,7 +28,7 @@ class TeamSize(Reward):
         return {"team_action": sum(result.ok for result in turn.results) / len(turn.results)}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Never raises: a team that was never built has no roles."""
+        """Return the figures. Never raises: a team that was never built has no roles."""
         building = [turn for turn in episode.turns if turn.role == BUILDER]
         carried_out = [result.name for turn in building for result in turn.results if result.ok]
         tokens = [

@@ -51,7 +51,7 @@ def normalised(text: str) -> str:
 
 
 def exact_match(text: str, gold: Iterable[str]) -> bool:
-    """Whether an answer equals one of the gold answers after normalisation. An empty answer equals none."""
+    """Return whether an answer equals one of the gold answers after normalisation. An empty answer equals none."""
     answer = normalised(text)
     return bool(answer) and len(text) <= MAX_CHARS and any(answer == normalised(g) for g in gold)
 
@@ -62,7 +62,7 @@ def f1(text: str, gold: Iterable[str]) -> float:
 
 
 def word_f1(text: str, gold: str) -> float:
-    """F1 against one gold answer; 0 if either is empty, the answer is too long, or only one is yes, no or no answer."""
+    """Return F1 against a gold answer; 0 if either is empty, the text too long, or only one is yes, no or no answer."""
     left, right = normalised(text), normalised(gold)
     if not left or not right or len(text) > MAX_CHARS:
         return 0.0

@@ -1,4 +1,4 @@
-"""Which values an agent has told: dates, times and amounts among few others of their kind, and words as they stand."""
+"""Which values an agent has told: dates, times and amounts among few others of their kind, and words verbatim."""
 
 from __future__ import annotations
 
@@ -41,12 +41,10 @@ _AMOUNT = re.compile(r"(?<![\w.])(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)
 def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
     """Return the values that no message of an agent has told.
 
-    A date (2025-12-14), a time (07:05) and an amount (45) have to stand in a message among at most `MAX_IN_MESSAGE`
-    of their kind, and the messages that tell may hold only a few more than there are values to tell: an agent that
-    says
-    all that it might be has told nothing. Ids (order 1003) and quantities (30 days) are not amounts. Any other value
-    is
-    told where its words stand. Of a message only the first `MAX_CHARS` characters count.
+    A date (2025-12-14), a time (07:05) or an amount (45) must occur in a message with at most `MAX_IN_MESSAGE` of its
+    kind, and the telling messages may hold only a few more values than there are to tell: an agent that lists every
+    possibility has told nothing. Ids (order 1003) and quantities (30 days) are not amounts. Any other value is told if
+    its words occur. Only the first `MAX_CHARS` characters of a message count.
     """
     texts = [fold_text(text[:MAX_CHARS]) for text in messages]
     named = [_values_in(text) for text in texts]
@@ -68,7 +66,7 @@ def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
 
 
 def _values_in(text: str) -> dict[str, set[str]]:
-    """Return the dates, times and amounts in a text of small letters, each in one spelling."""
+    """Return the dates, times and amounts in a lower-case text, each in one spelling."""
     values: dict[str, set[str]] = {"date": set(), "time": set(), "amount": set()}
     for match in _DATE.finditer(text):
         year, month, day, day_before, month_after, year_after, month_before, day_after, last_year = match.groups()

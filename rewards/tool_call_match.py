@@ -19,7 +19,7 @@ MAX_CALLS = 10
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
-    """One call that the task expects.
+    """An expected call of the task.
 
     Attributes:
         accepted: the accepted values of each argument. optional: arguments that may be left out.
@@ -33,9 +33,9 @@ class ExpectedCall:
 class ToolCallMatch(Reward):
     """Outcome components `success`, 1.0 for exactly the expected calls in any order; and `tool_match`, -3 to 3.
 
-    `truth["calls"]` lists the expected calls: {"name": ..., "arguments": {...}}, or with "accepted":
-    {argument: [values]} and "optional": [arguments]. An empty list expects no call. `tool_match` has weight 0: give it
-    a weight (and `success` none) to train as published. More than 10 calls are always wrong.
+    `truth["calls"]` lists the expected calls: {"name": ..., "arguments": {...}}, or with "accepted": {argument:
+    [values]} and "optional": [arguments]. An empty list expects no call. `tool_match` has weight 0: to train as
+    published, give it a weight and `success` weight 0. More than 10 calls are always wrong.
 
     Args:
         tools: names of the tools whose calls count; None for all.
@@ -59,27 +59,27 @@ class ToolCallMatch(Reward):
 
 
 def tool_match(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> float:
-    """ToolRL's correctness reward of calls against expected calls, -3 to 3."""
+    """Return ToolRL's correctness reward of calls against expected calls, -3 to 3."""
     largest = 1.0 + len(expected) + sum(len(e.accepted) for e in expected)
     best = _name_match(calls, expected) + _best_matching([[_call_match(call, e) for call in calls] for e in expected])
     return 6.0 * best / largest - 3.0
 
 
 def exactly(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> bool:
-    """Whether each expected call was made once, and no other call."""
+    """Return whether each expected call was made once, and no other call."""
     if len(calls) != len(expected):
         return False
     return _best_matching([[float(_fits(call, e)) for call in calls] for e in expected]) == len(expected)
 
 
 def _name_match(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> float:
-    """Jaccard similarity of the two sets of tool names."""
+    """Return the Jaccard similarity of the two sets of tool names."""
     names, expected_names = {call.name for call in calls}, {call.name for call in expected}
     return len(names & expected_names) / len(names | expected_names)
 
 
 def _call_match(call: Call, expected: ExpectedCall) -> float:
-    """Jaccard similarity of the argument names, plus 1 for each right value."""
+    """Return the Jaccard similarity of the argument names, plus 1 for each right value."""
     if call.name != expected.name:
         return 0.0
     names, expected_names = set(call.arguments), set(expected.accepted)
@@ -102,14 +102,12 @@ def _fits(call: Call, expected: ExpectedCall) -> bool:
 
 
 def same(value: Any, *accepted: Any) -> bool:
-    """Whether a value equals an accepted one: text folded, numbers by value; True is not 1."""
+    """Return whether a value equals an accepted one: text folded, numbers by value; True is not 1."""
     return any(same_data(value, candidate, folded=True) for candidate in accepted)
 
 
 def _best_matching(scores: Sequence[Sequence[float]]) -> float:
-    """Return the largest sum of at most one score per row and column. Exact, by dynamic programming over subsets of
-    rows.
-    """
+    """Return the exact largest sum of at most one score per row and column, by dynamic programming over row subsets."""
     rows = len(scores)
     if not rows or not scores[0]:
         return 0.0

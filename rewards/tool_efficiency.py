@@ -18,12 +18,12 @@ class ToolEfficiency(Reward):
     """Outcome components `tool_efficiency`, success times r_tool, 0 to 1; and `tool_calls`, the number of calls.
 
     It judges complete groups and needs the `success` of another reward. `tool_calls` has weight 0. For OTC as published
-    set the weight of `success` to 0, because `tool_efficiency` already has it as a factor.
+    set the weight of `success` to 0, because `tool_efficiency` already contains it as a factor.
 
     Args:
-        against: `group` compares with the fewest calls of a right episode of the group (OTC-GRPO); `none` makes r_tool
-            depend on the episode's own calls alone (OTC-PPO).
-        smooth: c, in calls, above 0: how slowly r_tool falls where no call would have been needed.
+        against: `group` compares with the fewest calls of a right episode in the group (OTC-GRPO); `none` makes r_tool
+            depend only on the episode's own calls (OTC-PPO).
+        smooth: c, in calls, above 0: how slowly r_tool falls if no call was needed.
         tools: names of the tools that count; None for all but final calls.
     """
 

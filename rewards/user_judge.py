@@ -1,4 +1,4 @@
-"""`user_judge`: a chat model judges the simulated user of an episode, apart from the agent."""
+"""`user_judge`: a chat model judges the episode's simulated user, separately from the agent."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FAITHFUL = (
 class UserJudge(Reward):
     """Outcome component `user_faithful`: 1.0 if the user of the episode stayed with its goal, else 0.0. Weight 0.
 
-    It is missing where the conversation keeps the judge from a verdict, which says nothing of the user.
+    The component is missing if the conversation prevents a verdict, which says nothing about the user.
 
-    An agent is not to blame for a user that forgot what it wanted: look at the success of episodes with 1.0. The goal
-    is `parameters["customer"]["wants"]`, as of `agentgym/service-v1`, or else the task's own messages.
+    An agent is not to blame for a user that forgot its goal: look at the success of episodes with 1.0. The goal is
+    `parameters["customer"]["wants"]`, as in `agentgym/service-v1`, or else the task's own messages.
 
     Args:
         judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.
@@ -51,7 +51,7 @@ def _goal_of(episode: Trajectory) -> str:
 
 
 def _conversation_of(episode: Trajectory) -> str:
-    """Return what user and agent have said to each other: no calls, no results."""
+    """Return what user and agent said to each other, without calls and results."""
     lines = [f"USER: {message.text}" for message in episode.opening if message.role == "user"]
     for turn in episode.turns:
         if turn.calls:

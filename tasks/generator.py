@@ -1,4 +1,4 @@
-"""Generate the tasks of a set: each from a random stream of its own, and no two that ask the same thing."""
+"""Generate the tasks of a set, each from its own random stream, without two tasks that ask the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TaskSlot:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The stratum of a held-out task; empty for the other splits, which have one stratum each."""
+        """Return the stratum of a held-out task; empty for the other splits, which have one stratum each."""
         return (self.stratum,) if self.split == "held_out" else ()
 
 
@@ -47,9 +47,9 @@ class TaskGenerator:
         name: the registered name of the set.
         sizes: number of tasks by stratum.
         seed: chooses which tasks are in the set.
-        key: maps a task to what no two tasks of the set may share, by default the content that it asks for.
-            With None duplicates are not checked; use it where duplicates are too unlikely to matter.
-        tries: number of attempts at one task before it is an error.
+        key: maps a task to a key that must be unique in the set, by default the content that it asks for. With None
+            duplicates are not checked; use it if duplicates are too unlikely to matter.
+        tries: number of attempts at one task before an error is raised.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class TaskGenerator:
         Each slot has its own random stream, so a larger stratum begins with the tasks of a smaller one.
 
         Args:
-            make_task: called with the slot's random generator, the slot and the further arguments. It returns None
-                where the drawn numbers make no good task; it is then called again.
+            make_task: called with the slot's random generator, the slot and the further arguments. It returns None if
+                the drawn numbers make no good task; it is then called again.
         Raises: TaskError if no unused task was generated for a slot within `tries` attempts.
         """
         return [
@@ -88,12 +88,12 @@ class TaskGenerator:
     def splits(
         self, make_task: Callable[..., Task | None], arguments: Mapping[str, Sequence[Any]] | None = None
     ) -> dict[str, list[Task]]:
-        """Generate all strata, and put them into their splits, those that are held out one after the other.
+        """Generate all strata, and assign them to splits, with the held-out strata one after the other.
 
         Args:
-            make_task: as of `draw`.
+            make_task: as in `draw`.
             arguments: its further arguments by stratum, in the order in which the strata are drawn. By default there
-                are none, and the order is that of the sizes.
+                are none, and the order is that of `sizes`.
         Raises: TaskError as `draw`.
         """
         splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
@@ -113,7 +113,7 @@ class TaskGenerator:
         )
 
     def _is_unused(self, task: Task) -> bool:
-        """Whether the task's key is new; the key counts as used from now on."""
+        """Return whether the task's key is new, and mark the key as used."""
         if self.key is None:
             return True
         key, used_before = self.key(task), len(self._used_keys)

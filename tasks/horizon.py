@@ -1,4 +1,4 @@
-"""Task sets whose tasks differ in their horizon: the number of requests, and so of the optimal player's turns."""
+"""Task sets whose tasks differ in their horizon: the number of requests, and of an optimal player's turns."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def horizon_task_set(
     oracle: Callable[[Task], Any],
     imperfect_oracle: Callable[[Task], Any],
 ) -> TaskSet:
-    """Generate every split. Horizons alternate with a task's index in its stratum, and each task carries `horizon_N`.
+    """Generate every split. Horizons alternate with a task's index in its stratum, and each task has the tag
+    `horizon_N`.
 
     Args:
-        make_task: from a random stream, the slot and a horizon.
-        stream: name of the random streams, where it is not the set's own: sets with one stream have the same tasks.
-        oracle: as TaskSet's.
-        imperfect_oracle: as TaskSet's.
+        make_task: makes a task from a random stream, the slot and a horizon.
+        stream: name of the random streams, if not the set's own: sets with the same stream have the same tasks.
+        oracle: as in TaskSet.
+        imperfect_oracle: as in TaskSet.
     """
     horizons = {stratum: UNSEEN_HORIZONS if stratum == "unseen_horizons" else HORIZONS for stratum in PER_HORIZON}
     sizes = {stratum: count * len(horizons[stratum]) for stratum, count in PER_HORIZON.items()}

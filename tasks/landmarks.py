@@ -1,4 +1,4 @@
-"""Hashed page titles: a search environment recognises a page by them and cannot read the title beforehand."""
+"""Hashed page titles, with which a search environment recognises a page without knowing the title beforehand."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import hashlib
 
 
 def landmark(title: str) -> str:
-    """Return the hash of a title as it stands in task parameters, blind to case and white space."""
+    """Return the hash of a title as used in task parameters, ignoring case and white space."""
     return hashlib.sha256(" ".join(title.casefold().split()).encode()).hexdigest()[:16]

@@ -14,8 +14,7 @@ _OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Mod: as
 def mutants(source: str, tests: Sequence[str], rng: random.Random, *, limit: int = 1) -> list[str]:
     """Return versions of the function with one change each, for which at least one of the assertions fails.
 
-    The source must be written by this project, because it is executed here. A function with a `while` has no
-    mutants,
+    The source must come from this project, because it is executed here. A function with a `while` has no mutants,
     because a change could make its loop endless.
 
     Args:
@@ -43,7 +42,7 @@ def mutants(source: str, tests: Sequence[str], rng: random.Random, *, limit: int
 
 
 def _change_of(node: ast.AST) -> tuple[str, Any] | None:
-    """Return the attribute of a node that can be changed and its new value; None if the node cannot be changed."""
+    """Return a node's changeable attribute and its new value; None if the node cannot be changed."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
         return "ops", [_COMPARISONS[type(node.ops[0])](), *node.ops[1:]]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
@@ -54,7 +53,7 @@ def _change_of(node: ast.AST) -> tuple[str, Any] | None:
 
 
 def _fails_a_test(source: str, tests: Sequence[str]) -> bool:
-    """Whether an assertion fails. The code was written by this project, so it is executed here."""
+    """Return whether an assertion fails. The code was written by this project, so it is executed here."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     for test in tests:

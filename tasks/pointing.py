@@ -36,7 +36,7 @@ def points(box: Sequence[int]) -> Message:
 
 
 def elsewhere(boxes: Sequence[Sequence[int]], truth: Sequence[int]) -> list[Sequence[int]]:
-    """Those boxes whose middle lies outside the true box."""
+    """Return the boxes whose centre lies outside the true box."""
     return [box for box in boxes if not covers(truth, middle(box))]
 
 
@@ -46,7 +46,7 @@ def middle(box: Sequence[int]) -> tuple[int, int]:
 
 
 def covers(box: Sequence[int], point: tuple[int, int]) -> bool:
-    """Whether a box contains a pixel. Its right and bottom edges are exclusive."""
+    """Return whether a box contains a pixel. Its right and bottom edges are exclusive."""
     return box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
 
 

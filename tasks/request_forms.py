@@ -1,4 +1,4 @@
-"""Requests of a few fixed forms, the text that does what each asks, and scripted players that write it."""
+"""Requests of a few fixed forms, the texts that fulfil them, and scripted players that write these."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class RequestForms:
     """The forms of a set's requests.
 
     Args:
-            forms: by kind of request what is asked, and the text that does it; both with places, `Count {item} in
-        {city}.`
+        forms: by kind of request, the request and the text that fulfils it; both with placeholders, `Count {item} in
+            {city}.`
         tool, argument: the call that takes this text, and its argument.
-        mistaken: replaces the parts of a request so that it is done wrongly; given the task and the kind too.
+        mistaken: replaces the parts of a request so that it is done wrongly; also gets the task and the kind.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RequestForms:
         raise ValueError(f"{request!r} is no request of this set.")
 
     def done(self, kind: str, parts: Parts) -> str:
-        """Return the text that does what a request asks."""
+        """Return the text that fulfils a request."""
         return self.forms[kind][1].format(**parts)
 
     def oracle(self, task: Task) -> Script:
@@ -56,7 +56,7 @@ class RequestForms:
         return self.player(lambda request, _: self.done(*self.parsed(request)))
 
     def imperfect_oracle(self, task: Task) -> Script:
-        """Do half of the requests wrongly, each independently of the others."""
+        """Do half of the requests wrongly, chosen independently."""
 
         def act(request: str, turn: int) -> str:
             kind, parts = self.parsed(request)
@@ -67,10 +67,10 @@ class RequestForms:
         return self.player(act)
 
     def player(self, act: Callable[[str, int], str]) -> Script:
-        """Return a script that answers the request that it reads last with one call.
+        """Return a script that answers the last request in the conversation with one call.
 
         Args:
-            act: from a request and the turn, counted from 0, to the argument of the call.
+            act: maps a request and the turn, counted from 0, to the argument of the call.
         """
 
         def script(messages: Sequence[Message]) -> Message:

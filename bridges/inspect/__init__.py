@@ -3,8 +3,8 @@
 sandbox.py        our sandboxes as `sandbox="agentgym"`      task.py   our task sets as tasks of theirs
 conversation.py   messages of both                           log.py    an evaluation as a log that Inspect opens
 
-Inspect imports `play` by the entry-point group `inspect_ai`, in the Python environment where both are installed. The
-names that need Inspect are loaded when first used: `inspect_log` works without it.
+Inspect imports `play` through the entry-point group `inspect_ai`, in the Python environment where both are
+installed. Names that need Inspect are loaded at first use: `inspect_log` works without it.
 """
 
 from __future__ import annotations

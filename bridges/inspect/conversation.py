@@ -1,4 +1,4 @@
-"""Our messages as Inspect's, and the other way round."""
+"""Conversion between our messages and Inspect's, in both directions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .log import TOOL_ERRORS
 
 
 def theirs(message: Message) -> ChatMessage:
-    """Return a message of an opening or an observation, as Inspect has it."""
+    """Convert a message of an opening or an observation to Inspect's type."""
     if message.role == "system":
         return ChatMessageSystem(content=_content(message))
     if message.role == "tool":
@@ -35,9 +35,7 @@ def theirs(message: Message) -> ChatMessage:
 
 
 def observed(turn: Turn) -> list[ChatMessage]:
-    """Return what the model reads after a turn. A result that went wrong is marked as an error, as Inspect's
-    tools do.
-    """
+    """Return what the model reads after a turn, with failed results marked as errors, as Inspect's tools mark them."""
     by_call: Mapping[str | None, Result] = {result.call_id: result for result in turn.results}
     messages = [theirs(message) for message in turn.observation()]
     for message in messages:
@@ -47,12 +45,12 @@ def observed(turn: Turn) -> list[ChatMessage]:
 
 
 def tool_error(result: Result) -> ToolCallError | None:
-    """None for a call that went well."""
+    """Return the error of a failed call; None for a call that went well."""
     return None if result.ok else ToolCallError(TOOL_ERRORS.get(result.status, "unknown"), result.message().text)
 
 
 def ours(message: ChatMessageAssistant) -> Message:
-    """Return what the model said, with its calls. Its reasoning is left out, as chat templates do."""
+    """Convert the model's message with its calls. Its reasoning is left out, as chat templates leave it out."""
     calls = [
         Call(call.function, call.arguments, call.id, call.parse_error or None) for call in message.tool_calls or ()
     ]

@@ -1,4 +1,4 @@
-"""An evaluation as a log of Inspect (inspect_ai), so that its viewer and its analysis tools can open it.
+"""Export an evaluation as a log of Inspect (inspect_ai), which Inspect's viewer and analysis tools can open.
 
 Source of the format: inspect_ai 0.3, `inspect_ai.log.EvalLog`, version 2, as JSON.
 """
@@ -45,8 +45,8 @@ def write_log(evaluation: Evaluation, trajectories: Iterable[Trajectory], target
 
     Args:
         evaluation: the evaluation to write.
-        trajectories: its episodes, as its ledger has them.
-        target: the file, which is written whole or not at all.
+        trajectories: its episodes, as stored in its ledger.
+        target: the file; it is written completely or not at all.
     Returns: the number of episodes.
     """
     log = inspect_log(evaluation, trajectories)
@@ -58,12 +58,12 @@ def write_log(evaluation: Evaluation, trajectories: Iterable[Trajectory], target
 
 
 def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> dict[str, Any]:
-    """Return the log as JSON-able data.
+    """Return the log as JSON-compatible data.
 
     Args:
         evaluation: the evaluation to write.
-        trajectories: its episodes, as its ledger has them. Samples are epochs there; failed episodes are samples
-            with an error and no score, as Inspect has them.
+        trajectories: its episodes, as stored in its ledger. The log records samples of a task as epochs. Failed
+            episodes become samples with an error and no score, as in Inspect.
     """
     samples = [_sample(trajectory, evaluation.policy) for trajectory in trajectories]
     began = _time(evaluation.created)
@@ -98,7 +98,7 @@ def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> d
                 "canary": canary_of(evaluation.task_set),
             },
         },
-        "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and wants one
+        "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and requires a plan
         "results": {
             "total_samples": len(samples),
             "completed_samples": done,

@@ -1,4 +1,4 @@
-"""A sandbox provider for Inspect: each sample gets a sandbox of one of our backends.
+"""A sandbox provider for Inspect: each sample gets a sandbox from one of our backends.
 
 Source: `inspect_ai.util.SandboxEnvironment` of Inspect 0.3.285, whose own checks (`self_check`) the tests run.
 """
@@ -28,17 +28,17 @@ from agentgym.sandbox import AGENT_ID, Sandbox, SandboxSpec
 
 _NO_TIMEOUT_S = 7 * 24 * 3600.0
 _USERS = (None, "agent", str(AGENT_ID))
-_REFUSED = 126  # the exit code of a program that may not be run
+_REFUSED = 126  # exit code of a program that is not executable
 _users: dict[str, list[BackendUser]] = {}
 
 
 class InspectSandboxConfig(BaseModel):
-    """What a sandbox is: `SandboxEnvironmentSpec("agentgym", InspectSandboxConfig(memory_mib=4096))`, or a TOML file.
+    """Configuration of a sandbox: `SandboxEnvironmentSpec("agentgym", InspectSandboxConfig(memory_mib=4096))`, or TOML.
 
     Attributes:
         backend: registered name, such as `namespaces` or `docker`.
-    The others are those of `agentgym.sandbox.SandboxSpec`. Tools of Inspect write more than one tool call of ours, so
-    memory, disk and processes begin larger.
+    The other fields are those of `agentgym.sandbox.SandboxSpec`. Inspect's tools write more than one of our tool calls,
+    so the defaults for memory, disk and processes are larger.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,7 +57,7 @@ class InspectSandboxConfig(BaseModel):
 
     @classmethod
     def read(cls, config: BaseModel | str | None) -> InspectSandboxConfig:
-        """From what Inspect hands over: itself, the path of a TOML file, or None. Raises: SandboxError."""
+        """Read a config object, the path of a TOML file, or None, as Inspect passes it. Raises: SandboxError."""
         if config is None:
             return cls()
         if isinstance(config, cls):
@@ -73,14 +73,14 @@ class InspectSandboxConfig(BaseModel):
             raise SandboxError(f"The sandbox agentgym cannot be configured by {config}: {error}") from error
 
     def spec(self) -> SandboxSpec:
-        """Return the sandbox that is asked for. Raises: SandboxError for a limit that makes no sense."""
+        """Return the specification of the sandbox. Raises: SandboxError for an invalid limit."""
         values = self.model_dump(exclude={"backend", "environment"})
         return SandboxSpec(**values, environment=tuple(self.environment.items()))
 
 
 @sandboxenv(name="agentgym")
 class InspectSandbox(SandboxEnvironment):
-    """One sandbox of a sample. Everything runs as its one user, in /work unless another directory is given."""
+    """One sandbox of a sample. Everything runs as its only user, in /work unless another directory is given."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @classmethod
     async def task_init(cls, task_name: str, config: Any) -> None:
-        """Say whether there can be sandboxes, before any sample begins. Raises: SandboxUnavailable, SandboxError."""
+        """Check before the first sample that sandboxes can be made. Raises: SandboxUnavailable, SandboxError."""
         chosen = InspectSandboxConfig.read(config)
         chosen.spec()
         _users.setdefault(task_name, []).append(BackendUser())
@@ -98,13 +98,13 @@ class InspectSandbox(SandboxEnvironment):
 
     @classmethod
     async def task_cleanup(cls, task_name: str, config: Any, cleanup: bool) -> None:
-        """Close the backend behind its last task. `--no-sandbox-cleanup` keeps nothing: sandboxes end with us."""
+        """Close the backend after its last task. `--no-sandbox-cleanup` has no effect: sandboxes end with us."""
         if users := _users.get(task_name):
             await users.pop().close()
 
     @classmethod
     async def sample_init(cls, task_name: str, config: Any, metadata: dict[str, str]) -> dict[str, SandboxEnvironment]:
-        """Make the sandbox of a sample. Raises: SandboxUnavailable, LimitUnenforceable."""
+        """Create the sandbox of a sample. Raises: SandboxUnavailable, LimitUnenforceable."""
         chosen = InspectSandboxConfig.read(config)
         return {"default": cls(await shared_backend(chosen.backend).create(chosen.spec()))}
 
@@ -112,19 +112,19 @@ class InspectSandbox(SandboxEnvironment):
     async def sample_cleanup(
         cls, task_name: str, config: Any, environments: dict[str, SandboxEnvironment], interrupted: bool
     ) -> None:
-        """Close the sandboxes of a sample: everything in them is gone."""
+        """Close the sandboxes of a sample, discarding their contents."""
         for environment in environments.values():
             await environment.as_type(InspectSandbox)._sandbox.close()
 
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002 - Inspect's name
-        """Remove what processes that have ended left behind, whichever `id` is named."""
+        """Remove what terminated processes left behind, for any `id`."""
         for line in await shared_backend().clean():
             print(line)
 
     @classmethod
     def default_concurrency(cls) -> int | None:
-        """Twice the processors of this host."""
+        """Return twice the number of this host's processors."""
         return 2 * (os.cpu_count() or 1)
 
     @classmethod
@@ -132,7 +132,7 @@ class InspectSandbox(SandboxEnvironment):
         return InspectSandboxConfig(**config)
 
     def default_polling_interval(self) -> float:
-        """Seconds; a call costs about a millisecond here."""
+        """Return the polling interval in seconds; a call takes about a millisecond here."""
         return 0.2
 
     async def exec(
@@ -146,10 +146,10 @@ class InspectSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """Run a command, once: no timeout of ours is a fluke that a retry would mend.
+        """Run a command once: our timeouts are not transient, so a retry would not help.
 
-        Raises: TimeoutError; PermissionError for a program that may not be run; OutputLimitExceededError with the
-            beginning of the output; SandboxUserUnsupportedError; SandboxUnavailableError.
+        Raises: TimeoutError; PermissionError for a program that is not executable; OutputLimitExceededError with the
+            start of the output; SandboxUserUnsupportedError; SandboxUnavailableError.
         """
         if user not in _USERS:
             raise SandboxUserUnsupportedError(
@@ -171,7 +171,7 @@ class InspectSandbox(SandboxEnvironment):
             raise PermissionError(stderr.strip())
         if result.truncated:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, stdout or stderr)
-        code = result.exit_code if result.exit_code >= 0 else 128 - result.exit_code  # as a shell says it
+        code = result.exit_code if result.exit_code >= 0 else 128 - result.exit_code  # as a shell reports a signal
         return ExecResult(result.ok, code, stdout, stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
@@ -182,7 +182,7 @@ class InspectSandbox(SandboxEnvironment):
             await self._sandbox.write(file, contents.encode() if isinstance(contents, str) else contents)
 
     async def read_file(self, file: str, text: bool = True) -> Any:
-        """Read a file as text with its line ends as they are, or as bytes.
+        """Read a file as text with unchanged line endings, or as bytes.
 
         Raises: FileNotFoundError, PermissionError, IsADirectoryError, UnicodeDecodeError, OutputLimitExceededError,
             SandboxUnavailableError.
@@ -197,7 +197,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
-        """Report a sandbox that has ended, for whatever reason, as what Inspect calls unavailable."""
+        """Raise Inspect's SandboxUnavailableError for a sandbox that has ended for any reason."""
         try:
             yield
         except SandboxDied as error:

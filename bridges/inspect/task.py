@@ -1,7 +1,7 @@
 """Our task sets as tasks of Inspect: `inspect eval agentgym/play -T tasks=text/sokoban-v1:held_out --model ...`.
 
-Each sample is an ordinary episode of ours. Inspect's model says its turns, our environment runs the calls, and our
-reward judges what has come of it.
+Each sample is an ordinary episode of ours: Inspect's model writes its turns, our environment runs the calls, and our
+reward judges the result.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def play(
 
 
 class _Episodes:
-    """The episodes that are being played, by the id of their sample. Backends stay open while there is one."""
+    """The open episodes, by the id of their sample. Backends stay open while any episode is."""
 
     def __init__(self, tasks: dict[str, Task], config: RolloutConfig) -> None:
         self._tasks, self._config = tasks, config
@@ -95,7 +95,7 @@ class _Episodes:
 
 
 def _sample(task: Task) -> Sample:
-    """Return the truth stays here: nothing that is logged tells it."""
+    """Make the sample of a task, without its truth, so that no log can reveal it."""
     return Sample(
         id=task.id,
         input=[theirs(message) for message in task.opening()],
@@ -105,7 +105,7 @@ def _sample(task: Task) -> Sample:
 
 @solver
 def begin_episode(episodes: _Episodes) -> Solver:
-    """Reset the environment, and give the state its opening and its tools."""
+    """Reset the environment, and store its opening and its tools in the state."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         episode = await episodes.begin(state)
@@ -118,7 +118,7 @@ def begin_episode(episodes: _Episodes) -> Solver:
 
 @solver
 def say_turns(episodes: _Episodes) -> Solver:
-    """Let the model speak until the episode is over. A message with all its calls is one turn."""
+    """Let the model take turns until the episode is over. A message with all its calls is one turn."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         episode = episodes[state]
@@ -126,7 +126,7 @@ def say_turns(episodes: _Episodes) -> Solver:
             state.tools = _tools(episode, state)
             state = await generate(state, tool_calls="none")
             if not isinstance(message := state.messages[-1], ChatMessageAssistant):
-                break  # a limit of Inspect ended it before the model spoke
+                break  # a limit of Inspect ended it before the model's message
             for turn in await episode.say(ours(message)):
                 state.messages.extend(observed(turn))
         state.completed = True
@@ -137,7 +137,7 @@ def say_turns(episodes: _Episodes) -> Solver:
 
 @scorer(metrics=[mean(), stderr()])
 def judged_episode(episodes: _Episodes) -> Scorer:
-    """Return the success of the episode, as our reward judges it. `metadata` has every component, and why it ended."""
+    """Score the success of the episode by our reward. `metadata` has every component and the stop reason."""
 
     async def score(state: TaskState, target: Target) -> Score:
         trajectory = await episodes[state].close()
@@ -160,16 +160,14 @@ def judged_episode(episodes: _Episodes) -> Scorer:
 
 
 def _tools(episode: OfferedEpisode, state: TaskState) -> list[Tool]:
-    """Return the tools of now. By another solver than ours, each call is a turn, and the last one completes
-    the state.
-    """
+    """Return the current tools. With another solver each call is a turn, and the last one completes the state."""
     return [
         ToolDef(
             _caller(episode, state, schema["name"]),
             name=schema["name"],
             description=schema.get("description") or schema["name"],
             parameters=ToolParams(**_described(schema["parameters"])),
-            max_output=0,  # our own bound has been applied
+            max_output=0,  # our own limit was already applied
         ).as_tool()
         for schema in episode.tools
     ]
@@ -187,6 +185,6 @@ def _caller(episode: OfferedEpisode, state: TaskState, name: str) -> Callable[..
 
 
 def _described(parameters: Any) -> dict[str, Any]:
-    """Return the schema as Inspect takes it: every parameter has a description."""
+    """Return the schema in Inspect's form, in which every parameter has a description."""
     properties = {name: {"description": name, **schema} for name, schema in parameters.get("properties", {}).items()}
     return {"properties": properties, "required": list(parameters.get("required", ()))}

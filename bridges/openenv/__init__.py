@@ -1,9 +1,9 @@
-"""OpenEnv, both ways: its servers as environments, and tasks of ours behind a server that its clients know.
+"""OpenEnv in both directions: its servers as environments, and our tasks behind a server for OpenEnv clients.
 
-wire.py          the frames of the protocol, as both sides use them
+wire.py          the protocol's frames, used by both sides
 connection.py    a client's session with a server
 environment.py   OpenEnvEnvironment, `register_openenv`, `openenv_tasks`
-session.py       one client's episodes of ours
+session.py       one client's episodes of our tasks
 server.py        the server: sessions, routes, limits, `openenv.yaml`
 """
 

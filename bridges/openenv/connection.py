@@ -14,10 +14,10 @@ from .wire import MAX_FRAME_BYTES, ErrorCode, FrameRefused, Observed
 
 
 class OpenEnvConnection:
-    """A session that a server keeps for us, and what it says of itself.
+    """A session that a server keeps for us.
 
     Attributes:
-        action_schema: JSON Schema of its actions.
+        action_schema: JSON Schema of the environment's actions.
     """
 
     def __init__(self, url: str, client: aiohttp.ClientSession, request_s: float) -> None:
@@ -36,7 +36,7 @@ class OpenEnvConnection:
             url: `http://HOST:PORT`, with a path if it has one.
             headers: the headers of each request, such as a token.
             request_s: how long a request may take.
-        Raises: ServerUnreachable; EnvironmentServerError for what is no OpenEnv server.
+        Raises: ServerUnreachable; EnvironmentServerError if the URL is not an OpenEnv server.
         """
         client = aiohttp.ClientSession(headers=dict(headers), timeout=aiohttp.ClientTimeout(total=request_s))
         connection = cls(url.rstrip("/"), client, request_s)
@@ -69,13 +69,13 @@ class OpenEnvConnection:
         return connection
 
     async def ask(self, kind: str, data: Mapping[str, Any]) -> Observed:
-        """Return the answer to a `reset` or a `step`. After a cancelled one, the next waits until it has been answered.
+        """Return the answer to a `reset` or a `step`. After a cancelled request, the next one waits for its answer.
 
-        Raises: FrameRefused where the server refuses what was asked; ServerUnreachable when it is gone or silent;
-            EnvironmentServerError for an answer that makes no sense, and where it has no room or has failed.
+        Raises: FrameRefused if the server rejects the request; ServerUnreachable if the server is gone or silent;
+            EnvironmentServerError for an invalid answer, a full server or a failed one.
         """
         exchange = asyncio.create_task(self._exchange({"type": kind, "data": dict(data)}))
-        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody else will look
+        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look
         frame = await asyncio.shield(exchange)
         answer = frame.get("data")
         try:
@@ -88,7 +88,7 @@ class OpenEnvConnection:
             raise EnvironmentServerError(f"What {self.url} answers to {kind!r} makes no sense: {error}.") from error
 
     def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Await the next frame, also while nothing is asked: a server ends a session whose client answers no ping."""
+        """Await the next frame even without a request: a server ends a session whose client answers no ping."""
         self._next_frame = asyncio.create_task(socket.receive())
 
     async def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class OpenEnvConnection:
                 await socket.send_json(message)
                 reply = await frame
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            await self.close()  # a late answer must not be taken for that of the next request
+            await self.close()  # a late answer must not be taken for the next request's
             raise ServerUnreachable(f"{self.url} gave no answer within {self._request_s:g} s: {error!r}.") from error
         except BaseException:
             await self.close()
@@ -133,7 +133,7 @@ class OpenEnvConnection:
 
 
 def _refusal(answer: Mapping[str, Any], url: str) -> Exception:
-    """Return the error that a server answered: what it refuses, or what has failed there."""
+    """Return the error in a server's answer: a rejected request, or a failure of the server."""
     code, message = str(answer.get("code")), str(answer.get("message"))
     if code in (ErrorCode.VALIDATION_ERROR, ErrorCode.EXECUTION_ERROR):
         details = answer.get("errors")

@@ -48,7 +48,7 @@ _MAX_CHARS = 10**6
 
 @dataclass(slots=True)
 class OpenEnvEpisode:
-    """How an episode of theirs stands: the rewards' sum, the last one, and whether it is done."""
+    """State of an OpenEnv episode: the sum of its rewards, the last one, and whether it is done."""
 
     total: float = 0.0
     last: float = 0.0
@@ -82,8 +82,8 @@ class OpenEnvEnvironment(Environment):
         self._connection: Any = None
         self._is_ours = False
         self._episode = OpenEnvEpisode()
-        self._earned: Components = {}  # since the last turn that was judged
-        self._end: Mapping[str, Any] = {}  # what a server of agentgym says of the end
+        self._earned: Components = {}  # since the last judged turn
+        self._end: Mapping[str, Any] = {}  # metadata of the final frame from an agentgym server
 
     @classmethod
     def unavailable_reason(cls) -> str:
@@ -94,8 +94,8 @@ class OpenEnvEnvironment(Environment):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open a session and begin an episode in it.
 
-        Raises: ServerUnreachable, EnvironmentServerError; TaskError for what the server's reset refuses, or tools that
-            cannot be used.
+        Raises: ServerUnreachable, EnvironmentServerError; TaskError if the server rejects the reset or offers an
+            invalid tool.
         """
         from .connection import OpenEnvConnection
 
@@ -110,7 +110,7 @@ class OpenEnvEnvironment(Environment):
             raise TaskError(f"{task.id}: parameters['reset'] is {options!r:.200}; give an object.")
         chosen = int(task.parameters.get("seed", seed))
         try:
-            seeded = {"seed": chosen if self._is_ours else chosen % 2**31}  # what numpy takes
+            seeded = {"seed": chosen if self._is_ours else chosen % 2**31}  # the range that numpy accepts
             opened = await self._connection.ask("reset", seeded | dict(options))
             await self._take_tools(schema, task.id)
         except FrameRefused as refused:
@@ -121,7 +121,7 @@ class OpenEnvEnvironment(Environment):
         return [*task.opening(), *([Message("user", text)] if (text := _text_of(opened.fields)) else [])]
 
     async def _take_tools(self, schema: Mapping[str, Any], task: str) -> None:
-        """Make tools of what the server offers. Raises: TaskError, FrameRefused."""
+        """Register the tools that the server offers. Raises: TaskError, FrameRefused."""
         properties = schema.get("properties", {})
         if not properties.keys() <= {"metadata"} and "tool_name" not in properties:
             fields = {name: field for name, field in properties.items() if name != "metadata"}
@@ -138,7 +138,7 @@ class OpenEnvEnvironment(Environment):
         self.add_tools(*tools)
 
     async def call(self, call: Call) -> Result:
-        """Let the server run a call; what it refuses, and what goes wrong in it, is a result.
+        """Let the server run a call. A rejected or failed call gives a result.
 
         Raises: ServerUnreachable, EnvironmentServerError.
         """
@@ -185,7 +185,7 @@ class OpenEnvEnvironment(Environment):
         return _cut(content, status, call, self.tools.get(call.name))
 
     async def respond(self, message: Message) -> list[Message]:
-        """Return a server of agentgym answers the agent's words; any other has no way to."""
+        """Return an agentgym server's answer to the agent's message; other servers cannot answer one."""
         if not self._is_ours:
             return []
         async with self._in_order:
@@ -200,7 +200,7 @@ class OpenEnvEnvironment(Environment):
             raise EnvironmentServerError(f"{self.url} answers with messages that make no sense: {error}.") from error
 
     def _note(self, observed: Observed) -> None:
-        """Take in the reward and the end of what was observed."""
+        """Record the observed reward and whether the episode is done."""
         episode = self._episode
         if observed.reward is not None:
             episode.last = observed.reward
@@ -213,19 +213,19 @@ class OpenEnvEnvironment(Environment):
                 self._end = observed.metadata
         elif observed.reward is not None:
             self._earned["reward"] = self._earned.get("reward", 0.0) + observed.reward
-        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # the loop sees that by itself
+        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # the loop handles an answer itself
             self.end_episode()
 
     def take_earned(self) -> Components:
-        """Return the components that were earned since this was asked last."""
+        """Return the components earned since the last call of this method."""
         earned, self._earned = self._earned, {}
         return earned
 
     async def verdict(self) -> tuple[Components, Mapping[str, float]]:
-        """Return what the episode was worth, and what the components weigh. An episode that goes on is ended for it."""
+        """Return the components of the outcome and their weights. An unfinished episode is ended first."""
         if not self._is_ours:
             components = {SUCCESS: float(type(self).solved(self._episode)), "return": self._episode.total}
-            return components, {SUCCESS: 0.0, "return": 0.0}  # the turns have it
+            return components, {SUCCESS: 0.0, "return": 0.0}  # the turns were paid already
         if not self._episode.done:
             self._note(await self._connection.ask("step", {"type": "end"}))
         return _numbers(self._end.get("outcome")), _numbers(self._end.get("weights"))
@@ -241,7 +241,7 @@ class OpenEnvEnvironment(Environment):
 
 
 class _ServerRewards(Reward):
-    """What the server of one episode pays for its turns, and says of its end."""
+    """The rewards that one episode's server pays for its turns and reports at its end."""
 
     def __init__(self, environment: OpenEnvEnvironment) -> None:
         self._environment = environment
@@ -263,16 +263,16 @@ def register_openenv(
     request_s: float = 120.0,
     solved: Callable[[OpenEnvEpisode], bool] | None = None,
 ) -> str:
-    """Offer an environment behind an OpenEnv server, for this process: `register_openenv("me/echo-v1", "http://...")`.
+    """Register an environment behind an OpenEnv server in this process: `register_openenv("me/echo-v1", "http://...")`.
 
     Args:
         name: `namespace/name-vN`.
-        url: the URL of the server, without `/ws`. It is asked when an episode begins.
+        url: the URL of the server, without `/ws`. It is contacted when an episode begins.
         headers: the headers of each request, such as {"Authorization": "Bearer ..."}.
         request_s: how long a request may take.
-        solved: when an episode counts as a success; by default, if it is done and the last reward is above 0.
+        solved: whether an episode is a success; by default, if it is done and its last reward is above 0.
     Returns: the name.
-    Raises: TaskError for what is no URL; DuplicateNameError; ValueError for another kind of name.
+    Raises: TaskError for an invalid URL; DuplicateNameError; ValueError for a name of another form.
     """
     options: dict[str, Any] = {"headers": dict(headers or {}), "request_s": request_s}
     if solved is not None:
@@ -323,7 +323,7 @@ def _unused(name: str, arguments: dict[str, Any]) -> None:
 
 
 def _content_of(given: Any) -> tuple[Content, ResultStatus]:
-    """Return what a tool returned: a `CallToolResult` of MCP in either spelling, or any JSON."""
+    """Return what a tool returned: an MCP `CallToolResult` in either spelling, or any JSON."""
     if isinstance(given, str):
         return given, ResultStatus.OK
     if not isinstance(given, Mapping) or not isinstance(given.get("content"), list):
@@ -335,7 +335,7 @@ def _content_of(given: Any) -> tuple[Content, ResultStatus]:
 
 
 def _text_of(fields: Mapping[str, Any]) -> str:
-    """Return an observation as text: its one field if that is text, else all of them as JSON."""
+    """Return an observation as text: the value of its only field if that is text, else all fields as JSON."""
     fields = {name: value for name, value in fields.items() if name not in ("done", "reward", "metadata")}
     values = list(fields.values())
     if len(values) == 1 and isinstance(values[0], str):
@@ -350,7 +350,7 @@ def _cut(content: Content, status: ResultStatus, call: Call, tool: Tool | None) 
 
 
 def _numbers(given: Any) -> dict[str, float]:
-    """Components as a server names them; what is not a finite number is left out."""
+    """Return the components that a server names, without values that are not finite numbers."""
     pairs = given.items() if isinstance(given, Mapping) else ()
     return {
         str(name): float(value)

@@ -1,4 +1,4 @@
-"""A server of OpenEnv's protocol for tasks of ours: sessions over WebSockets or MCP, their number bounded."""
+"""An OpenEnv server for our tasks: a bounded number of sessions over WebSockets or MCP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .wire import EXTENSION, MAX_FRAME_BYTES, ErrorCode, FrameRefused
 
 PROTOCOL_VERSION = "1.0.0"
 """What OpenEnv's own servers give as the version of their interface."""
-_HEARTBEAT_S = 20.0  # a client that answers no ping for half as long has gone
+_HEARTBEAT_S = 20.0  # a client that answers no ping for half this time is gone
 _SWEEP_S = 5.0
 _PARSE_ERROR, _INVALID_REQUEST, _METHOD_NOT_FOUND, _INVALID_PARAMS, _SERVER_ERROR = (
     -32700,
@@ -68,11 +68,11 @@ _STATE_SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerBounds:
-    """What clients may take.
+    """Limits for clients.
 
     Attributes:
-        sessions: open at once; a further one is refused.
-        idle_s: a session of which nobody has heard for so long ends.
+        sessions: most open sessions; a further one is refused.
+        idle_s: seconds after which an idle session is ended.
     """
 
     sessions: int = 64
@@ -80,10 +80,10 @@ class ServerBounds:
 
 
 class OpenEnvServer:
-    """Serves tasks of ours to any client of OpenEnv.
+    """Serves our tasks to any OpenEnv client.
 
     Args:
-        tokens: one of them must come with each request, as `Authorization: Bearer`; none asks for none.
+        tokens: each request must carry one of them, as `Authorization: Bearer`; without tokens, none is required.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OpenEnvServer:
         self._numbers = count()
 
     def application(self) -> web.Application:
-        """Return the routes."""
+        """Return the application with its routes."""
         application = web.Application(middlewares=[self._guard()], client_max_size=MAX_FRAME_BYTES)
         name = self._offered.name
         documents: dict[str, Any] = {
@@ -126,11 +126,11 @@ class OpenEnvServer:
         return application
 
     def _guard(self) -> Any:
-        """Refuses what comes from a page of a browser, and who has no token."""
+        """Return a middleware that refuses requests from web pages and requests without a valid token."""
 
         @web.middleware
         async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
-            if "Origin" in request.headers:  # else any page that is open here could play, and read what comes back
+            if "Origin" in request.headers:  # else any open web page could play, and read the answers
                 return web.json_response({"detail": "Pages of a browser are not served."}, status=403)
             given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
             if self._tokens and not any(hmac.compare_digest(given, token.encode()) for token in self._tokens):
@@ -169,7 +169,7 @@ class OpenEnvServer:
         return connection
 
     async def _answer(self, session: ClientSession, text: str) -> dict[str, Any] | None:
-        """Return the answer to a frame; None for the one that ends the session."""
+        """Return the answer to a frame; None for the frame that ends the session."""
         try:
             frame = _object(text)
             kind, data = frame.get("type"), frame.get("data", {})
@@ -187,7 +187,7 @@ class OpenEnvServer:
             return {"type": "observation", "data": observed.to_json()}
         except FrameRefused as refused:
             return refused.to_json()
-        except AgentGymError as error:  # nothing that a client does; the session goes on
+        except AgentGymError as error:  # not caused by the client; the session continues
             return FrameRefused(ErrorCode.SESSION_ERROR, str(error)).to_json()
 
     async def _serve_mcp(self, request: web.Request) -> web.Response:
@@ -198,7 +198,7 @@ class OpenEnvServer:
         return web.json_response(await self._answer_mcp(message, None))
 
     async def _answer_mcp(self, message: Mapping[str, Any], session: ClientSession | None) -> dict[str, Any]:
-        """Return the reply to a request of JSON-RPC, of a socket's session or of the one that it names."""
+        """Return the reply to a JSON-RPC request, in the socket's session or in the session that it names."""
         number, method, params = message.get("id"), message.get("method"), message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, Mapping):
             return _error(number, _INVALID_REQUEST, "A request has `method`, text, and `params`, an object.")
@@ -224,7 +224,7 @@ class OpenEnvServer:
             return _error(number, _SERVER_ERROR, str(refused))
 
     async def _serve_tasks(self, request: web.Request) -> web.Response:
-        """Return the task interface: ids of tasks, with which a reset can choose."""
+        """Return the ids of the tasks, which a reset accepts."""
         offered = self._offered
         try:
             body = _object(await request.text())
@@ -241,7 +241,7 @@ class OpenEnvServer:
         return web.json_response(reply)
 
     def _open(self) -> tuple[str, ClientSession]:
-        """Return a new session. Raises: FrameRefused where there is no room."""
+        """Open a session. Raises: FrameRefused if the server is full."""
         if len(self._sessions) >= self._bounds.sessions:
             raise FrameRefused(
                 ErrorCode.CAPACITY_REACHED, f"All {self._bounds.sessions} sessions of this server are in use."
@@ -268,11 +268,11 @@ class OpenEnvServer:
             return
         try:
             await session.close()
-        except AgentGymError as error:  # nobody is left to be told
+        except AgentGymError as error:  # nobody is left to tell
             print(f"A session could not be ended: {error}", file=sys.stderr)
 
     async def _sweep(self, _application: web.Application) -> AsyncIterator[None]:
-        """While the server runs, end idle sessions without a connection; at its end, all, and their sandboxes."""
+        """End idle sessions without a connection while the server runs, and all sessions at its end."""
 
         async def sweep() -> None:
             while True:
@@ -290,13 +290,13 @@ class OpenEnvServer:
 
 
 def serve_openenv(server: OpenEnvServer, listening: socket.socket) -> None:
-    """Serve until the process is interrupted or told to end."""
+    """Serve until the process is interrupted or terminated."""
     application = server.application()
     web.run_app(application, sock=listening, print=None, access_log=None, shutdown_timeout=3.0)
 
 
 def write_manifest(folder: Path, name: str, port: int) -> Path:
-    """Write `openenv.yaml`, by which OpenEnv's tools know a served environment. Returns: its path."""
+    """Write `openenv.yaml`, which tells OpenEnv's tools about the served environment. Returns: its path."""
     lines = [
         "spec_version: 1",
         f"name: {name}",
@@ -318,7 +318,7 @@ def _answers_with(json_response: Callable[[Any], Any], document: Any) -> Callabl
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Return a JSON object. Raises: FrameRefused."""
+    """Parse a JSON object. Raises: FrameRefused."""
     try:
         message = strict_json.loads(text, allow_surrogates=True)
     except ValueError as error:

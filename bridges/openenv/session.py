@@ -1,4 +1,4 @@
-"""One client's episodes of ours, one after the other, behind the frames of OpenEnv."""
+"""One client's episodes of our tasks, one after the other, over OpenEnv's frames."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ACTION_TYPES = ("call_tool", "list_tools", "message", "end")
 
 @dataclass(frozen=True, slots=True)
 class OfferedTasks:
-    """What a server offers.
+    """Tasks that a server offers.
 
     Attributes:
         name: the name of the task set, as clients see it.
-        tasks: those that a reset may choose.
-        config: the config of each episode. `ledger`: keeps them.
-        label: begins the ids of the episodes; each has one of its own.
+        tasks: the tasks that a reset may choose.
+        config: the config of each episode. `ledger`: stores the episodes.
+        label: prefix of the episodes' ids; each session adds a number of its own.
     """
 
     name: str
@@ -40,7 +40,7 @@ class OfferedTasks:
     ledger: Ledger | None = None
 
     def choose(self, task_id: Any, index: Any, default: int) -> Task:
-        """Return the task with an id, or at a place, or at the default place modulo their number.
+        """Return the task with this id or index; by default the one at `default` modulo the number of tasks.
 
         Raises: FrameRefused.
         """
@@ -67,29 +67,29 @@ class ClientSession:
     """Answers the frames of one client.
 
     Args:
-        numbers: of the server's episodes, so that each has a label of its own.
+        numbers: counts the server's episodes, so that each gets a unique label.
     Attributes:
-        is_attached: whether a connection owns it; else it ends when it was not asked for long.
-        last_used_s: when it was asked last, on the event loop's clock.
+        is_attached: whether a connection owns the session; a session without one ends when idle.
+        last_used_s: time of the last request, on the event loop's clock.
     """
 
     def __init__(self, offered: OfferedTasks, numbers: count[int]) -> None:
         self._offered, self._numbers = offered, numbers
         self._episode: OfferedEpisode | None = None
         self._episode_id = ""
-        self._paid = 0.0  # rewards that the client was told of
+        self._paid = 0.0  # rewards already reported to the client
         self._in_order = asyncio.Lock()
         self._is_closed = False
         self.is_attached = False
         self.last_used_s = asyncio.get_running_loop().time()
 
     async def reset(self, data: Mapping[str, Any]) -> Observed:
-        """Begin an episode; one that is still played ends where it is. Raises: FrameRefused."""
+        """Begin an episode, ending the current one as it stands. Raises: FrameRefused."""
         seed = data.get("seed")
         if seed is not None and not (isinstance(seed, int) and seed >= 0):
             raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`seed` is {seed!r:.80}; give a whole number from 0.")
         async with self._in_order:
-            if self._is_closed:  # the server no longer counts it
+            if self._is_closed:  # the server no longer counts this session
                 raise FrameRefused(ErrorCode.SESSION_ERROR, "The session has ended.")
             number = next(self._numbers)
             task = self._offered.choose(data.get("task_id"), data.get("index"), number if seed is None else seed)
@@ -107,7 +107,7 @@ class ClientSession:
             return Observed({"prompt": episode.opening, "messages": opening, "task_id": task.id})
 
     async def step(self, action: Mapping[str, Any]) -> Observed:
-        """One action. Raises: FrameRefused."""
+        """Take one action. Raises: FrameRefused."""
         kind = action.get("type", "call_tool")
         if kind == "list_tools":
             return Observed({"tools": self.tools()}, done=self._episode is not None and self._episode.over)
@@ -132,7 +132,7 @@ class ClientSession:
             return Observed(fields, self._pay(episode), episode.over, metadata | _end(episode))
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tool call that comes by MCP: a turn like any other.
+        """Run a tool call received over MCP as an ordinary turn.
 
         Returns: a `CallToolResult`.
         Raises: FrameRefused.
@@ -142,15 +142,13 @@ class ClientSession:
         return result
 
     def _pay(self, episode: OfferedEpisode) -> float:
-        """Return what was earned since the last step; at the end the outcome too, and what turns earned in
-        hindsight.
-        """
+        """Return the reward since the last step; at the end also the outcome and hindsight rewards of turns."""
         total = episode.trajectory.return_from()
         earned, self._paid = total - self._paid, total
         return earned
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return the tools that the agent has now; before a reset those that the environment has without a task."""
+        """Return the agent's current tools; before a reset, the tools that the environment has without a task."""
         if self._episode is not None and not self._episode.over:
             tools = self._episode.tools
         else:
@@ -177,14 +175,14 @@ class ClientSession:
             await episode.close()
 
     async def close(self) -> None:
-        """End the episode that is played, if there is one; no other begins. May be called twice."""
+        """End the current episode, if any, and let no other begin. May be called twice."""
         self._is_closed = True
         async with self._in_order:
             await self._leave()
 
 
 def _message(action: Mapping[str, Any], kind: str, turn: int) -> Message:
-    """Return what the agent says by an action. Raises: FrameRefused."""
+    """Return the agent's message that an action stands for. Raises: FrameRefused."""
     if kind == "message":
         if not isinstance(content := action.get("content"), str):
             raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`content` is {content!r:.80}; give text.")
@@ -201,7 +199,7 @@ def _message(action: Mapping[str, Any], kind: str, turn: int) -> Message:
 
 
 def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what came back in a turn, as the fields of an observation and its metadata."""
+    """Return the results of a turn, as fields of an observation and its metadata."""
     turn = turns[0] if turns else None
     metadata: dict[str, Any] = {"rewards": dict(turn.rewards) if turn is not None else {}}
     if tool_name is None:
@@ -219,7 +217,7 @@ def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str
 
 
 def _end(episode: OfferedEpisode) -> dict[str, Any]:
-    """Return what is said at the end alone: the outcome, what its components weigh, and why the episode ended."""
+    """Return what only the last frame reports: the outcome, the weights of its components and the stop reason."""
     if not episode.over:
         return {}
     trajectory = episode.trajectory

@@ -1,4 +1,4 @@
-"""The frames of OpenEnv's protocol, as both sides use them: openenv 0.10, `openenv/core/env_server/types.py`."""
+"""The frames of OpenEnv's protocol, used by both sides: openenv 0.10, `openenv/core/env_server/types.py`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ ERROR_TYPES: Mapping[ResultStatus, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a server answers to a reset or a step.
+    """A server's answer to a reset or a step.
 
     Attributes:
         fields: the fields of the observation, without its metadata.
-        reward: None where the server gives none.
+        reward: None if the server gives none.
     """
 
     fields: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Observed:
 
     @classmethod
     def parse(cls, data: Any) -> Observed:
-        """From the `data` of a frame. Raises: ValueError saying what is wrong."""
+        """Parse the `data` of a frame. Raises: ValueError saying what is wrong."""
         if not isinstance(data, Mapping) or not isinstance(observation := data.get("observation"), Mapping):
             raise ValueError(f"{data!r:.200} holds no observation")
         reward, done = data.get("reward"), data.get("done", False)
@@ -69,7 +69,7 @@ class Observed:
         return cls(fields, None if reward is None else float(reward), done, metadata)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the `data` of a frame. Metadata stand where typed clients look for them, and where untyped ones do."""
+        """Return the `data` of a frame. It has the metadata both where typed and where untyped clients read them."""
         metadata = dict(self.metadata)
         observation = {**self.fields, "metadata": metadata}
         return {"observation": observation, "reward": self.reward, "done": self.done, "metadata": metadata}
@@ -79,7 +79,7 @@ class FrameRefused(Exception):
     """A frame that is answered with an error.
 
     Attributes:
-        code: the code of the answer.
+        code: the error code of the answer.
     """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -91,13 +91,13 @@ class FrameRefused(Exception):
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """Return a message of the environment: its role, and its content as text or as blocks of MCP."""
+    """Encode a message of the environment: its role, and its content as text or as MCP blocks."""
     content = message.content
     return {"role": message.role, "content": content if isinstance(content, str) else content_to_mcp(content)}
 
 
 def message_from_json(row: Any) -> Message:
-    """Return what `message_to_json` wrote. Raises: ValueError for what is not a message of an environment."""
+    """Decode what `message_to_json` wrote. Raises: ValueError if it is not a message of an environment."""
     role, content = (row.get("role"), row.get("content")) if isinstance(row, Mapping) else (None, None)
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list):
         raise ValueError(f"{row!r:.200} is no message")

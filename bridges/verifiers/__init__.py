@@ -1,10 +1,11 @@
-"""Environments of verifiers as ours, and our task sets for users of verifiers.
+"""Environments of verifiers for our users, and our task sets for users of verifiers.
 
-environment.py      theirs as ours              worker_process.py   the process that runs them, seen from ours
+environment.py      verifiers' environments as ours
+worker_process.py   our side of the process that runs them
 worker.py           that process; imports verifiers, and nothing of ours
-taskset.py          ours as theirs: the names that begin with Agentgym, which programs use that have verifiers
+taskset.py          our task sets as verifiers' tasksets: the names that begin with Agentgym
 
-The names that begin with Agentgym are loaded when first used: importing this package needs no verifiers.
+The names that begin with Agentgym are loaded at first use: importing this package does not need verifiers.
 """
 
 from __future__ import annotations

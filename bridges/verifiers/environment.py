@@ -55,7 +55,7 @@ class VerifiersEnvironment(Environment):
         self._over: Mapping[str, Any] | None = None
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin an episode. Its opening is what the harness asks the model first.
+        """Begin an episode. Its opening is the harness's first request to the model.
 
         Raises: TaskError for parameters that name no task; EnvironmentServerError.
         """
@@ -69,7 +69,7 @@ class VerifiersEnvironment(Environment):
         return await self._next()
 
     async def call(self, call: Call) -> Result:
-        """Say a message with one call, and read what the harness asks next. Raises: EnvironmentServerError."""
+        """Send a message with one call, and return the harness's next request. Raises: EnvironmentServerError."""
         if call.error is not None or call.name not in self.tools or not strict_json.encodable(call.arguments):
             return await super().call(call)
         async with self._in_order:
@@ -86,9 +86,9 @@ class VerifiersEnvironment(Environment):
         return Result(content, name=call.name, call_id=call.id, truncated=truncated)
 
     async def respond(self, message: Message) -> list[Message]:
-        """Say a message without calls; most harnesses end the episode by it. Raises: EnvironmentServerError."""
+        """Send a message without calls; this ends the episode in most harnesses. Raises: EnvironmentServerError."""
         async with self._in_order:
-            await self._say({"content": replace_lone_surrogates(message.text)})  # their servers write UTF-8
+            await self._say({"content": replace_lone_surrogates(message.text)})  # verifiers' servers write UTF-8
             return await self._next()
 
     async def _say(self, message: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class VerifiersEnvironment(Environment):
         await self._process.say(self._episode, message)
 
     async def _next(self) -> list[Message]:
-        """Return what the agent reads next, with the tools it has then; nothing at the end."""
+        """Return what the agent reads next, and update its tools; nothing at the end."""
         assert self._process is not None
         answer = await self._process.answer(self._episode)
         if "over" in answer:
@@ -113,9 +113,7 @@ class VerifiersEnvironment(Environment):
         return messages
 
     async def verdict(self) -> tuple[Components, Mapping[str, float]]:
-        """Return the components that verifiers recorded, and what they weigh. An episode that goes on is ended
-        for it.
-        """
+        """Return the components that verifiers recorded and their weights. An unfinished episode is ended first."""
         assert self._process is not None
         if self._over is None:
             await self._process.end(self._episode)
@@ -151,7 +149,7 @@ class VerifiersEnvironment(Environment):
 
 
 class _VerifiersReward(Reward):
-    """What verifiers says of the episode."""
+    """The rewards that verifiers recorded for the episode."""
 
     def __init__(self, environment: VerifiersEnvironment) -> None:
         self._environment = environment
@@ -172,19 +170,19 @@ def register_verifiers(
     answer_s: float = 120.0,
     solved: Callable[[float], bool] | None = None,
 ) -> str:
-    """Offer an environment of verifiers, here: `register_verifiers("me/sums-v1", ".venv/bin/python", "sums")`.
+    """Register an environment of verifiers here: `register_verifiers("me/sums-v1", ".venv/bin/python", "sums")`.
 
     Args:
         name: `namespace/name-vN`.
         python: the interpreter that has verifiers and the environment's package. It is trusted code.
         taskset: its id, or its config: {"id": "sums", "difficulty": 3}. `env`: the other keys of the environment's
-            config. A seat without a harness of its own gets a plain loop, which runs calls on the task's tool servers.
-        most_tasks: how many tasks are listed, the first ones.
+            config. A seat without its own harness gets a plain loop that runs calls on the task's tool servers.
+        most_tasks: how many tasks are listed at most, from the first on.
         answer_s: seconds that the environment may take to judge, or to run the calls of a turn.
-        solved: when an episode counts as a success, by its reward; by default from 1.0 on. A metric of theirs that is
-            called `success` is taken instead.
+        solved: whether a reward is a success; by default from 1.0 on. If verifiers has a metric named `success`, the
+            metric is used instead.
     Returns: the name.
-    Raises: DuplicateNameError; ValueError for another kind of name.
+    Raises: DuplicateNameError; ValueError for a name of another form.
     """
     config = {"taskset": {"id": taskset} if isinstance(taskset, str) else dict(taskset), "env": dict(env or {})}
     body: dict[str, Any] = {
@@ -214,7 +212,7 @@ def verifiers_tasks(name: str, *, train: int, validation: int = 0, held_out: int
         finally:
             await shared.give_back(worker)
 
-    with ThreadPoolExecutor(1) as thread:  # an event loop may run in this one
+    with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop
         rows = thread.submit(asyncio.run, listed()).result()
     if len(rows) < train + validation + held_out:
         raise TaskError(f"{name} has {len(rows)} tasks, fewer than the {train + validation + held_out} of the splits.")

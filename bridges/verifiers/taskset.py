@@ -1,7 +1,7 @@
-"""Our task sets for verifiers: a taskset, and the harness that plays it, which a module of yours exports.
+"""Our task sets for verifiers: a taskset and the harness that plays it, for your own module to export.
 
-Each rollout is an ordinary episode of ours. Its policy is the model of verifiers, its judge is our reward.
-Source: `verifiers.v1` of verifiers 0.4.0, whose harnesses may run in its process as long as every model call goes
+Each rollout is an ordinary episode of ours. Its policy is verifiers' model, its judge is our reward.
+Source: `verifiers.v1` of verifiers 0.4.0, whose harnesses may run in the verifiers process if every model call goes
 through the rollout's endpoint.
 """
 
@@ -24,13 +24,13 @@ __all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]
 
 
 class AgentgymConfig(vf.TasksetConfig):
-    """What is played.
+    """Which tasks are played, and how.
 
     Attributes:
         tasks: a task set and a split, `text/sokoban-v1:train`, or a file of tasks; without a split: train.
         reward: registered name; by default that of the environment. `backend`: makes the sandboxes of the tools.
-        seed: the seed of the environments' resets, with each task's id; rollouts of one task begin equal.
-        max_turns, time_s: of an episode; verifiers' own limits hold too.
+        seed: seeds the environments' resets, together with each task's id; rollouts of one task begin alike.
+        max_turns, time_s: limits of an episode; verifiers' own limits apply too.
     """
 
     tasks: str = ""
@@ -42,30 +42,30 @@ class AgentgymConfig(vf.TasksetConfig):
 
 
 class AgentgymData(vf.TaskData):
-    """A task as verifiers records it: what to play, without its truth."""
+    """A task as verifiers records it: what to play, without the truth."""
 
     play: AgentgymConfig
     canary: str = ""
 
 
 class AgentgymState(vf.State):
-    """What our judge said."""
+    """The verdict of our judge."""
 
     outcome: dict[str, float] = Field(default_factory=dict)
     earned: float = 0.0
 
 
 class AgentgymTask(vf.Task[AgentgymData, AgentgymState]):
-    """Judged by our reward when the episode has ended."""
+    """A task that our reward judges when the episode has ended."""
 
     @vf.reward
     async def episode_return(self, trace: Any) -> float:
-        """Return the components of all turns and of the end, weighed."""
+        """Return the weighted sum of the components of all turns and of the outcome."""
         return float(trace.state.earned)
 
     @vf.metric
     async def outcome(self, trace: Any) -> dict[str, float]:
-        """Return the components of the end, `success` among them."""
+        """Return the components of the outcome, `success` among them."""
         return dict(trace.state.outcome)
 
 
@@ -73,7 +73,7 @@ class AgentgymTaskset(vf.Taskset[AgentgymTask, AgentgymConfig]):
     """One split of one of our task sets."""
 
     def load(self) -> Iterator[AgentgymTask]:
-        """Yield the tasks. Raises: TaskError for a split without tasks, and for a name that is not a task set's."""
+        """Yield the tasks. Raises: TaskError for a split without tasks, or a name that is not a task set."""
         canary = canary_of(self.config.tasks.partition(":")[0])
         for task in _tasks(self.config.tasks).values():
             prompt = "\n\n".join(message.text for message in task.opening())
@@ -81,11 +81,11 @@ class AgentgymTaskset(vf.Taskset[AgentgymTask, AgentgymConfig]):
 
 
 class AgentgymHarnessConfig(vf.HarnessConfig):
-    """It has nothing to configure."""
+    """Configuration without options."""
 
 
 class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
-    """Plays a task of `AgentgymTaskset`: our loop, environment and judge, in the process of verifiers."""
+    """Plays a task of `AgentgymTaskset` in the verifiers process, with our loop, environment and judge."""
 
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False  # outside of our sandboxes
@@ -101,9 +101,7 @@ class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
         mcp_urls: dict[str, str],
         data: Any,
     ) -> Any:
-        """Play the episode to its end. Raises: AgentGymError if the infrastructure failed it: it is not a reward of
-        0.
-        """
+        """Play the episode to its end. Raises: AgentGymError if the infrastructure failed, not the agent."""
         trajectory = await _play(data, _Model(endpoint, secret, ctx.model, trace), trace.id)
         if trajectory.error is not None:
             raise AgentGymError(f"The episode failed, and has no reward: {trajectory.error}")
@@ -117,13 +115,13 @@ class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
 
 
 class AgentgymEnvConfig(vf.EnvConfig):
-    """The one seat plays in the process of verifiers: what needs a sandbox has one of ours."""
+    """Lets the only seat play in the verifiers process: tools that need isolation run in our sandboxes."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
 class AgentgymEnv(vf.Env[AgentgymEnvConfig]):
-    """One agent, one task of `AgentgymTaskset`."""
+    """An environment with one agent and one task of `AgentgymTaskset`."""
 
     async def run(self, task: Any, agents: Any) -> None:
         """Play the task once."""
@@ -131,18 +129,18 @@ class AgentgymEnv(vf.Env[AgentgymEnvConfig]):
 
 
 class _Model(ChatApiPolicy):
-    """The model of a rollout, asked through its endpoint. Once verifiers has stopped the rollout, it has left."""
+    """The model of a rollout, reached through its endpoint. It has left once verifiers stops the rollout."""
 
     name = "verifiers"
 
     def __init__(self, endpoint: str, secret: str, model: str, trace: Any) -> None:
-        super().__init__(endpoint, model, omit=("temperature", "top_p", "max_tokens", "seed"))  # verifiers adds its own
+        super().__init__(endpoint, model, omit=("temperature", "top_p", "max_tokens", "seed"))  # verifiers adds these
         headers = {"Authorization": f"Bearer {secret}"}
         self._endpoint = JsonEndpoint(endpoint, headers=headers, retry_policy=RetryPolicy(attempts=3))
         self._trace = trace
 
     async def generate(self, request: Request) -> Reply:
-        """Make a task. Raises: PolicyError; PolicyLeft for a rollout that is over."""
+        """Ask the model. Raises: PolicyError; PolicyLeft for a rollout that is over."""
         try:
             return await super().generate(request)
         except PolicyError as error:
@@ -173,7 +171,7 @@ async def _play(data: Any, model: _Model, label: str) -> Trajectory:
 def _tasks(text: str) -> dict[str, Task]:
     """Return the tasks that the config names, by id, in order.
 
-    Raises: TaskError for a split without tasks, or no name.
+    Raises: TaskError for a split without tasks, or an unknown name.
     """
     name, _, split = text.partition(":")
     if not name:

@@ -1,8 +1,8 @@
-"""Runs an environment of verifiers for a process of ours, in the Python environment that has verifiers.
+"""Runs an environment of verifiers for our process, in the Python environment that has verifiers.
 
-It imports nothing of agentgym. It reads lines of JSON from its input and writes lines of JSON to its output, and ends
-when its input does. Whatever else prints goes to standard error. A model call of an episode becomes a line, and the
-line that answers it becomes the model's message.
+It imports nothing of agentgym. It reads lines of JSON from standard input, writes lines of JSON to standard output,
+and ends when its input ends. All other output goes to standard error. A model call of an episode becomes a line, and
+the line that answers it becomes the model's message.
 
     {"op": "open", "config": {...}, "most": 200}   -> {"opened": [{"key", "messages"}, ...]}
     {"op": "begin", "episode": "7", "index": 3, "key": "..."}
@@ -36,11 +36,11 @@ MAX_LINE_BYTES = 16 * 2**20
 
 
 class LoopHarnessConfig(vf.HarnessConfig):
-    """It has nothing to configure."""
+    """Configuration without options."""
 
 
 class LoopHarness(vf.Harness[LoopHarnessConfig]):
-    """The plain loop, in this process: ask the model, run its calls on the tool servers, until it makes none."""
+    """The plain loop, in this process: ask the model and run its calls on the tool servers until it makes none."""
 
     APPENDS_SYSTEM_PROMPT = True
     SUPPORTS_MCP = True
@@ -51,7 +51,7 @@ class LoopHarness(vf.Harness[LoopHarnessConfig]):
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
     ) -> Any:
-        """Run a segment of the conversation. A refused model call ends it: the rollout has been stopped."""
+        """Run a segment of the conversation. A refused model call ends it, because the rollout was stopped."""
         system, prompt = self.resolve_prompt(data)
         messages = [{"role": "system", "content": system}] if system is not None else []
         messages += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _native(prompt or [])
@@ -78,7 +78,7 @@ class LoopHarness(vf.Harness[LoopHarnessConfig]):
 
 
 def _native(messages: list[Any]) -> list[dict[str, Any]]:
-    """Typed messages of verifiers as those of a chat API."""
+    """Convert verifiers' typed messages to messages of a chat API."""
     rows = [message.model_dump(exclude_none=True) for message in messages]
     for row in rows:
         row.pop("provider_state", None)
@@ -92,7 +92,7 @@ def _native(messages: list[Any]) -> list[dict[str, Any]]:
 
 
 class OpenEpisode:
-    """One episode: where its model calls wait for answers."""
+    """One episode, whose model calls wait here for answers."""
 
     def __init__(self) -> None:
         self.answers: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -102,7 +102,7 @@ class OpenEpisode:
 
 
 class VerifiersRunner:
-    """One environment, and the episodes that are played in it."""
+    """One environment and its open episodes."""
 
     def __init__(self, output: Any) -> None:
         self._output = output
@@ -146,13 +146,13 @@ class VerifiersRunner:
 
             done = await self._env.run_episode(self._tasks[index], context, on_trace=minted)
             self.write({"episode": name} | _outcome(done))
-        except Exception as error:  # noqa: BLE001  whatever an environment raises is the answer
+        except Exception as error:  # noqa: BLE001  any exception of an environment is the answer
             self.write({"episode": name, "failed": f"{type(error).__name__}: {error}"})
         finally:
             del self._episodes[name]
 
     async def _complete(self, request: web.Request) -> web.Response:
-        """Answer a model call of an episode by what the process of ours says."""
+        """Answer an episode's model call with what our process sends."""
         name = request.match_info["episode"]
         body = await request.json()
         episode, messages = self._episodes.get(name), body["messages"]
@@ -175,7 +175,7 @@ class VerifiersRunner:
         return web.json_response({**answer, "choices": [choice], "usage": usage})
 
     async def take(self, line: dict[str, Any]) -> None:
-        """Do what a line asks."""
+        """Carry out the request in a line."""
         if line["op"] == "open":
             await self.open(line["config"], line["most"])
         elif line["op"] == "begin":
@@ -199,7 +199,7 @@ class VerifiersRunner:
 
 
 def _config(given: dict[str, Any]) -> Any:
-    """Return the environment's config: every seat without a harness of its own has the loop, in this process."""
+    """Return the environment's config, in which every seat without its own harness gets the loop in this process."""
     taskset, env = given["taskset"], given.get("env", {})
     kind = env_config_type(taskset["id"], env.get("id", ""))
     seats: dict[str, Any] = {}
@@ -249,7 +249,7 @@ async def main() -> None:
             while line := await reader.readline():
                 try:
                     await worker.take(json.loads(line))
-                except Exception as error:  # noqa: BLE001  the other side says what it means
+                except Exception as error:  # noqa: BLE001  the other side reports what it means
                     worker.write({"failed": f"{type(error).__name__}: {error}"})
         finally:
             await worker.close()

@@ -1,4 +1,4 @@
-"""The process in which an environment of verifiers runs, seen from ours: `worker.py` in another Python environment."""
+"""Our side of the process that runs an environment of verifiers: `worker.py` in another Python environment."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from agentgym import EnvironmentServerError
 
 WORKER = Path(__file__).with_name("worker.py")
 MAX_LINE_BYTES = 16 * 2**20
-_MAX_ANSWERS = 16  # that nobody has taken yet
-_WORDS = 4000  # characters of its standard error that an error shows
+_MAX_ANSWERS = 16  # most answers waiting to be taken
+_WORDS = 4000  # characters of its standard error shown in an error
 _OPEN_S, _END_S = 600.0, 5.0
 
 
 class WorkerProcess:
-    """One process, and the episodes that are played in it. Made by `start`.
+    """One process and its open episodes. Made by `start`.
 
     Attributes:
-        tasks: `key` and `messages` of each.
-        is_sound: no answer has failed to come. Else no episode begins here any more.
+        tasks: `key` and `messages` of each task.
+        is_sound: whether every answer has arrived in time. If not, no more episodes begin here.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, answer_s: float) -> None:
@@ -42,11 +42,11 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, python: str, config: Mapping[str, Any], most: int, answer_s: float) -> WorkerProcess:
-        """Start a worker. Raises: EnvironmentServerError with what the process said, if it does not come up."""
+        """Start a worker. Raises: EnvironmentServerError with the process's output, if it does not start."""
         try:
             process = await asyncio.create_subprocess_exec(
                 python,
-                "-P",  # its own folder is none to import from
+                "-P",  # do not import from the worker's own folder
                 str(WORKER),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -72,25 +72,25 @@ class WorkerProcess:
         return worker
 
     async def begin(self, index: int, key: str) -> str:
-        """Begin an episode of a task. Returns: its name here."""
+        """Begin an episode of a task. Returns: the episode's name in this process."""
         name = str(next(self._numbers))
         self._answers[name] = asyncio.Queue(_MAX_ANSWERS)
         await self._write({"op": "begin", "episode": name, "index": index, "key": key})
         return name
 
     async def say(self, episode: str, message: Mapping[str, Any]) -> None:
-        """Answer the model call that waits."""
+        """Answer the waiting model call."""
         await self._write({"op": "say", "episode": episode, "message": dict(message)})
 
     async def end(self, episode: str) -> None:
-        """Stop an episode, which is judged as it stands."""
+        """Stop an episode; it is judged as it stands."""
         await self._write({"op": "end", "episode": episode})
 
     async def answer(self, episode: str) -> Mapping[str, Any]:
         """Return what comes next in an episode: `messages` and `tools`, or `over`.
 
-        Raises: EnvironmentServerError for an episode that failed there, no answer in time, an answer that makes no
-            sense, or a process that ended.
+        Raises: EnvironmentServerError if the episode failed there, the answer is late or invalid, or the process
+            ended.
         """
         answer = await self._next(self._answers[episode], f"go on with episode {episode}", self._answer_s)
         if "failed" in answer:
@@ -98,11 +98,11 @@ class WorkerProcess:
         return answer
 
     def forget(self, episode: str) -> None:
-        """Drop what still comes of an episode."""
+        """Discard further answers of an episode."""
         self._answers.pop(episode, None)
 
     async def close(self) -> None:
-        """End the process and everything that it started. May be called twice."""
+        """End the process and everything it started. May be called twice."""
         self._fail("it was closed")
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -144,7 +144,7 @@ class WorkerProcess:
         return answer  # type: ignore[no-any-return]
 
     async def _read(self) -> None:
-        """Hand each line of its output to whom it is for, until it ends or writes what is none."""
+        """Pass each line of output to the episode that it belongs to, until the output ends or a line is invalid."""
         assert self._process.stdout is not None
         try:
             while text := await self._process.stdout.readline():
@@ -155,7 +155,7 @@ class WorkerProcess:
                     self._opened.put_nowait(line)
                 elif (queue := self._answers.get(str(line["episode"]))) is not None:
                     queue.put_nowait(line)
-            await asyncio.sleep(0.1)  # its last words
+            await asyncio.sleep(0.1)  # wait for its last output
             self._fail("it has ended")
         except (ValueError, RecursionError) as error:
             self._fail(f"it wrote a line that makes no sense: {str(error)[:200]}")
@@ -168,12 +168,12 @@ class WorkerProcess:
             self._words = (self._words + text.decode("utf-8", "replace"))[-_WORDS:]
 
     def _fail(self, why: str) -> None:
-        """Everybody who waits, or asks from now on, is told why."""
+        """Report a failure to all current and later requests."""
         self.is_sound = False
         if self._failure is None:
             self._failure = EnvironmentServerError(f"The process of verifiers failed: {why}.{self._last_words()}")
             for queue in (self._opened, *self._answers.values()):
-                if not queue.full():  # else nobody waits for it
+                if not queue.full():  # a full queue has no waiting reader
                     queue.put_nowait(self._failure)
 
     def _last_words(self) -> str:
@@ -181,9 +181,9 @@ class WorkerProcess:
 
 
 class SharedWorker:
-    """One process for the episodes that are open at the same time; it ends with the last of them.
+    """One process for all episodes open at the same time; it ends with the last of them.
 
-    Episodes of another event loop, and those that begin after an answer failed to come, get another process.
+    Episodes of another event loop, and episodes that begin after an answer failed to arrive, get another process.
     """
 
     def __init__(self, python: str, config: Mapping[str, Any], most: int, answer_s: float) -> None:
@@ -205,7 +205,7 @@ class SharedWorker:
             raise
 
     async def give_back(self, worker: WorkerProcess) -> None:
-        """Give a worker back. The last user ends the process."""
+        """Return a worker. The last user ends the process."""
         for starting in list(self._users):
             if starting.done() and not starting.exception() and starting.result() is worker:
                 await self._leave(starting)

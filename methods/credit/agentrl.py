@@ -29,11 +29,11 @@ def agentrl(
     """A_ik = (B_i - mean B) / (std B + 1e-6), B the GRPO advantage, mean and std over groups of one environment.
 
     Environments with longer episodes, or with groups that agree more often, then have the same weight in a batch.
-    Direction as `grpo` is. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased: the
-    length of a trajectory enters the mean.
+    Keeps the direction, as `grpo` does. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased:
+    the length of a trajectory enters the mean.
 
     Args:
-        ddof: of the group's standard deviation. weigh: weights in that of the environment.
+        ddof: of the group's standard deviation. weigh: weights in the environment's mean and standard deviation.
     Returns: [N, T] for each group. Degenerate: no difference in an environment gives exactly 0.
     """
     advantages: list[Array] = [np.zeros(0)] * len(groups)

@@ -16,13 +16,13 @@ from agentgym.credit.arithmetic import values_before
 def archer(group: Group, *, gamma: Decay = 1.0) -> Array:
     """A_ik = Q(s_ik, a_ik) - V(s_ik), in the paper each the lower of two heads, which is the critic's business.
 
-    Every token of the turn gets it. Biased by as much as Q is wrong, whatever the group size; exact where Q is exact.
-    The outcome is not used here: the critic has learnt from it.
+    Every token of the turn gets this advantage. Its bias is the error of Q, whatever the group size; exact for an exact
+    Q. The outcome is not used here: the critic has learnt from it.
 
     Args:
         gamma: the discount per turn of the returns that the critic learns.
     Returns: [N, T], reward units. Trajectories are not compared, so a group of one works.
-    Raises: CreditError naming trajectory and turn where a value is missing.
+    Raises: CreditError naming the trajectory and turn of a missing value.
     """
     values = group.signal("values")[:, : group.turn_mask.shape[1]]
     action_values = values_before(group, "action_values", group.signal("action_values"))

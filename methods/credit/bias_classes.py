@@ -1,4 +1,4 @@
-"""Bias classes that depend on the options of an estimator."""
+"""Bias classes that depend on an estimator's options."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from agentgym.credit import BiasClass
 
 
 def unbiased_if_leave_one_out(options: Mapping[str, Any]) -> BiasClass:
-    """Return the class of an estimator that is unbiased with a leave-one-out baseline and without a discount."""
+    """Return the bias class of an estimator that is unbiased with a leave-one-out baseline and no discount."""
     return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
 
 
 def direction_by_trajectories(options: Mapping[str, Any]) -> BiasClass:
-    """Return the class of an estimator that keeps the direction if every trajectory has the same weight."""
+    """Return the bias class of an estimator that keeps the direction if every trajectory has the same weight."""
     return "direction" if options["weigh"] == "trajectories" else "biased"

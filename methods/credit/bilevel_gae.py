@@ -40,17 +40,17 @@ def bilevel_gae(
 ) -> Array:
     """The advantage of each turn's first token: the value of the whole turn minus the value of the state before it.
 
-    Turns first, as `turn_gae`; then A_l = d_l + token_gamma token_lam A_l+1 inside the turn, where the last token's
-    reward is the turn's return A_k + V_k. `token_advantages` has all of them. Unbiased where all four decays
-    are 1 and the boundary is "first"; with one token a turn it is `turn_gae`.
+    First turns, as in `turn_gae`; then A_l = d_l + token_gamma token_lam A_l+1 inside the turn, where the last token's
+    reward is the turn's return A_k + V_k. `token_advantages` returns all of them. Unbiased if all four decays are 1
+    and the boundary is "first"; with one token per turn it equals `turn_gae`.
 
     Args:
         gamma, lam: decay per turn. token_gamma, token_lam: decay per token inside a turn.
-        boundary: which token's value is the value of the turn. "first" is the state before the turn; "last", as in the
-            released code, already knows what the turn says (biased).
+        boundary: whose token value is the value of the turn. "first" is the state before the turn; "last", as in the
+            released code, already knows the turn's text (biased).
         truncated: see `turn_gae`; "bootstrap" needs `values`. outcome_weight: above 0.
     Returns: [N, T], reward units.
-    Raises: CreditError naming trajectory and turn where a turn has no token values.
+    Raises: CreditError naming the trajectory and turn without token values.
     """
     advantages = token_advantages(
         group,
@@ -78,9 +78,9 @@ def token_advantages(
     outcome_weight: float = 1.0,
     turn_weight: float = 1.0,
 ) -> Array:
-    """[N, T, L] the advantage of every token of every turn, for trainers that take them; 0 after a turn's last token.
+    """[N, T, L] the advantage of every token, for trainers that use token advantages; 0 after a turn's last token.
 
-    Args and errors are those of `bilevel_gae`.
+    Args and errors as for `bilevel_gae`.
     """
     values: Array = group.signal("token_values")
     if not values.shape[2]:
@@ -102,7 +102,7 @@ def token_advantages(
 
 
 def _td_errors(values: Array, returns: Array, token_gamma: float) -> Array:
-    """[N, T, L] temporal-difference error of each token; after the last token of a turn comes the turn's return."""
+    """[N, T, L] temporal-difference error of each token; the value after a turn's last token is the turn's return."""
     following = np.full(values.shape, np.nan)
     following[:, :, :-1] = token_gamma * values[:, :, 1:]
     following = np.where(np.isnan(following), returns[:, :, None], following)

@@ -1,4 +1,4 @@
-"""The tree that trajectories with common prefixes form, as arrays over its nodes."""
+"""The tree of trajectories with common prefixes, as arrays over its nodes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TurnTree:
-    """A tree of M nodes. A node is one turn that was played once, however many trajectories go through it.
+    """A tree of M nodes. A node is one turn that was played once, however many trajectories share it.
 
-    A trajectory that was forked off another one lists only the turns after the fork; its path also holds the turns
-    before it.
+    A forked trajectory lists only the turns after the fork; its path also holds the turns before it.
 
     Attributes:
-        node: [N, T] the node of each listed turn, -1 where padding.
+        node: [N, T] the node of each listed turn, -1 for padding.
         path: [N, D] the nodes on the path of each trajectory from the root, then -1.
         depth: [M] index of each node in the paths.
-        parent: [M] the node of the turn before, -1 if no trajectory of the group lists it.
-        family: [M] equal for nodes that follow the same turn, whether that turn is in the group or not.
-        listings: [M] trajectories that list the node.
+        parent: [M] the node of the previous turn, -1 if no trajectory of the group lists it.
+        family: [M] equal for nodes that follow the same turn, whether or not that turn is in the group.
+        listings: [M] number of trajectories that list the node.
     """
 
     node: Indices
@@ -40,7 +39,7 @@ class TurnTree:
 
     @property
     def siblings(self) -> Indices:
-        """[M] nodes of the same family, itself included."""
+        """[M] number of nodes in the same family, including the node itself."""
         count: Indices = np.bincount(self.family)[self.family]
         return count
 
@@ -51,18 +50,18 @@ class TurnTree:
         return last
 
     def nodes_to_paths(self, numbers: Array) -> Array:
-        """[N, D] the numbers [M] of the nodes on each path, 0 after its end."""
+        """[N, D] map numbers [M] of nodes to the nodes on each path, 0 after its end."""
         return np.where(self.path >= 0, numbers[self.path], 0.0)
 
     def paths_to_nodes(self, numbers: Array) -> Array:
-        """[M] numbers of nodes from numbers [N, D] on paths, which are equal wherever paths share a node."""
+        """[M] map numbers [N, D] on paths, equal wherever paths share a node, to the nodes."""
         of_nodes: Array = np.zeros(len(self.parent))
         on_path = self.path >= 0
         of_nodes[self.path[on_path]] = numbers[on_path]
         return of_nodes
 
     def nodes_to_turns(self, numbers: Array) -> Array:
-        """[N, T] the numbers [M] of the nodes of each listed turn, 0 where padding."""
+        """[N, T] map numbers [M] of nodes to each listed turn, 0 for padding."""
         return np.where(self.node >= 0, numbers[self.node], 0.0)
 
     def turns_to_nodes(self, numbers: Array) -> Array:
@@ -71,7 +70,7 @@ class TurnTree:
         return _sums(self.node[listed], numbers[listed], len(self.listings)) / self.listings
 
     def mean_of_leaves(self, numbers: Array) -> Array:
-        """[M] mean of the numbers [N] over the trajectories whose path goes through each node."""
+        """[M] mean of the numbers [N] over the trajectories through each node."""
         on_path = self.path >= 0
         nodes, size = self.path[on_path], len(self.listings)
         broadcast = np.broadcast_to(numbers[:, None], on_path.shape)[on_path]
@@ -79,9 +78,9 @@ class TurnTree:
 
 
 def build_tree(group: Group) -> TurnTree:
-    """Return the tree of the group's `branches` and `parents`; every turn labelled None is a node of its own.
+    """Return the tree of the group's `branches` and `parents`; every turn labelled None becomes a node of its own.
 
-    Raises: MissingSignalError; CreditError if nodes follow each other in a circle.
+    Raises: MissingSignalError; CreditError if the nodes form a cycle.
     """
     labels, starts = group.signal("branches"), group.parents or (None,) * group.size
     index_of: dict[Hashable, int] = {}
@@ -110,10 +109,10 @@ def build_tree(group: Group) -> TurnTree:
 
 
 def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
-    """[M] the value of each node: the reward of its turn, plus the mean over what followed it.
+    """[M] the value of each node: the reward of its turn, plus the mean of what follows the turn.
 
-    What followed are the values of its children, each with weight 1 however many trajectories go through it, and
-    the outcomes of the trajectories that end there.
+    The mean covers the values of its children, each with weight 1 however many trajectories share it, and the
+    outcomes of the trajectories that end there.
     """
     size = len(tree.parent)
     values = turn_weight * tree.turns_to_nodes(rewards_or_zero(group))
@@ -124,18 +123,18 @@ def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_wei
     for level in reversed(levels):
         values[level] += total[level] / count[level]
         parents = tree.parent[level]
-        if parents[0] >= 0:  # either all nodes of a level have a parent, or none has
+        if parents[0] >= 0:  # either all nodes of a level have a parent, or none has one
             total += _sums(parents, values[level], size)
     return values
 
 
 def _sums(indices: Indices, numbers: Array, size: int) -> Array:
-    """[size] the sum of the numbers at each index."""
+    """[size] sum the numbers at each index."""
     return np.asarray(np.bincount(indices, weights=numbers, minlength=size), np.float64)
 
 
 def _ancestors(parent: list[int], row: list[int]) -> list[int]:
-    """Return the nodes before a trajectory's own, from the root on. Raises: CreditError for a circle."""
+    """Return the nodes before a trajectory's own turns, from the root on. Raises: CreditError for a cycle."""
     ancestors: list[int] = []
     node = parent[row[0]]
     while node >= 0:
@@ -147,7 +146,7 @@ def _ancestors(parent: list[int], row: list[int]) -> list[int]:
 
 
 def _padded(rows: list[list[int]]) -> Indices:
-    """[N, longest row] with -1 after the end of each row."""
+    """[N, longest row] pad each row with -1."""
     padded: Indices = np.full((len(rows), max(map(len, rows))), -1, np.int64)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row

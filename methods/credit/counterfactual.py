@@ -1,7 +1,7 @@
-"""Credit of turns from the returns of the episode with only some of its turns.
+"""Credit of turns from the returns of the episode replayed with only some of its turns.
 
-`value` maps a set of turns to the return of the episode with only those turns, obtained by replay. If leaving out a
-turn breaks later ones, the value is whatever the environment then returns.
+`value` maps a set of turns to the return of the episode replayed with only those turns. If leaving out a turn breaks
+later ones, the value is whatever the environment then returns.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MAX_EXACT_TURNS = 16
 
 
 def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], int], Array]) -> Array:
-    """[N, T] what `credit_of` makes of the counterfactuals of each trajectory and its number of turns; 0 where padding.
+    """[N, T] apply `credit_of` to the counterfactuals and number of turns of each trajectory; 0 for padding.
 
-    Raises: MissingSignalError naming the trajectory and the set of turns whose value `credit_of` misses; CreditError
-        with the trajectory in front where `credit_of` raises it.
+    Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing; CreditError of
+        `credit_of`, prefixed with the trajectory.
     """
     counterfactuals = group.signal("counterfactuals")
     credit = np.zeros(group.turn_mask.shape)
@@ -41,9 +41,9 @@ def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], in
 
 
 def leave_one_out_values(value: Value, turns: int) -> Array:
-    """[K] v(all) - v(all but k): what is lost without each turn. Needs K + 1 values.
+    """[K] v(all) - v(all but k): the loss without each turn. Needs K + 1 values.
 
-    The values do not sum to the return: of two turns, either of which would be enough, both get 0.
+    The values do not sum to the return: two turns of which either one suffices both get 0.
     """
     all_turns = frozenset(range(turns))
     full_value = value(all_turns)
@@ -51,10 +51,10 @@ def leave_one_out_values(value: Value, turns: int) -> Array:
 
 
 def shapley_values(value: Value, turns: int) -> Array:
-    """[K] mean over all orders of the turns of what each turn adds to those before it. Needs 2^K values.
+    """[K] mean, over all orders of the turns, of what each turn adds to the turns before it. Needs 2^K values.
 
-    They sum to v(all) - v(none); a turn that never changes anything gets 0; interchangeable turns get the same; linear
-    in v. Source: Shapley 1953.
+    The values sum to v(all) - v(none); a turn that never changes anything gets 0; interchangeable turns get the same;
+    linear in v. Source: Shapley 1953.
     Raises: CreditError above 16 turns; use `sampled_shapley_values`.
     """
     if turns > MAX_EXACT_TURNS:
@@ -77,10 +77,10 @@ def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.ran
     """[K] Shapley values estimated from random orders, and the standard error of each.
 
     Orders are drawn in pairs of an order and its reverse: a turn that adds much early adds little late, so the errors
-    of a pair partly cancel. The standard error is that of the mean over pairs, which are independent.
+    of a pair partly cancel. The standard error is computed from the means of pairs, which are independent.
 
     Args:
-        orders: even and at least 4, the fewest that give an error. Needs at most orders * K values, each set once.
+        orders: even and at least 4, the fewest that give an error. Needs at most orders * K distinct values.
     Raises: CreditError.
     """
     if orders < 4 or orders % 2:
@@ -107,12 +107,12 @@ def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.ran
 
 
 def shapley_of_known(values: Mapping[Coalition, float], turns: int) -> Array:
-    """[K] Shapley values from the values of some sets of turns; exact if all 2^K are there.
+    """[K] Shapley values from the values of some sets of turns; exact if all 2^K values are given.
 
-    For each turn and each coalition size: the mean of what the turn adds, over the coalitions for which both values are
-    known; then the mean over the sizes. With random coalitions this estimates the Shapley values; their sum need not
-    be v(all) - v(none).
-    Raises: CreditError naming a turn that is in no such pair of coalitions.
+    For each turn and coalition size: the mean of what the turn adds, over the coalitions for which both values are
+    known; then the mean over the sizes. With random coalitions this estimates the Shapley values; the estimates need
+    not sum to v(all) - v(none).
+    Raises: CreditError naming a turn without such a pair of coalitions.
     """
     total, count = np.zeros((turns, turns)), np.zeros((turns, turns))
     for coalition, before in values.items():

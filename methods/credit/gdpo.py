@@ -1,4 +1,4 @@
-"""GDPO: each component of the reward standardised by itself inside the group, summed, and whitened over the batch."""
+"""GDPO: standardise each reward component within the group, sum the components, and whiten over the batch."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def gdpo(
 ) -> list[Array]:
     """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, on every turn.
 
-    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). The
-    scale of a component then does not matter, and one that does not differ adds nothing. Biased: it does not maximise
-    the sum of rewards, and it divides by standard deviations of the group itself.
+    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). The scale of a
+    component then does not matter, and a constant component adds nothing. Biased: it does not maximise the sum of
+    rewards, and it divides by the group's own standard deviations.
 
     Args:
-        ddof: of the standard deviations in the group.
-        turn_weight: of all turn components; with 0 only the outcome components count.
+        ddof: of the group's standard deviations.
+        turn_weight: weight of all turn components; with 0 only the outcome components count.
         weigh: weights in the whitening. The weights w_c are the group's `weights`, 1 by default.
-    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no difference gives exactly 0.
+    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal scores give exactly 0.
     """
     summed = []
     for group in groups:
@@ -49,10 +49,10 @@ def gdpo(
 
 
 def _in_deviations(scores: Array, ddof: int) -> Array:
-    """[N] above the mean in standard deviations; 0 if the scores are equal.
+    """[N] scores minus their mean, in standard deviations; 0 if the scores are equal.
 
-    No epsilon is added to the standard deviation: two opposite components would cancel up to that epsilon, and the
-    whitening would blow the rest up.
+    No epsilon is added to the standard deviation: two opposite components would then cancel except for the epsilon,
+    and the whitening would amplify the remainder.
     """
     std = stable_std(scores, ddof=ddof)
     return np.divide(centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)

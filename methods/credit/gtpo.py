@@ -25,7 +25,7 @@ def gtpo(
 ) -> Array:
     """A_ik = (G_ik - mean of G_jk) / std of G_jk over the trajectories j that reached turn k.
 
-    Biased: a 0 for a turn that no other trajectory reached means that the own return is the baseline, and each index is
+    Biased: a turn that no other trajectory reached gets 0, as if its own return were the baseline, and each index is
     divided by its own standard deviation. `return_to_go` does neither.
 
     Args:

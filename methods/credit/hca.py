@@ -18,14 +18,14 @@ from agentgym.credit.arithmetic import returns_to_go
 def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).
 
-    The policy gradient exactly, if the hindsight probability is the true one given the state before the turn
-    and G_ik, and if every return that can follow one turn can follow every other. A return that only some turns
-    can reach (a turn reward that only one action pays) never counts for the others: biased. A turn that made the
-    return neither likelier nor less likely (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
+    The exact policy gradient, if the hindsight probability is the true one given the state before the turn and G_ik,
+    and if every return that can follow one turn can follow every other. Otherwise biased: a return that only some
+    turns can reach (a turn reward that only one action pays) never counts for the others. A turn that made the return
+    neither likelier nor less likely (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
 
     Args:
         outcome_weight, turn_weight: of outcome and turn rewards in G_ik.
-    Returns: [N, T], reward units. A return of 0 gives 0, so the noise depends on the origin of the rewards.
+    Returns: [N, T], reward units. A return of 0 gives 0, so the noise depends on where rewards have their zero.
     """
     turn_returns = returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.where(group.turn_mask, group.signal("hindsight"), 0.0)

@@ -36,17 +36,17 @@ def hcapo(
 ) -> Array:
     """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
 
-    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. Only
-    the abstract of the paper was used: refined step Q-values, and an advantage of two scales. This is one reading.
+    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. This is one reading of
+    the paper's abstract, which describes refined step Q-values and an advantage of two scales; the rest was not read.
 
     Args:
-        credit_weight: of the turns; 0 is the outcome's advantage alone, bit for bit.
+        credit_weight: weight of the turns; with 0 the result is the outcome's advantage, bit for bit.
         lowest, highest: bounds of rho.
         gamma: of the return-to-go G.
         scale: "std" divides A_i and Q by the standard deviation of the returns.
     Returns: [N, T], reward units for scale "none".
-    Degenerate: equal Q at an index add 0; at an index that only one trajectory reached, the baseline is the others'
-        mean episode return.
+    Degenerate: equal Q at an index add 0; at an index that only one trajectory reached, the baseline is the mean
+        episode return of the other trajectories.
     """
     if lowest > highest:
         raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: set lowest <= highest.")

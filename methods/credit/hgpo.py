@@ -1,4 +1,4 @@
-"""HGPO: every turn compared with others that have the same recent history, longer histories counting more."""
+"""HGPO: compare every turn with turns of the same recent history, giving longer histories more weight."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def hgpo(
 ) -> Array:
     """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 that are not 0.
 
-    n_h compares turns with the same last h states, the present one included. Biased: a trajectory is compared with
+    n_h compares turns whose last h states, including the current one, are equal. Biased: a trajectory is compared with
     itself, and which levels count depends on the returns.
 
     Args:
-        history: states before the present one in the longest history.
-        alpha: how much more a longer history counts; 0 for the same weight.
-        gamma: decay per turn. scale: "std" divides by the standard deviation at that level. ddof: of it.
-        episode: the episode's return compared over the group is one more level, and weights are then (h + 1)^alpha
-            with h = 0 for it. Without it a turn whose state occurs once gets 0.
+        history: states before the current one in the longest history.
+        alpha: how strongly longer histories are weighted; 0 weighs all alike.
+        gamma: decay per turn. scale: "std" divides by the standard deviation at that level. ddof: of that deviation.
+        episode: add one more level, the episode's return compared over the group; weights are then (h + 1)^alpha
+            with h = 0 for this level. Without it a turn whose state occurs once gets 0.
         outcome_weight: above 0.
     Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
     """

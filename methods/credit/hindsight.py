@@ -33,16 +33,17 @@ def hindsight(
 ) -> Array:
     """A_ik = A_i * (1 - share + share * w_ik), w_ik = clip(1 + band * z_ik, 1 - band, 1 + band).
 
-    The belief in success is B_0 = the group's share of successes at first, and B_k = sigmoid(logit B_0 + c_k)
-    after turn k, with c_k = gamma * c_{k-1} + e_k and e_k the hindsight log-ratio of the turn. z_ik is
+    The belief in success starts at B_0, the group's share of successes, and is B_k = sigmoid(logit B_0 + c_k) after
+    turn k, with c_k = gamma * c_{k-1} + e_k and e_k the hindsight log-ratio of the turn. z_ik is
     sign(A_i) * (B_k - B_{k-1}), standardised within the trajectory.
 
     Args:
-        share: of the reshaping; 0 is the outcome's advantage bit for bit. band: at most 1; 0 likewise.
-        gamma: decay per turn of evidence.
+        share: strength of the reshaping; 0 is the outcome's advantage, bit for bit. band: at most 1; 0 has this
+            effect too.
+        gamma: decay of evidence per turn.
         success_at: an outcome of at least this is a success.
-        prior_floor: B_0 is kept this far from 0 and 1, where evidence would change nothing.
-        scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as there.
+        prior_floor: least distance of B_0 from 0 and 1, where evidence would change nothing.
+        scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as in those.
     Returns: [N, T]. No turn changes the sign of A_i, nor its size by more than share * band.
     Degenerate: turns that changed the belief equally, or a single turn, get A_i.
     """
@@ -51,7 +52,7 @@ def hindsight(
     evidence = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     successes = np.mean(group.signal("outcomes") >= success_at)
     signed_moves = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)
-    mask = group.turn_mask.T  # the turns of a trajectory are a column
+    mask = group.turn_mask.T  # one column per trajectory
     signed_moves = (np.sign(above)[:, None] * signed_moves).T
     z = divide_by_std(np.nan_to_num(centred(signed_moves, "mean", mask)), stable_std(signed_moves, ddof=0, mask=mask)).T
     weight = np.clip(1 + band * z, 1 - band, 1 + band)
@@ -60,7 +61,7 @@ def hindsight(
 
 
 def belief_moves(evidence: Array, prior: float, gamma: float) -> Array:
-    """[N, T] B_k - B_{k-1}: how each turn moved the belief in success. `evidence` [N, T] in nats, prior in (0, 1)."""
+    """[N, T] B_k - B_{k-1}: the change of belief at each turn. `evidence` [N, T] in nats, prior in (0, 1)."""
     start = np.log(prior) - np.log1p(-prior)
     log_odds_gain, before = np.zeros(len(evidence)), np.full(len(evidence), prior)
     moves = np.zeros(evidence.shape)

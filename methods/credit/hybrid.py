@@ -20,12 +20,12 @@ def hybrid(
 ) -> Array:
     """A_ik = n_k(G_ik) + outcome_share * n(o_i); n_k compares the trajectories that reached turn k, n all of them.
 
-    Biased as `gtpo` is, of which it is the sum with an outcome estimator.
+    Biased like `gtpo`, to which it adds an outcome estimator.
 
     Args:
         gamma: decay per turn, 0.9 as published. outcome_share: lambda of the paper, 0.3.
         baseline, scale, ddof: of both comparisons. outcome_weight: above 0, inside G_ik.
-    Returns: [N, T]. Degenerate: a term that does not differ adds exactly 0; outcome_share 0 is `gtpo` bit for bit.
+    Returns: [N, T]. Degenerate: a constant term adds exactly 0; outcome_share 0 is `gtpo`, bit for bit.
     """
     turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     turn = normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)

@@ -1,4 +1,4 @@
-"""IGPO: the reward of a turn is how much likelier it made the right answer; that of the last turn is the outcome."""
+"""IGPO: a turn's reward is its increase of the right answer's probability; the last turn's reward is the outcome."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def igpo(
 ) -> Array:
     """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.
 
-    p_l is the probability of the gold answer given all before turn l. Biased: the gains sum to p before
-    the last turn and are never subtracted again, so the objective is the outcome plus that; and centring adds a
-    constant reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
+    p_l is the probability of the gold answer given everything before turn l. Biased: the gains sum to p before the last
+    turn and are never subtracted again, so the objective is the outcome plus this p; and centring adds a constant
+    reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
 
     Args:
-        normalise: "joint" (the paper) takes one mean and standard deviation over gains and outcomes of all turns of
-            the group; "separate" (an option of the released code) takes one for each kind.
+        normalise: "joint" (the paper) uses one mean and standard deviation over gains and outcomes of all turns of the
+            group; "separate" (an option of the released code) normalises gains and outcomes separately.
         gamma: decay per turn.
         scale: "none" only subtracts the mean. ddof: the released code divides by N (0).
-        truncated: what the last turn of a truncated trajectory gets; "gain" (the paper: no answer was
-            given) or "outcome" as scored.
-        outcome_weight: above 0. gain_weight: 0 leaves the outcome alone.
+        truncated: what the last turn of a truncated trajectory gets; "gain" (the paper: no answer was given) or
+            "outcome" as scored.
+        outcome_weight: above 0. gain_weight: 0 leaves only the outcome.
     Returns: [N, T], in standard deviations for scale "std".
-    Degenerate: where the answer was not scored the last known p is used; equal rewards give exactly 0.
+    Degenerate: if the answer was not scored, the last known p is used; equal rewards give exactly 0.
     """
     p = forward_fill(np.exp(group.signal("gold_logprobs")))
     rewards = gain_weight * np.diff(p, axis=1)

@@ -26,13 +26,13 @@ def information_gain(
 ) -> Array:
     """`potential_shaping` with Phi_k = p_k, the probability of the gold answer given all before turn k.
 
-    A turn gets p_{k+1} - p_k on top of its reward and the last turn -p_K: the final
-    answer is not rewarded for what the policy already knew before it. `igpo` leaves that out and is biased.
+    A turn gets p_{k+1} - p_k on top of its reward, and the last turn gets -p_K: the final answer is not rewarded for
+    what the policy already knew before it. `igpo` leaves this subtraction out and is biased.
 
     Args:
-        weight: of the gain; 0 is `return_to_go` bit for bit.
-        gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
-    Returns: [N, T], reward units. Degenerate: where the answer was not scored the last known p is used, 0 before any.
+        weight: of the gain; 0 is `return_to_go`, bit for bit.
+        gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
+    Returns: [N, T], reward units. Degenerate: if the answer was not scored, the last known p is used, 0 before any.
     """
     before = np.exp(group.signal("gold_logprobs"))[:, :-1]
     return shaped_advantages(

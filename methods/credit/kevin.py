@@ -25,7 +25,7 @@ def kevin(
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of the group.
 
     Biased, even in sign: on the flip problem of the tests it teaches the policy to answer at once. gamma discounts
-    later rewards, turns of different index are compared although different amounts are still to come, and a long
+    later rewards, turns of different index are compared although different amounts of reward remain, and a long
     trajectory has more weight in mean and std.
 
     Args:

@@ -1,4 +1,4 @@
-"""Leave one turn out: the outcome, and the return that the episode loses without each turn."""
+"""Leave one turn out: the outcome, and the loss of return without each turn."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def leave_one_turn_out(
 ) -> Array:
     """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.add_turn_credit`.
 
-    Not claimed to be unbiased: a replay without turn k also depends on the later turns. Of two turns, either of which
-    would be enough, both get 0; `shapley` divides the credit between them.
+    Not claimed to be unbiased: a replay without turn k also depends on the later turns. Two turns of which either one
+    suffices both get 0; `shapley` divides the credit between them.
 
     Args:
         credit: "added": A_ik = A_i + credit_weight * (phi_k - mean of phi over the trajectory's turns);
-            "returned": phi_k as the turn's reward, the last turn gets the rest, then return-to-go.
+            "returned": phi_k as the turn's reward with the remainder on the last turn, then return-to-go.
         scale: of A_i; "none" as in `rloo`, "std" as in `grpo`.
-        outcome_weight, turn_weight: as `rloo`.
+        outcome_weight, turn_weight: as in `rloo`.
     Returns: [N, T], reward units for scale "none". credit_weight 0 with credit "added" is `rloo`, bit for bit.
-    Degenerate: a group of one or of equal trajectories keeps phi - mean phi, a comparison within a trajectory.
-    Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing.
+    Degenerate: a group of one or of equal trajectories keeps phi - mean phi, a comparison within the trajectory.
+    Raises: MissingSignalError naming the trajectory and the set of turns without a value.
     """
     phi = turn_credit(group, lambda values, turns: leave_one_out_values(values.__getitem__, turns))
     return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

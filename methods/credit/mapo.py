@@ -1,4 +1,4 @@
-"""MAPO: a mixture of GRPO and the deviation relative to the mean, by how much the outcomes of the group agree."""
+"""MAPO: mix GRPO with the deviation relative to the mean, according to how much the group's outcomes agree."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def mapo(
 ) -> Array:
     """A_ik = (1 - lambda) (R_i - mean R) / std R + lambda (R_i - mean R) / mean R, lambda = 1 - 4 p (1 - p).
 
-    p is the share of trajectories that succeeded: lambda is 0 where half did, and 1 where all or none did. In
-    a group with hardly any failure, that keeps the advantage of the one failure small.
-    Direction as `grpo`: a positive multiple of the policy gradient where returns take two values, not negative.
-    With graded returns a mean near 0 blows the second term up, and the direction can then be wrong.
+    p is the share of successful trajectories: lambda is 0 if half succeeded, and 1 if all or none did. In a group with
+    hardly any failure, this keeps the advantage of the one failure small.
+    Keeps the direction, as `grpo` does: a positive multiple of the policy gradient if returns take two values, neither
+    negative. With graded returns a mean near 0 inflates the second term, and the direction can be wrong.
 
     Args:
         success: an outcome of at least this is a success.
         ddof: of the standard deviation. outcome_weight, turn_weight: of the return R.
-    Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest
-        return) makes the second term 0. Of a negative mean the absolute value is used.
+    Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest return)
+        makes the second term 0. For a negative mean the absolute value is used.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     outcomes: Array = group.signal("outcomes")

@@ -1,4 +1,4 @@
-"""MT-GRPO as released: the turn rewards count up to the tool's result, the outcome everywhere."""
+"""MT-GRPO as released: turn rewards count up to the tool's result, the outcome everywhere."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def mt_grpo_two_segment(
     """A_ik = n(o_i) + alpha * n(r_i) up to the turn that called the tool, n(o_i) after it; r_i sums the turn rewards.
 
     A trajectory that never called a tool gets n(r_i + o_i) on every turn. n compares over the whole group.
-    Biased: which of the three a turn gets depends on what its trajectory did, so even a choice that makes no
-    difference gets a gradient.
+    Biased: which of the three a turn gets depends on what its trajectory did, so even a choice without effect gets a
+    gradient.
 
     Args:
         alpha: weight of the turn part.
-        boundary: whether the last or the first tool turn ends the first segment; the same in the released
-            setting, where a tool is called at most once.
+        boundary: whether the first or the last tool turn ends the first segment; both are the same in the released
+            setting, with at most one tool call.
         baseline, scale, ddof: n subtracts the baseline and, with "std", divides by the group's standard deviation.
-    Returns: [N, T]. Degenerate: a term that does not differ adds exactly 0.
+    Returns: [N, T]. Degenerate: a constant term adds exactly 0.
     """
 
     def compared(scores: Array) -> Array:

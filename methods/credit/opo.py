@@ -1,4 +1,4 @@
-"""OPO: the episode's return minus a mean in which long episodes count more, the baseline of least variance."""
+"""OPO: the episode's return minus a length-weighted mean, which approximates the baseline of least variance."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _bias(options: Mapping[str, Any]) -> BiasClass:
 def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - sum_j L_j R_j / sum_j L_j, the same for every turn; L_j counts the trajectory's own tokens.
 
-    The baseline of least variance weighs each return by the squared length of its score; the number of
-    tokens approximates that. Biased as published: a trajectory's own length, which depends on its actions, enters
-    its baseline, so a parameter whose true gradient is 0 gets a gradient.
+    The baseline of least variance weighs each return by the squared norm of its score; the number of tokens
+    approximates this norm. Biased as published: a trajectory's own length, which depends on its actions, enters its
+    baseline, so a parameter whose true gradient is 0 gets a gradient.
 
     Args:
-        baseline: "mean" is as published; "loo" leaves the own trajectory out, which is unbiased.
+        baseline: "mean" is as published; "loo" leaves out the trajectory itself, which is unbiased.
         outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards.
-    Returns: [N, T], reward units. Degenerate: equal returns give exactly 0; no tokens at all give the plain mean.
+    Returns: [N, T], reward units. Degenerate: equal returns give exactly 0; without any tokens, the plain mean is used.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     lengths: Array = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)

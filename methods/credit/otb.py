@@ -1,4 +1,4 @@
-"""OTB: return-to-go minus a mean in which trajectories with a large score count more, at each turn index."""
+"""OTB: return-to-go minus a mean weighted by score norms, at each turn index."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def otb(
 ) -> Array:
     """A_ik = G_ik - sum_j W_jk G_jk / sum_j W_jk over those that reached turn k; W_jk sums the score norms up to k.
 
-    The weight that each return has in the baseline of least variance is the squared length of its score, of which
-    1 - 2 pi + sum pi^2, summed over tokens, is the part from the last layer.
+    In the baseline of least variance each return is weighted by the squared norm of its score. The last layer's part of
+    this norm is 1 - 2 pi + sum pi^2, summed over tokens.
 
     Args:
         gamma: decay per turn.
-        baseline: "mean" holds the own trajectory, as published (biased); "loo" leaves it out, which is unbiased.
+        baseline: "mean" includes the trajectory itself, as published (biased); "loo" leaves it out, which is unbiased.
         outcome_weight: above 0.
-    Returns: [N, T], reward units. Degenerate: equal returns-to-go give exactly 0, and so does, with "mean", a turn that
-        no other trajectory reached; with "loo" the baseline there is the mean of the others' episode returns. If all
-        scores are 0 the baseline is the plain mean.
+    Returns: [N, T], reward units. Degenerate: equal returns-to-go give exactly 0. A turn that no other trajectory
+        reached gets exactly 0 with "mean"; with "loo" its baseline is the mean episode return of the other
+        trajectories. If all scores are 0 the baseline is the plain mean.
     """
     turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     mask = group.turn_mask

@@ -24,13 +24,13 @@ def potential_shaping(
 ) -> Array:
     """`return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
-    Unbiased for any potential, even a wrong one: it sums to -weight * Phi_k, which was known before the
-    turn. A good potential, near the expected return, reduces noise; one on another scale adds noise.
+    Unbiased for any potential, even a wrong one: the terms sum to -weight * Phi_k, which was known before the turn. A
+    good potential, near the expected return, reduces noise; one on another scale adds noise.
 
     Args:
-        weight: of the potential, in reward units each; 0 is `return_to_go` bit for bit.
-        gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
-    Returns: [N, T], reward units. Degenerate: a missing potential is the one before it, 0 before any.
+        weight: reward units per unit of the potential; 0 is `return_to_go`, bit for bit.
+        gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
+    Returns: [N, T], reward units. Degenerate: a missing potential takes the previous one, 0 before any.
     """
     return shaped_advantages(
         group,

@@ -26,9 +26,9 @@ def reinforce_pp(
 ) -> list[Array]:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.
 
-    Trajectories of different tasks are compared, so those of an easy task get high advantages. Biased: the own return
-    is part of mean and std, and turns late in an episode, where less is still to come, get low advantages. The KL to
-    a reference, part of the reward in the paper, is the trainer's task.
+    Trajectories of different tasks are compared, so easy tasks get high advantages. Biased: the own return is part of
+    mean and std, and late turns, with less reward to come, get low advantages. The KL to a reference, part of the
+    reward in the paper, is left to the trainer.
 
     Args:
         gamma: decay per turn of the return-to-go.

@@ -26,9 +26,9 @@ def reinforce_pp_baseline(
 ) -> list[Array]:
     """A_ik = (B_i - mean B) / (std B + 1e-6) with B_i = R_i - baseline of the own group; mean and std over the batch.
 
-    Direction: where returns take two values and the batch is one group it is a positive multiple of the policy
-    gradient, as `grpo`; over a large batch the std hardly depends on any one trajectory and the same holds
-    for graded returns. With weigh "tokens" or "turns" the mean of B depends on the own length: biased.
+    Direction: if returns take two values and the batch is one group, the result is a positive multiple of the policy
+    gradient, as for `grpo`. Over a large batch the std hardly depends on any one trajectory, so the same holds for
+    graded returns. With weigh "tokens" or "turns" the mean of B depends on the trajectory's own length: biased.
 
     Args:
         baseline: of the group, "mean" as published. weigh: see `reinforce_pp`.

@@ -1,4 +1,4 @@
-"""RTMC: value of the action in a state minus value of the state, both as means over the group's trajectories."""
+"""RTMC: value of the action in a state minus value of the state, both estimated over the group's trajectories."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rtmc(
 ) -> Array:
     """A_ik = Q(s_ik, a_ik) - V(s_ik), V = (n_s mean_s G + c V_0) / (n_s + c), Q = (n_sa mean_sa G + c V) / (n_sa + c).
 
-    Means are over trajectories, each with its first turn in s (or of a in s). V_0 is the mean return of the
-    group, c `prior_weight`: without it an action in a state that only one trajectory visited would always get 0.
+    Means are over trajectories, each with its first turn in s (or its first a in s). V_0 is the mean return of the
+    group, c is `prior_weight`: without it an action in a state that only one trajectory visited would always get 0.
     Biased: the own return is part of both means, and the prior shrinks the values of rarely visited states.
 
     Args:
-        gamma: decay per turn. prior_weight: as many trajectories as the prior counts for.
+        gamma: decay per turn. prior_weight: number of trajectories that the prior counts for.
         outcome_weight: above 0.
     Returns: [N, T], reward units. Degenerate: equal returns everywhere give exactly 0.
     """
@@ -60,7 +60,7 @@ def _smoothed(groups: LabelGroups, scores: Array, prior: Array, weight: float) -
 
 
 def _state_action_labels(states: Labels, actions: Labels) -> Labels:
-    """State and action as one label; None if either is unknown."""
+    """Combine state and action into one label; None if either is unknown."""
     return tuple(
         tuple(None if None in pair else pair for pair in zip(row, done, strict=True))
         for row, done in zip(states, actions, strict=True)

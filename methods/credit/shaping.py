@@ -1,4 +1,4 @@
-"""Credit from within a trajectory, such as potentials, combined with credit from comparing trajectories."""
+"""Combine credit from within a trajectory, such as potentials, with credit from comparing trajectories."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agentgym.credit.arithmetic import (
 
 
 def forward_fill(numbers: Array) -> Array:
-    """[N, T] with every missing entry replaced by the last known one before it, 0 where there is none.
+    """[N, T] replace every missing entry with the last known one before it, or 0 if there is none.
 
-    What a turn gets from this depends on its past alone, so it may stand in a baseline.
+    The result at a turn depends only on the past, so it may be part of a baseline.
     """
     known = ~np.isnan(numbers)
     columns = np.maximum.accumulate(np.where(known, np.arange(numbers.shape[1]), -1), axis=1)
@@ -29,7 +29,7 @@ def forward_fill(numbers: Array) -> Array:
 
 
 def above_others(scores: Array, scale: Scale, *, ddof: int) -> Array:
-    """Return each score [N] less the mean of the others ("none", as `rloo`), or standardised ("std", as `grpo`)."""
+    """Return each score [N] minus the mean of the others ("none", as `rloo`), or standardised ("std", as `grpo`)."""
     return centred(scores, "loo") if scale == "none" else standardised(scores, baseline="mean", ddof=ddof)
 
 
@@ -45,11 +45,11 @@ def shaped_advantages(
 ) -> Array:
     """[N, T] `return_to_go` of rewards r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
-    From turn k on the added terms telescope to -weight * Phi_k, whatever gamma: a number that was known
-    before the turn, hence another baseline. That the potential ends at 0 is what keeps the gradient.
+    From turn k on the added terms telescope to -weight * Phi_k for any gamma. This number was known before the turn, so
+    it is another baseline. The gradient is unchanged because the potential ends at 0.
 
     Args:
-        potentials: [N, T] before each turn; where missing the last known one, 0 before any.
+        potentials: [N, T] before each turn; a missing one takes the last known one, 0 before any.
     """
     before = weight * forward_fill(potentials)
     turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
@@ -69,7 +69,7 @@ def add_turn_credit(
     """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's own turns.
 
     "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
-    "returned": `return_to_go` of phi_k as rewards, the last turn taking what is left of the return.
+    "returned": `return_to_go` with phi_k as rewards; the last turn gets the rest of the return.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     if credit == "returned":

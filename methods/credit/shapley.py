@@ -1,4 +1,4 @@
-"""Shapley credit: the outcome, and what each turn adds, averaged over all orders of the turns."""
+"""Shapley credit: the outcome, and the contribution of each turn, averaged over all orders of the turns."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def shapley(
 ) -> Array:
     """phi_k the Shapley value of turn k, joined to the outcome as in `shaping.add_turn_credit`.
 
-    Exact if the values of all 2^K coalitions are given, otherwise estimated from those that are: see
+    Exact if the values of all 2^K coalitions are given, otherwise estimated from the given ones: see
     `counterfactual.shapley_of_known`. `counterfactual.sampled_shapley_values` chooses coalitions at random.
     Not claimed to be unbiased: the value of a turn depends on the turns after it.
 
     Args: as `leave_one_turn_out`.
     Returns: [N, T]. With all coalitions phi sums to v(all) - v(none), and a turn that changes nothing gets phi = 0.
     Degenerate: as `leave_one_turn_out`.
-    Raises: CreditError naming a trajectory and a turn if no pair of values shows what the turn adds.
+    Raises: CreditError naming a trajectory and a turn if no pair of values shows the turn's contribution.
     """
     phi = turn_credit(group, shapley_of_known)
     return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

@@ -1,4 +1,4 @@
-"""Sibling credit: a turn compared with the other turns that were tried from the same state."""
+"""Sibling credit: compare a turn with the other turns tried from the same state."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ def sibling(
 ) -> Array:
     """A(c) = V(c) - mean of V over the other children of the node before c; V(c) as in `branches.node_values`.
 
-    Unbiased if the forks were chosen independently of how the episode then went, and if the first turn was tried more
-    than once: a prefix that all trajectories share has no siblings and gets 0.
+    Unbiased if the forks were chosen independently of the rest of the episode, and if the first turn was tried more
+    than
+    once: a prefix shared by all trajectories has no siblings and gets 0.
 
     Args:
-        alone: what a turn without siblings gets: "inherit" its parent's advantage (no alternative was
-            tried in between), or "zero", which drops its gradient (biased).
-        weigh: a turn that n trajectories share stands n times in the batch. "branches" scales its
-            advantage so that each child of a node has the same weight, however many leaves it has; in a full tree
-            the scale is 1. "leaves" does not scale: children that end early have too little weight (biased).
-        outcome_weight, turn_weight: as `rloo`.
+        alone: what a turn without siblings gets: "inherit" its parent's advantage (no alternative was tried in
+            between), or "zero", which drops its gradient (biased).
+        weigh: a turn shared by n trajectories occurs n times in the batch. "branches" scales its advantage so that all
+            children of a node have the same weight, however many leaves they have; in a full tree the scale is 1.
+            "leaves" does not scale: children that end early have too little weight (biased).
+        outcome_weight, turn_weight: as in `rloo`.
     Returns: [N, T], reward units. Degenerate: without any shared turn it is `rloo` up to rounding.
     """
     tree = build_tree(group)
     values = node_values(tree, group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     lowest = np.full(len(values), np.inf)
     np.minimum.at(lowest, tree.family, values)
-    above = values - lowest[tree.family]  # equal siblings give exactly 0
+    above = values - lowest[tree.family]  # subtracted first, so that equal siblings give exactly 0
     others = np.bincount(tree.family, weights=above)[tree.family] - above
     advantages = above - others / np.maximum(tree.siblings - 1, 1)
     forks = tree.nodes_to_paths(tree.siblings.astype(np.float64)) > 1

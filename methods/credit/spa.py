@@ -1,4 +1,4 @@
-"""SPA: a progress estimator divides the outcome between the turns, then return-to-go."""
+"""SPA: a progress estimator divides the outcome between the turns; then return-to-go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from agentgym.credit import Array, Baseline, BiasClass, Decay, Group, PositiveWeight, Weight, define_estimator
 from agentgym.credit.arithmetic import episode_returns, returns_to_go, rewards_or_zero, subtract_index_baseline
 
-GROUNDED = 0.5  # what the paper gives a turn whose action could be executed
+GROUNDED = 0.5  # the paper's reward of a turn whose action could be executed
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -37,17 +37,17 @@ def spa(
 ) -> Array:
     """`return_to_go` with the outcome replaced by the contributions c_k of the turns, see `shared_outcome`.
 
-    Unbiased if c_k was predicted from the turns up to k alone: the sum paid before turn k is then
-    known before turn k, hence a baseline. Contributions that are fitted to each outcome with the whole trajectory
-    in view do not qualify, and neither does an equal share o / K.
+    Unbiased if c_k was predicted from the turns up to k alone: the sum paid before turn k is then known before turn k,
+    so it is a baseline. Contributions fitted to each outcome with the whole trajectory in view do not qualify, and
+    neither does an equal share o / K.
 
     Args:
         remainder: with "last" the last turn gets the rest, so that a trajectory gets its outcome; "none" (the paper)
             pays only the contributions, whatever they sum to.
-        contribution_weight: of c. grounding_weight: of 0.5 for each tool turn (the paper: 1); it changes
-            what is optimised. With 0 `tool_turn` is not needed.
-        gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
-    Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" are `return_to_go`.
+        contribution_weight: of c. grounding_weight: of the 0.5 for each tool turn (the paper: 1), which changes the
+            objective. With 0 `tool_turn` is not needed.
+        gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
+    Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" give `return_to_go`.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
     shares = shared_outcome(group, outcomes, contribution_weight, remainder)
@@ -61,7 +61,7 @@ def spa(
 def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:
     """[N, T] weight * c_k; with remainder "last" the last turn of each trajectory gets the rest of its outcome.
 
-    Then each row sums to the outcome, up to rounding. 0 where padding.
+    With "last" each row sums to the outcome, up to rounding. 0 for padding.
     """
     shares = weight * np.where(group.turn_mask, group.signal("contributions"), 0.0)
     if remainder == "none":

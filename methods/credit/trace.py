@@ -1,4 +1,4 @@
-"""TRACE: the outcome, and how much a tool turn and the next few turns reduced the gap to the right answer."""
+"""TRACE: the outcome, and how much a tool turn and the next turns reduced the gap to the right answer."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ def trace(
 ) -> Array:
     """A_ik = A_i + gain_weight * c_ik, with A_i the outcome's advantage over the group.
 
-    g_k = -l_k is the gap to the gold answer before turn k, l_k its mean log-probability per token under a
-    frozen reference; d_k = log(g_k / g_{k+1}) what turn k closed of it. c_k is the mean of d_k .. d_{k+W-1},
-    weighted by gamma^0 .. gamma^(W-1) and cut at the last tool turn; where it is cut, outcome_share * A_i
-    is added. Turns after the last tool turn, the answer above all, get A_i.
+    g_k = -l_k is the gap to the gold answer before turn k, l_k its mean log-probability per token under a frozen
+    reference; d_k = log(g_k / g_{k+1}) is how much of the gap turn k closed. c_k is the mean of d_k .. d_{k+W-1},
+    weighted by gamma^0 .. gamma^(W-1) and cut at the last tool turn; a window that is cut adds outcome_share * A_i.
+    Turns after the last tool turn, mainly the answer, get A_i.
 
     Args:
-        window: W, turns. gamma: decay per turn within it. gain_weight: of c; 0 leaves the outcome alone.
+        window: W, in turns. gamma: decay per turn within the window. gain_weight: of c; 0 leaves only the outcome.
         outcome_share: of A_i, in the c of a window that reaches the end.
         scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`.
     Returns: [N, T]. The d of all tool turns sum to log(g_first / g_after_the_last).
-    Degenerate: no tool turn gives A_i alone; a gap is at least 1e-8; with equal outcomes c is left, so a group of
-    one or of equal trajectories is not 0.
+    Degenerate: without a tool turn, A_i alone; a gap is at least 1e-8; with equal outcomes c remains, so a group of one
+        or
+    of equal trajectories is not 0.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
     above = np.nan_to_num(above_others(outcomes, scale, ddof=ddof))  # a group of one has no others
@@ -60,6 +61,6 @@ def trace(
 
 
 def gaps_closed(group: Group) -> Array:
-    """[N, T] log(g_k / g_{k+1}) of every turn; where the answer was not scored the last known gap is used."""
+    """[N, T] log(g_k / g_{k+1}) of every turn; if the answer was not scored, the last known gap is used."""
     gaps = np.maximum(-forward_fill(group.signal("gold_logprobs")), SMALLEST_GAP)
     return np.where(group.turn_mask, -np.diff(np.log(gaps), axis=1), 0.0)

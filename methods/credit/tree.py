@@ -1,4 +1,4 @@
-"""Tree-GRPO: each leaf compared with all leaves and with the leaves of its own tree."""
+"""Tree-GRPO: compare each leaf with all leaves and with the leaves of its own tree."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def tree(
     """A_i = z of R_i among all leaves + z of R_i among those of its tree; a shared turn gets the mean over its leaves.
 
     A tree is the set of trajectories with the same first turn. Biased: a turn is compared with turns from other states,
-    its leaves are not independent, and the baseline within the tree contains results of the turn itself.
-    `sibling` is the unbiased form.
+    its leaves are not independent, and the baseline within the tree contains results of the turn itself. `sibling` is
+    the unbiased form.
 
     Args:
-        shared: "each" gives a turn its advantage in every trajectory that goes through it, so n leaves
-            give it weight n; "once" divides by n.
+        shared: "each" gives a turn its advantage in every trajectory through it, so n leaves give it weight n; "once"
+            divides by n.
         ddof: of both standard deviations.
-        outcome_weight, turn_weight: as `grpo`.
-    Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`.
+        outcome_weight, turn_weight: as in `grpo`.
+    Returns: [N, T], in standard deviations. Degenerate: with one leaf per tree it equals `grpo`.
     """
     forest = build_tree(group)
     earned = forest.nodes_to_paths(turn_weight * forest.turns_to_nodes(rewards_or_zero(group))).sum(axis=1)

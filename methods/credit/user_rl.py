@@ -56,16 +56,16 @@ def user_rl(
 ) -> Array:
     """A_ik = n(S_i) c_ik / mean_k c_ik: a trajectory's turns have its advantage on average, turn k its share of it.
 
-    S_i is the sum of rewards, or the discounted return from the first turn on. c_ik is 1 (equalized), the
-    discounted return from turn k on, or 0.5 + 0.5 (1 - exp(-2 r_ik)) / (1 - exp(-2)) with r in [0, 1] (exponential).
-    The outcome is part of the last turn's reward. Equalized sums are `grpo`, with its bias class; the others
-    are biased, and where the c of a trajectory are of both signs its turns can get more than its advantage.
+    S_i is the sum of rewards, or the discounted return from the first turn on. c_ik is 1 (equalized), the discounted
+    return from turn k on, or 0.5 + 0.5 (1 - exp(-2 r_ik)) / (1 - exp(-2)) with r in [0, 1] (exponential). The outcome
+    is part of the last turn's reward. Equalized sums equal `grpo`, with its bias class; the others are biased, and if
+    the c of a trajectory have both signs, its turns can get more than its advantage.
 
     Args:
-        turn_credit, score: see above; equalized credit for the discounted return is what the paper recommends.
+        turn_credit, score: see above; the paper recommends equalized credit for the discounted return.
         gamma: decay per turn, of both. baseline, scale, ddof: of n. outcome_weight: above 0.
-    Returns: [N, T]. Degenerate: equal scores give exactly 0; a trajectory whose c have the mean 0 (below 1e-8, or
-        1e-6 of the largest) gets 0.
+    Returns: [N, T]. Degenerate: equal scores give exactly 0; a trajectory whose mean c is 0 (below 1e-8, or 1e-6 of the
+        largest) gets 0.
     """
     weights = {"outcome_weight": outcome_weight, "turn_weight": turn_weight}
     turn_returns = returns_to_go(group, gamma=gamma, **weights)

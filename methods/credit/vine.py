@@ -1,4 +1,4 @@
-"""VinePPO: the value before and after each turn, by playing on from there."""
+"""VinePPO: the values before and after each turn, estimated by continuing the episode from there."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .shaping import forward_fill
 def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = r_ik + V_{k+1} - V_k, V the mean return of the continuations from there; the last turn gets the outcome.
 
-    Needs no other trajectory, so a group of one is not 0. Unbiased with one continuation already, if each
-    was sampled from the same policy, independently of the others and of the trajectory.
+    Needs no other trajectory, so a group of one is not 0. Unbiased even with one continuation, if each was sampled from
+    the same policy, independently of the others and of the trajectory.
 
     Args:
-        outcome_weight, turn_weight: of outcome and turn rewards of the trajectory; give continuations
-            whose returns are weighted alike.
+        outcome_weight, turn_weight: of the trajectory's outcome and turn rewards; continuations must have returns with
+            the same weights.
     Returns: [N, T], reward units. Summed over turns it is R_i - V_0.
-    Degenerate: where a state has no continuation, what the trajectory itself earned up to the next state
-    that has one is used as the value after, and the last known value as the value before (0 before any);
-    continuations after the last turn are ignored.
+    Degenerate: at a state without continuations, the value after a turn is what the trajectory itself earned up to the
+    next state that has one, and the value before a turn is the last known value (0 before any); continuations after the
+    last turn are ignored.
     """
     returns = group.signal("continuations")
     count = (~np.isnan(returns)).sum(axis=2)

@@ -1,9 +1,9 @@
-"""Knowledge that lasts over a run: what training episodes have taught, offered to later ones.
+"""Knowledge that persists over a run: what training episodes taught, offered to later ones.
 
-lessons.py  what an episode teaches: plans that reached goals, and notes that the agent took
-store.py    KnowledgeStore: keeps them, bounded, in memory and in a file; Knowledge: as it stands at one moment
-gatherer.py the gatherer `knowledge`: shows each step what earlier ones have taught
-notes.py    with_notes: any environment, with a tool `note`
+lessons.py  what an episode teaches: plans that reached goals, and the agent's notes
+store.py    KnowledgeStore: keeps a bounded number of lessons in memory and in a file; Knowledge: a snapshot of it
+gatherer.py the gatherer `knowledge`: shows each step what earlier ones taught
+notes.py    with_notes: adds a tool `note` to any environment
 """
 
 from .lessons import Lesson, Teacher, lessons_of

@@ -1,4 +1,4 @@
-"""A step is shown what the episodes of earlier steps have taught, and teaches later ones."""
+"""Show each step what the episodes of earlier steps taught, and learn from it for later ones."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ FILE = "knowledge.json"
 class RunKnowledge(GathererWrapper):
     """Shows each episode what earlier steps have taught of its goal, and learns from the episodes of the step.
 
-    All episodes of a step read the same, so that the bias class of an estimator holds within a group. The policy's own
-    episodes teach, from the start and without help. Validations and later stages are shown the same, which no
-    measurement adds to; with `measured=False` they are shown nothing. It is the last in `train.gather`.
+    All episodes of a step read the same, so an estimator's bias class holds within a group. The policy's own episodes
+    teach if they were played from the start and without help. Validations and later stages are shown the same
+    knowledge, and measurements add nothing to it; with `measured=False` they are shown nothing. It must be last in
+    `train.gather`.
 
     Args:
-        capacity, notes, offered, measured: as of `agentgym.methods.knowledge.KnowledgeStore`.
-    Source: as of `KnowledgeStore`.
+        capacity, notes, offered, measured: as in `agentgym.methods.knowledge.KnowledgeStore`.
+    Source: as in `KnowledgeStore`.
     """
 
     is_outermost: ClassVar[bool] = True
 
     @staticmethod
     def read(path: Path) -> KnowledgeStore:
-        """Load what a training has learnt from its file. Raises: as `KnowledgeStore.load`."""
+        """Load what a training learnt from its file. Raises: as `KnowledgeStore.load`."""
         return KnowledgeStore.load(path)
 
     def __init__(

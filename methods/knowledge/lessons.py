@@ -1,4 +1,4 @@
-"""What an episode teaches: by goal, the calls that reached it, and what the agent noted."""
+"""What an episode teaches, per goal: the calls that reached it and the agent's notes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAX_NOTE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is known of a goal.
+    """What is known about a goal.
 
     Attributes:
-        plan: calls that have reached it, one a line, as `gather(item='reed', count=2)`; empty for none.
-        notes: that agents have taken in episodes with this goal, the newest last.
+        plan: calls that reached it, one per line, as `gather(item='reed', count=2)`; empty if unknown.
+        notes: notes that agents took in episodes with this goal, the newest last.
     """
 
     plan: tuple[str, ...] = ()
@@ -33,29 +33,29 @@ class Lesson:
 
 @runtime_checkable
 class Teacher(Protocol):
-    """What an environment's class may have, so that plans for parts of a task are kept, too. Without it, a task is one
-    goal, which its successful episodes have reached.
+    """Optional methods of an environment's class, which let plans for parts of a task be stored too.
 
-    Both are static methods: they are asked where there is no episode.
+    Without them a task is one goal, which its successful episodes reached. Both are static methods, because they are
+    also called without an episode.
     """
 
     @staticmethod
     def goals_of(task: Task) -> Mapping[str, str]:
-        """Return the goals whose plans help with a task, by a key that is the same in all tasks with that goal.
+        """Return the goals whose plans help with a task, by a key that is the same in all tasks with this goal.
 
-        Returns: each with a few words for the agent, `get 1 cord`. The first is the task's own; plans for the others
-            are offered while there is none for it, in their order.
+        Returns: each goal with a few words for the agent, `get 1 cord`. The first is the task's own; while it has no
+            plan, plans for the others are offered in their order.
         """
         ...
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> Mapping[str, Sequence[Call]]:
-        """By key of a goal that the episode has reached, the calls that reached it from the beginning on."""
+        """Return, by goal key, the calls from the beginning that reached each goal of the episode."""
         ...
 
 
 class WholeTask:
-    """The teacher of environments without one: a task is one goal."""
+    """The teacher of environments without one: the task is the only goal."""
 
     @staticmethod
     def goals_of(task: Task) -> Mapping[str, str]:
@@ -64,7 +64,7 @@ class WholeTask:
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> Mapping[str, Sequence[Call]]:
-        """Return the calls that worked, if the episode succeeded."""
+        """Return the successful calls, if the episode succeeded."""
         if trajectory.success != 1:
             return {}
         calls = [
@@ -77,10 +77,10 @@ class WholeTask:
 
 
 def teacher_of(task: Task) -> Teacher:
-    """Who knows the goals of a task: its environment's class, where that is a Teacher."""
+    """Return the teacher of a task: its environment's class if that is a Teacher, else WholeTask."""
     try:
         environment = load("environments", task.environment)
-    except UnknownNameError:  # of a run that makes its environments itself
+    except UnknownNameError:  # a run with its own environments
         return WholeTask()
     return environment if isinstance(environment, Teacher) else WholeTask()
 
@@ -91,7 +91,7 @@ def goals_of(task: Task) -> Mapping[str, str]:
 
 
 def lessons_of(trajectory: Trajectory) -> dict[str, Lesson]:
-    """Return what an episode teaches, by goal. A plan of more than MAX_CALLS calls, or MAX_PLAN_CHARS, is left out."""
+    """Return what an episode teaches, by goal. Plans longer than MAX_CALLS or MAX_PLAN_CHARS are left out."""
     lessons = {}
     for goal, calls in teacher_of(trajectory.task).plans_of(trajectory).items():
         plan = tuple(map(call_text, calls))
@@ -109,7 +109,7 @@ def call_text(call: Call) -> str:
 
 
 def _notes_in(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return what the wrapper of `with_notes` has heard, and not what an environment's own tool of that name has."""
+    """Return the notes taken through `with_notes`, not through an environment's own tool of this name."""
     return tuple(
         " ".join(str(call.arguments["text"]).split())[:MAX_NOTE_CHARS]
         for turn in trajectory.turns

@@ -1,4 +1,4 @@
-"""with_notes: any environment, in which the agent may leave notes for later episodes."""
+"""with_notes: lets the agent leave notes for later episodes in any environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_NOTES = 4
 def with_notes(make: Callable[[], Environment]) -> Callable[[], NoteTaking]:
     """Return a factory of environments with a tool `note`, for `RolloutConfig(environment=...)` or `agentgym.register`.
 
-    A `KnowledgeStore` keeps what the agent notes, and shows it in later episodes with the same goal.
+    A `KnowledgeStore` keeps the notes, and shows them in later episodes with the same goal.
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/text-craft-v1")`.
@@ -40,7 +40,7 @@ class NoteTaking(EnvironmentWrapper):
         self._count = 0
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin an episode. Raises: ToolDefinitionError where the environment has a tool `note`."""
+        """Begin an episode. Raises: ToolDefinitionError if the environment already has a tool `note`."""
         self.ended, self._count = False, 0
         opening = await self._environment.reset(task, seed=seed)
         self._take_tools()
@@ -72,7 +72,7 @@ class NoteTaking(EnvironmentWrapper):
         self._take_tools()
 
     def _take_tools(self) -> None:
-        """Take the tools of the environment, which may add and remove some."""
+        """Copy the environment's current tools, which it may change at any time."""
         if NOTE in self._environment.tools:
             raise ToolDefinitionError(f"The environment has a tool {NOTE!r} already: give it another name.")
         if self.tools.keys() != {NOTE, *self._environment.tools}:

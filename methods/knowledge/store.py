@@ -1,4 +1,4 @@
-"""KnowledgeStore: what training episodes have taught, bounded, in memory and in a file."""
+"""KnowledgeStore: what training episodes taught, bounded, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -44,20 +44,21 @@ class KnowledgeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What was known at one moment. It never changes, so all episodes that begin with it are alike."""
+    """A snapshot of the knowledge. It never changes, so all episodes that begin with it are alike."""
 
     lessons: Mapping[str, Lesson]
     options: KnowledgeOptions
 
     def addition_for(self, task: Task) -> PromptAddition | None:
-        """Return what an episode of a task is shown, as an addition to its prompt; None for nothing."""
+        """Return the knowledge for a task as an addition to its prompt; None if there is none."""
         text = self.text_for(task)
         return PromptAddition("knowledge", text) if text else None
 
     def text_for(self, task: Task) -> str:
-        """Return what an episode of a task is shown; empty if nothing is known that helps.
+        """Return the knowledge for a task as text; empty if nothing helpful is known.
 
-        The shortest plan for its goal; while there is none, plans for parts of it; and notes of these goals.
+        It holds the shortest plan for the task's goal, or, while there is none, plans for parts of it; and notes of
+        these goals.
         """
         if task.split != "train" and not self.options.measured:
             return ""
@@ -75,19 +76,19 @@ class Knowledge:
 
 
 class KnowledgeStore:
-    """What the training episodes of a run have taught.
+    """Stores what the training episodes of a run taught.
 
-    An episode reads it as it stood when its batch began (`EpisodeManager.collect`, `run` or `evaluate`), however many
-    are played at once: what is learnt meanwhile counts from the next batch on. Only episodes of training tasks teach.
-    Validation and held-out tasks read what training has taught and change nothing, so the order in which they are
-    played makes no difference.
+    An episode reads the knowledge as of the start of its batch (`EpisodeManager.collect`, `run` or `evaluate`), however
+    many are played at once: newer knowledge counts from the next batch on. Only episodes of training tasks teach.
+    Validation and held-out tasks read the knowledge but change nothing, so the order in which they are played makes no
+    difference.
 
     Args:
-        options: as of KnowledgeOptions.
-    Raises: ValueError naming an option that is wrong.
+        options: as in KnowledgeOptions.
+    Raises: ValueError naming a wrong option.
     Source: a memory of the plans of successful episodes, by sub-goal, as references for later ones: Ghost in the
-        Minecraft, Zhu et al. 2023, arXiv:2305.17144. From its description: there a model sums up several plans to one;
-        here the one with the fewest calls is kept.
+        Minecraft, Zhu et al. 2023, arXiv:2305.17144. Written from descriptions: there a model merges several plans into
+        one; here the plan with the fewest calls is kept.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -95,18 +96,18 @@ class KnowledgeStore:
         self._lessons: Mapping[str, Lesson] = MappingProxyType({})
 
     def __len__(self) -> int:
-        """Goals that something is known of."""
+        """Return the number of goals with known lessons."""
         return len(self._lessons)
 
     def view(self) -> Knowledge:
-        """Return what is known now."""
+        """Return a snapshot of the current knowledge."""
         return Knowledge(self._lessons, self.options)
 
     def learn(self, trajectories: Iterable[Trajectory]) -> int:
-        """Take in what episodes teach, in this order; those that are not valid teach nothing.
+        """Add what episodes teach, in this order; invalid episodes teach nothing.
 
-        Returns: of how many goals something new was learnt.
-        Raises: HeldOutError for an episode of a task that is not for training; nothing is learnt then.
+        Returns: the number of goals with new lessons.
+        Raises: HeldOutError for an episode of a task that is not for training; then nothing is learnt.
         """
         trajectories = list(trajectories)
         for trajectory in trajectories:
@@ -122,7 +123,7 @@ class KnowledgeStore:
                 after = self._joined(before, lesson)
                 if after != before:
                     changed.add(goal)
-                    lessons.pop(goal, None)  # so that the order is that of the last change
+                    lessons.pop(goal, None)  # keep goals ordered by their last change
                     lessons[goal] = after
         for goal in list(lessons)[: max(0, len(lessons) - self.options.capacity)]:
             del lessons[goal]
@@ -130,7 +131,7 @@ class KnowledgeStore:
         return len(changed & lessons.keys())
 
     def _joined(self, before: Lesson, new: Lesson) -> Lesson:
-        """Return the shorter plan, of equally long ones the earlier; and the newest notes, none twice."""
+        """Return the shorter plan (the earlier of equally long ones) and the newest notes, without duplicates."""
         plan = new.plan if new.plan and (not before.plan or len(new.plan) < len(before.plan)) else before.plan
         notes = tuple(dict.fromkeys((*before.notes, *new.notes)))
         return Lesson(plan, notes[max(0, len(notes) - self.options.notes) :])
@@ -138,12 +139,12 @@ class KnowledgeStore:
     # ---- files and checkpoints
 
     def state(self) -> dict[str, Any]:
-        """All of it, as plain data for JSON."""
+        """Return the whole store as plain data for JSON."""
         lessons = [[goal, list(lesson.plan), list(lesson.notes)] for goal, lesson in self._lessons.items()]
         return {"options": self.options.model_dump(), "lessons": lessons}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`, with the options of this store. Raises: ValueError if it is none."""
+        """Continue from a `state`, with this store's options. Raises: ValueError for an invalid state."""
         rows = state["lessons"]
         for row in rows:
             if not _is_row(row):
@@ -151,17 +152,17 @@ class KnowledgeStore:
         self._lessons = MappingProxyType({goal: Lesson(tuple(plan), tuple(notes)) for goal, plan, notes in rows})
 
     def fingerprint(self) -> str:
-        """Return a hash of what is known and how it is shown."""
+        """Return a hash of the knowledge and of how it is shown."""
         return hashlib.sha256(json.dumps(self.state(), sort_keys=True).encode()).hexdigest()[:16]
 
     def describe(self) -> str:
-        """Return what measured episodes were shown, in words."""
+        """Describe in words what measured episodes were shown."""
         if not self.options.measured:
             return ""
         return f"shown what training taught of {len(self)} goals ({self.fingerprint()})"
 
     def save(self, path: str | Path) -> Path:
-        """Write a file, whole or not at all. Raises: LedgerError."""
+        """Write the store to a file, completely or not at all. Raises: LedgerError."""
         path = Path(path)
         partial = path.with_name(f".{path.name}.partial")
         text = json.dumps({"fingerprint": self.fingerprint(), **self.state()}, indent=1)
@@ -181,7 +182,7 @@ class KnowledgeStore:
     def load(cls, path: str | Path) -> KnowledgeStore:
         """Read a file that `save` wrote, with its options.
 
-        Raises: LedgerError for a file that is missing, not whole, or was changed by hand.
+        Raises: LedgerError for a file that is missing, incomplete, or edited by hand.
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -207,7 +208,7 @@ def _options(options: Mapping[str, Any]) -> KnowledgeOptions:
 
 
 def _is_row(row: Any) -> bool:
-    """Return a goal, the calls of its plan, and its notes."""
+    """Return whether a row is a goal, the calls of its plan, and its notes."""
     if not (isinstance(row, list) and len(row) == 3 and isinstance(row[0], str)):
         return False
     plan, notes = row[1:]

@@ -24,12 +24,13 @@ FILE = "nlpo.pt"
 class Nlpo:
     """The smallest set of tokens that the slow copy gives `top_p` of the probability, at temperature 1.
 
-    The copy is the policy that reinforcement starts from, and becomes the current one every `refresh_every` steps.
-    Outside of reinforcement nothing is restricted. It costs a forward pass of the copy for each token, row by row.
+    The copy starts as the policy that reinforcement begins with, and is refreshed from the current one every
+    `refresh_every` steps. Outside of reinforcement nothing is restricted. Each token costs a forward pass of the copy,
+    row by row.
 
     Args:
-        top_p: 0 to 1. at_least: tokens that stay in any case, the likeliest ones.
-        policy: whose model is copied.
+        top_p: 0 to 1. at_least: how many of the likeliest tokens always stay.
+        policy: the policy whose model is copied.
     Raises: PolicyError for options out of range, and for a model with an adapter.
     Source: NLPO, Ramamurthy et al. 2023, arXiv:2210.01241. Constants: the authors' RL4LMs has, in the recipe of its
         README, top-p 0.9 and 20 updates between copies, and keeps at least 100 tokens; here the last is 1 by default.
@@ -65,20 +66,20 @@ class Nlpo:
         return _NucleusOfCopy(self._slow, prefix, self._top_p, self._at_least)
 
     def begin(self) -> None:
-        """Copy the policy, from which reinforcement starts."""
+        """Copy the policy at the start of reinforcement."""
         if hasattr(self._model, "peft_config"):
             raise PolicyError("The logit hook 'nlpo' copies the whole model, and this one is trained by an adapter.")
         self._slow = copy.deepcopy(self._model).eval().requires_grad_(False)
-        vars(self._slow).pop("forward", None)  # a trainer puts its own there, which computes with the original
+        vars(self._slow).pop("forward", None)  # a trainer's own `forward` would compute with the original
         self._period = self._policy.version // self._refresh_every
 
     def save(self, folder: Path) -> None:
-        """Write the copy into the folder of a checkpoint."""
+        """Write the copy into a checkpoint folder."""
         if self._slow is not None:
             torch.save({"period": self._period, "weights": self._slow.state_dict()}, folder / FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint. Raises: PolicyError if it holds no copy."""
+        """Continue from a checkpoint. Raises: PolicyError if it holds no copy."""
         if not (folder / FILE).is_file():
             raise PolicyError(f"{folder} holds no slow copy of the logit hook 'nlpo': begin the run anew.")
         self.begin()
@@ -114,9 +115,7 @@ class _NucleusOfCopy:
 
 
 def nucleus(logits: torch.Tensor, top_p: float, at_least: int = 1) -> TokenMask | None:
-    """Return the smallest set of likeliest tokens with `top_p` of the probability, as a mask; None if it is all of
-    them.
-    """
+    """Return a mask of the smallest set of likeliest tokens with `top_p` of the probability; None if it is all."""
     ordered, order = logits.double().softmax(-1).sort(descending=True, stable=True)
     inside = ordered.cumsum(-1) - ordered < top_p
     inside[:at_least] = True

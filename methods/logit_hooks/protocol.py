@@ -22,8 +22,8 @@ def protocol(
 ) -> HookMaker:
     """In each turn, call one of the tools, or answer, as the formula allows after the turns before.
 
-    What is allowed leaves a way to end the episode so that the formula holds. A budget may end it before. A turn makes
-    one call at most. Where the turns before have broken the formula already, nothing is restricted.
+    Every allowed turn leaves a way to end the episode that satisfies the formula. A budget may end the episode before.
+    A turn makes at most one call. If earlier turns have already broken the formula, nothing is restricted.
 
     Args:
         formula: see agentgym.methods.protocol. ending_tools: tools whose call ends the episode, such as `submit`.

@@ -1,4 +1,4 @@
-"""A penalty where the policy is too sure of a turn, or too unsure."""
+"""A penalty on turns in which the policy is too certain or too uncertain."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def entropy_band(
     H is the mean entropy of a turn's tokens, in nats. Inside the band there is no gradient.
 
     Args:
-        relative: low and high are factors of the mean entropy that turns of the same index had in earlier steps. In
-            the first step, and at turns that no step reached before, there is no penalty.
+        relative: low and high are factors of the mean entropy that turns of the same index had in earlier steps. There
+            is no penalty in the first step, or at turns that no earlier step reached.
 
     Source: the entropy band of EPO, Xu et al. 2025, arXiv:2509.22576; relative, its factors are 0.8 and 1.2 and its
     weight 0.1. EPO compares with the mean of a window of steps, and its released penalty has no gradient; ours has.
@@ -36,7 +36,7 @@ def entropy_band(
 
 
 def _usual(tokens: TokenBatch, means: torch.Tensor) -> torch.Tensor:
-    """(K,) the mean entropy in earlier steps of each turn that the batch has; NaN where it is not known."""
+    """(K,) the mean entropy in earlier steps of each turn in the batch; NaN if unknown."""
     usual = means.new_full((means.shape[1],), float("nan"))
     if (known := tokens.usual_entropies) is not None:
         count = min(len(known), len(usual))

@@ -14,16 +14,16 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 def expert_sft(tokens: TokenBatch, *, phi: bool = True, cutoff: Share = 1.0) -> torch.Tensor:
     """-phi log pi of the tokens of an expert's episodes of the step's tasks, phi = p (1 - p) without gradient.
 
-    The weight mu of this term is taken off the objective: (1 - mu) x objective + mu x this, averaged over all expert
-    tokens of the step. With mu = 1 and phi off the loss is that of a warm start, at a temperature of 1. [train.experts]
-    names the expert.
+    The weight mu of this term is taken from the objective: (1 - mu) x objective + mu x this term, averaged over all
+    expert tokens of the step. With mu = 1 and phi off, the loss is the warm start's loss at temperature 1.
+    [train.experts] names the expert.
 
     Args:
-        phi: weigh tokens by p (1 - p): those that the policy is sure of, or would never write, count little.
+        phi: weigh tokens by p (1 - p): tokens that the policy is sure of, or would never write, count little.
         cutoff: tokens of a higher probability have no gradient.
 
     Source: Zhang et al. 2025, arXiv:2508.11408; phi, cutoff and the average as in Trinity-RFT, chord_policy_loss.py.
-    Its mu rises over a warm-up and falls by a cosine: `warmup`, and a schedule of the shape "cosine" that begins there.
+    Its mu rises over a warm-up and falls by a cosine: `warmup`, and a schedule of shape "cosine" that begins after it.
     """
     probabilities = tokens.logps.detach().exp()
     logps = tokens.logps.clamp(max=math.log(cutoff)) if 0 < cutoff < 1 else tokens.logps

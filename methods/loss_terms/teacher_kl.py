@@ -1,4 +1,4 @@
-"""On-policy distillation: the teacher scores what the agent wrote itself."""
+"""On-policy distillation: the teacher scores what the agent itself wrote."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def teacher_kl(
 ) -> torch.Tensor:
     """R^2 / 2 for each own token, R = log teacher - log pi: its gradient is that of KL(pi, teacher). [train.teacher].
 
-    Where teacher and policy agree, loss and gradient are 0.
+    The loss and its gradient are 0 where teacher and policy agree.
 
     Args:
-        estimate: "k3" is exp(R) - 1 - R, whose gradient is that of KL(teacher, pi) where the teacher's tokens are.
-        mask: "response" leaves out episodes with success, "group" leaves out groups with any.
-        gate, threshold: only episodes whose outcome component `gate` is at least the threshold; "" for all.
+        estimate: "k3" is exp(R) - 1 - R, whose gradient is that of KL(teacher, pi) at the teacher's tokens.
+        mask: "response" leaves out successful episodes, "group" leaves out groups with a success.
+        gate, threshold: use only episodes whose outcome component `gate` reaches the threshold; "" uses all.
 
     Source: k2 and k3, Schulman 2020, http://joschu.net/blog/kl-approx.html; the masks and the gate as
     features of published systems describe them (on-policy distillation beside reinforcement), not checked against code.

@@ -1,4 +1,4 @@
-"""The weights of a mixture chosen by small runs: `runs.py` trains with several, `quadratic.py` fits their scores."""
+"""Choose the weights of a mixture: `runs.py` trains with several mixtures, `quadratic.py` fits their scores."""
 
 from .quadratic import QuadraticFit, fit_quadratic
 from .runs import MixtureSearch, search_mixture

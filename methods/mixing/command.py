@@ -1,4 +1,4 @@
-"""`agentgym tasks mix`: which mixture of its task sets a training should play."""
+"""`agentgym tasks mix`: find the mixture of its task sets that a training should play."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A score as a quadratic function of the weights of a mixture, and the mixture at which it is highest."""
+"""A score as a quadratic function of a mixture's weights, and the mixture that maximises it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_SOURCES = 12
 
 @dataclass(frozen=True, slots=True)
 class QuadraticFit:
-    """score(w) = w' `matrix` w. Where the weights sum to 1 it holds the linear and constant terms too.
+    """score(w) = w' `matrix` w. Since the weights sum to 1, it includes linear and constant terms.
 
     Attributes:
         matrix: [k, k], symmetric.
-        ridge: penalty on its entries, after the mean score was taken out.
-        leave_one_out: root of the mean squared error at a mixture that the fit did not see, in units of the score.
-        spread: standard deviation of the scores. A fit whose `leave_one_out` is not below it says nothing.
+        ridge: penalty on the matrix entries, after subtracting the mean score.
+        leave_one_out: root mean squared error at mixtures left out of the fit, in units of the score.
+    spread: standard deviation of the scores. A fit is meaningless if its `leave_one_out` is not below this.
     """
 
     matrix: Floats
@@ -36,12 +36,12 @@ class QuadraticFit:
     spread: float
 
     def score(self, weights: ArrayLike) -> float:
-        """Return what it predicts. Args: weights: [k], which sum to 1."""
+        """Return the predicted score. Args: weights: [k], which sum to 1."""
         row = np.asarray(weights, np.float64)
         return float(row @ self.matrix @ row)
 
     def best(self) -> Floats:
-        """[k] the weights at which it is highest, exactly: on each face of the simplex at most one point can be.
+        """[k] return the maximising weights, exactly: each face of the simplex has at most one candidate.
 
         Raises: TaskError for more than 12 sources.
         """
@@ -95,7 +95,7 @@ def fit_quadratic(mixtures: Sequence[ArrayLike], scores: ArrayLike) -> Quadratic
 
 
 def _solve(features: Floats, values: Floats, ridge: float) -> Floats:
-    """Ridge regression, as least squares with further rows, which loses less precision than the normal equations."""
+    """Solve ridge regression as least squares with extra rows, which loses less precision than the normal equations."""
     count = features.shape[1]
     rows = np.vstack([features, np.sqrt(ridge) * np.eye(count)])
     solution: Floats = np.linalg.lstsq(rows, np.append(values, np.zeros(count)), rcond=None)[0]
@@ -103,9 +103,7 @@ def _solve(features: Floats, values: Floats, ridge: float) -> Floats:
 
 
 def _leave_one_out(features: Floats, values: Floats, ridge: float) -> float:
-    """Return the root of the mean squared error at each mixture, fitted without it; the mean is taken out anew each
-    time.
-    """
+    """Return the root mean squared error at each left-out mixture; each fit subtracts its own mean."""
     errors = []
     for index in range(len(values)):
         others = np.arange(len(values)) != index

@@ -1,4 +1,4 @@
-"""Short runs of one recipe, each with other weights of its sources, and the mixture that their scores speak for."""
+"""Short runs of one recipe with different source weights, and the mixture that scores best."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ LEAST_WEIGHT = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class MixtureSearch:
-    """What some runs came to.
+    """The result of a mixture search.
 
     Attributes:
         sources: names of the sets. mixtures: [n, k] their weights in each run. scores: [n]
-        fit: the fit of the scores. best: [k] the weights at which the fit is highest.
+        fit: the fit of the scores. best: [k] the weights that maximise the fit.
     """
 
     sources: Sequence[str]
@@ -42,7 +42,7 @@ class MixtureSearch:
     best: Sequence[float]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the search as plain data."""
         return {
             "sources": list(self.sources),
             "runs": [
@@ -62,7 +62,7 @@ class MixtureSearch:
 def mixtures_of(count: int, runs: int, seed: int) -> list[list[float]]:
     """[runs][count] the corners of the simplex, its centre, then draws from the uniform Dirichlet distribution.
 
-    More runs begin with the same mixtures.
+    A larger number of runs begins with the same mixtures.
     """
     mixtures = [[float(row == column) for column in range(count)] for row in range(count)]
     mixtures.append([1 / count] * count)
@@ -78,18 +78,18 @@ def search_mixture(
 ) -> MixtureSearch:
     """Train a recipe with several mixtures of its sources, fit their scores and find the best mixture.
 
-    What has been trained in the folder is not trained again, and a run that was cut short goes on. Its result is
-    written to mixtures.json there.
+    Finished runs in the folder are reused, and interrupted ones are resumed. The result is written
+    to mixtures.json there.
 
     Args:
-        runs: mixtures; at least one more than there are sources. seed: of those beyond corners and centre.
+        runs: number of mixtures; at least one more than there are sources. seed: of the mixtures after the centre.
         metric: the metric of the last validation, which is the score; by default the mean over the sources of
             `success/<set>`.
     Raises: RecipeError for a recipe without sources or with more than 12, too few runs, a folder of another search, or
-        a metric that is not logged; what `train` raises.
+        a metric that is not logged; errors of `train`.
     Source: MoDoMoDo, Liang et al. 2025, arXiv:2505.24871.
     """
-    from agentgym.training import train  # needs torch, and the help of the command does not
+    from agentgym.training import train  # needs torch, which the command's help does not
 
     sources = [source.set for source in recipe.tasks.sources if source.weight]
     if len(sources) < 2:
@@ -120,7 +120,7 @@ def search_mixture(
 
 
 def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
-    """Raise RecipeError if the folder holds a search with another recipe or seed."""
+    """Write recipe and seed; raise RecipeError if the folder holds a search with others."""
     folder.mkdir(parents=True, exist_ok=True)
     file, text = folder / "search.toml", f"# seed of the mixtures: {seed}\n{recipe.to_toml()}"
     if not file.is_file():
@@ -130,7 +130,7 @@ def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
 
 
 def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recipe:
-    """Return the recipe of one run: its own weights, and no stage that measures on held-out tasks."""
+    """Return the recipe of one run, with its own weights and without stages that measure on held-out tasks."""
     from agentgym.training import default_stages
 
     sources = tuple(
@@ -149,7 +149,7 @@ def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recip
 
 
 def _score(run: RunFolder, sources: Sequence[str], metric: str | None) -> float:
-    """Return the score of a run: of its last validation while training. Raises: RecipeError."""
+    """Return a run's score, from its last validation during training. Raises: RecipeError."""
     rows = [row for row in run.metrics() if row["phase"].endswith("validation")]
     needed = [metric] if metric is not None else [f"success/{name}" for name in sources]
     if not rows:

@@ -14,8 +14,9 @@ def apo(tokens: TokenBatch, *, beta: PositiveWeight = 1e-3) -> torch.Tensor:
     """(beta x log pi/pi_ref of the whole episode - (R - V*))^2, R its return and V* the optimal value of its task.
 
     V* = b log mean exp(R / b) over episodes that the reference plays before its task is trained on; [train.reference]
-    has their number, `episodes`, and b, `temperature`. The best policy near the reference has loss 0. A failed
-    episode has loss 0. Nothing is compared, so groups of one episode do (`train.group_size = 1`, as in the paper).
+    sets their number, `episodes`, and b, `temperature`. The best policy near the reference has loss 0. An episode that
+    the infrastructure failed has loss 0. No comparison is made, so groups of one suffice (`train.group_size = 1`, as in
+    the paper).
 
     Source: Brantley et al. 2025, arXiv:2505.20686; b = 0.5, beta = 1e-3 and 8 episodes as in the authors' code.
     """

@@ -1,4 +1,4 @@
-"""Critique-GRPO: a ratio that is shaped where an episode had help that the prompt it is trained on does not show."""
+"""Critique-GRPO: a shaped ratio for episodes played with help that is missing from the prompt they are trained on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ def critique_grpo(tokens: TokenBatch, *, gamma: PositiveWeight = 0.1) -> torch.T
     """-f(pi) A for each token of a refinement, with f(p) = p / (p + gamma); -pi/mu A for all other tokens, not clipped.
 
     A refinement was sampled with a critique in its prompt and is trained on without it, as with the gatherer `refined`
-    and with `strip` of `guided` and `scaffolded`. Of what the policy would hardly write alone, the ratio to the prompt
-    with help is near 0, and so is its gradient. f falls more slowly than p: its gradient is gamma p / (p + gamma)^2
-    times that of log p, greatest at p = gamma. mu does not count there: let no `off_policy` weigh the advantages too.
+    and with `strip` of `guided` and `scaffolded`. For text that the policy would hardly write without help, the ratio
+    to the prompt with help is near 0, and so is its gradient. f falls more slowly than p: its gradient is gamma p / (p
+    + gamma)^2 times the gradient of log p, greatest at p = gamma. mu is not used there, so do not add `off_policy`
+    weights.
 
     Args:
         gamma: the probability at which a token of a refinement has the greatest gradient.

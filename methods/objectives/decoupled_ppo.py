@@ -1,4 +1,4 @@
-"""Decoupled PPO: the step is bounded from where the update began, whichever older policy sampled the tokens."""
+"""Decoupled PPO: bound the step relative to the start of the update, whichever older policy sampled the tokens."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def decoupled_ppo(
 ) -> torch.Tensor:
     """-w min(u A, clip(u, 1 - clip, 1 + clip) A), w = proximal / behaviour, u = policy / proximal, of each token.
 
-    Plain PPO clips against the policy that sampled: the older that is, the more tokens are clipped before they have
-    taught anything. Here w corrects for what sampled, and the clip bounds what this update does. On policy it is PPO.
+    Plain PPO clips against the sampling policy: the older it is, the more tokens are clipped before they have taught
+    anything. Here w corrects for the sampling policy, and the clip bounds this update. On policy it equals PPO.
 
     Args:
-        clip: how far u may go. `max_weight`: w is no greater.
+        clip: largest distance of u from 1. `max_weight`: upper bound of w.
         proximal: the policy at the "start" of the update on this batch; or one "interpolated" between behaviour and
-            policy, which needs no pass of its own with several iterations, and pulls the clip towards the behaviour.
-        share: of the way from behaviour to policy, in logs, at which the interpolated one lies.
+            policy, which needs no extra pass with several iterations, and pulls the clip towards the behaviour.
+        share: position of the interpolated policy between behaviour and policy, in log-probabilities.
     Source: Hilton et al. 2022, arXiv:2110.00641, eq. 5; for language models AReaL, arXiv:2505.24298; interpolated:
-        A-3PO, arXiv:2512.06547, which takes the share from the age of each token. A constant one: our own.
+        A-3PO, arXiv:2512.06547, which derives the share from each token's age. A constant share is our own choice.
     """
     now, behaviour = tokens.logps.detach(), tokens.behaviour_logps
     if proximal == "interpolated":
         start = behaviour + share * (now - behaviour)
     else:
         start = now if tokens.proximal_logps is None else tokens.proximal_logps
-    own = tokens.own.bool()  # what padding holds is not finite after exp
+    own = tokens.own.bool()  # padding is not finite after exp
     weights = torch.where(own, start - behaviour, 0.0).exp().clamp(max=max_weight)
     ratio = torch.where(own, tokens.logps - start, 0.0).exp()
     gain = torch.minimum(ratio * tokens.advantages, ratio.clamp(1 - clip, 1 + clip) * tokens.advantages)

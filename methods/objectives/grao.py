@@ -1,4 +1,4 @@
-"""GRAO: an expert's episode of the same task is imitated, and joins the group that the policy's are compared in."""
+"""GRAO: imitate an expert's episode of the same task, and compare it within the policy's group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 def grao(tokens: TokenBatch, *, imitation: Weight = 0.5, alignment: Weight = 0.6) -> torch.Tensor:
     """Minus A_i log pi(i) + imitation x A_y log pi(y) + alignment x A_i log(pi(i) / pi(y)), averaged over the group.
 
-    A are the returns of the group's episodes i and of the expert's y, less their mean, divided by their standard
-    deviation. What multiplies log pi(y) is imitation x A_y - alignment x mean A_i. [train.experts] says who the expert
-    is. A group whose expert has no episode is compared without one; without differences it gives nothing.
+    A are the returns of the group's episodes i and the expert's y, minus their mean, divided by their standard
+    deviation. The factor of log pi(y) is imitation x A_y - alignment x mean A_i. [train.experts] names the expert. A
+    group without an expert episode is compared without one; a group with equal returns contributes nothing.
 
-    Source: Wang et al. 2025, arXiv:2508.07750. From knowledge of the paper, the two default weights included; not
+    Source: Wang et al. 2025, arXiv:2508.07750. From knowledge of the paper, including the two default weights; not
     checked against its code.
     """
     group, expert = tokens.group_returns, tokens.expert_returns

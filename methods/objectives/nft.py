@@ -14,9 +14,9 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 def nft(tokens: TokenBatch, *, floor: Share = 1.0, weigh: Literal["root", "failures", "none"] = "root") -> torch.Tensor:
     """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] for each token, R = pi / mu, r the success, q that of the group.
 
-    What a failure is maximised by is the likelihood of the policy that remains when the successes are taken out of mu.
-    The argument of the logarithm is raised to `floor`, with the gradient that it had. Groups in which all or none
-    succeed give nothing. On policy, with w of "root", the gradient is that of GRPO with deviations of ddof 0.
+    A failure maximises the likelihood under the policy that remains when the successes are removed from mu. The
+    argument of the logarithm is raised to `floor`, keeping its gradient. Groups in which all or none succeed contribute
+    nothing. On policy, with w "root", the gradient equals GRPO's with standard deviations of ddof 0.
 
     Args:
         weigh: w is sqrt((1 - q) / q) for "root", 1 - q for "failures", else 1.

@@ -1,4 +1,4 @@
-"""PACS: the verdict on an episode as the label of a classifier that the policy is."""
+"""PACS: treat the policy as a classifier, with the verdict on an episode as its label."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def pacs(
 ) -> torch.Tensor:
     """Cross-entropy of success with the logit s_i - mean of the others' s, s = beta x log pi/mu of the whole episode.
 
-    In a group whose episodes all have one label the logits are pulled to 0 until the policy has moved alike in all.
-    Failed episodes and those without a verdict count neither as themselves nor as others. With fewer than two in a
-    group the loss is 0.
+    In a group whose episodes share one label, the logits are pulled to 0 until the policy has moved equally on all.
+    Failed episodes and episodes without a verdict are ignored, also as the others. With fewer than two usable episodes
+    in a group the loss is 0.
 
     Args:
-        score: "likelihood" takes beta x the mean of log pi over the episode's own tokens instead.
-        balance: successes and failures of a group weigh the same together, n / (2 x their number) each.
+        score: "likelihood" uses beta x the mean of log pi over the episode's own tokens instead.
+        balance: give a group's successes and failures the same total weight, n / (2 x their number) each.
 
     Source: Li et al. 2025, arXiv:2509.02522; the choices, and the mean over all episodes of a batch, as in the authors'
     code (pacs_core_algos.py).

@@ -1,4 +1,4 @@
-"""PPO on pairs: of two episodes of a group the better one is made likelier relative to the other."""
+"""PPO on pairs: make the better of two episodes of a group likelier relative to the other."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 def pairwise_ppo(tokens: TokenBatch, *, component: str = "success", epsilon: PositiveWeight = 0.2) -> torch.Tensor:
     """PPO's clipped surrogate of each pair, whose ratio is that of i over that of j, and whose advantage is P - 1/2.
 
-    P = 1/2 + (c_i - c_j) / 2 is the chance that i beats j, c an outcome component between 0 and 1. Each pair in which
-    they differ counts once, for the better episode, and each group as much as any other. A number that is the same for
-    all episodes of a task, added to the component, changes nothing.
+    P = 1/2 + (c_i - c_j) / 2 is the chance that i beats j, c an outcome component between 0 and 1. Each pair with
+    different c counts once, for the better episode, and all groups have the same weight. Adding a constant to the
+    component of all episodes of a task changes nothing.
 
     Args:
-        component: for example `preference` of the reward `pairwise_judge`, which with `against = "all"` is the share
-            of the others that an episode beat. Its verdicts on single pairs are not recorded, so P follows the shares.
+        component: for example `preference` of the reward `pairwise_judge`, which with `against = "all"` is the share of
+            the others that an episode beat. Verdicts on single pairs are not recorded, so P follows the shares.
 
     Source: our own form of pairwise PPO (Wu et al. 2023, arXiv:2310.00212, whose pairs have the difference of rewards
     as the advantage). Not checked against its code.

@@ -1,4 +1,4 @@
-"""StableReinforce: PPO's surrogate whose ratio cannot overflow, without advantages that stand far out."""
+"""StableReinforce: PPO's surrogate with a ratio that cannot overflow, ignoring outlying advantages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def stable_reinforce(
 ) -> torch.Tensor:
     """-min(R A, clip(R, 1 - epsilon, 1 + epsilon) A), R = exp(clip(log pi/mu, -+ max_log_ratio)); 0 where |A| is large.
 
-    The log-ratio is clipped before the exponential, which else overflows and makes the loss infinite where A < 0.
-    Tokens whose |A| exceeds `max_advantage` are set aside. It counts in standard deviations where the estimator gives
-    such advantages, as `reinforce_pp` does.
+    The log-ratio is clipped before the exponential, which otherwise overflows and makes the loss infinite for A < 0.
+    Tokens whose |A| exceeds `max_advantage` are ignored. The bound is in standard deviations if the estimator's
+    advantages are, as with `reinforce_pp`.
 
-    Source: R1-Reward, Zhang et al. 2025, arXiv:2505.02835, and its released code, whose bounds the defaults are. There
-    |A| is bounded about the mean that the advantages had before they were standardised, here about 0.
+    Source: R1-Reward, Zhang et al. 2025, arXiv:2505.02835, and its released code, which has the default bounds. There
+        |A|
+    is bounded around the mean of the advantages before they were standardised, here around 0.
     """
     ratio = (tokens.logps - tokens.behaviour_logps).clamp(-max_log_ratio, max_log_ratio).exp()
     surrogate = torch.min(ratio * tokens.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * tokens.advantages)

@@ -1,4 +1,4 @@
-"""A protocol: a formula over the turns of an episode, and which turns may come next under it."""
+"""A protocol: a formula over the turns of an episode, and the turns that it allows next."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ MAX_STATES = 1_000
 
 
 def step_of(message: Message) -> Letter | None:
-    """Return what a turn does: the tools that it calls, and `call`. None for one without a call that could be
-    understood.
-    """
+    """Return a turn's step: the tools that it calls, and `call`. None if no call could be parsed."""
     names = {call.name for call in message.calls if call.error is None}
     return frozenset({CALL, *names}) if names else None
 
 
 class Protocol:
-    """In which order an agent may call tools and answer.
+    """The order in which an agent may call tools and answer.
 
-    A turn with calls is a step in which `call` and the names of its tools hold. A message without a call that ends the
-    episode is a step in which `final` holds. Turns without a call that could be understood are not steps.
+    A turn with calls is a step in which `call` and its tools' names hold. A message without a call that ends the
+    episode is a step in which `final` holds. Turns without a parsable call are not steps.
 
     Args:
         formula: see `parse`. ending_tools: tools whose call ends the episode, as `submit` does.
@@ -37,10 +35,10 @@ class Protocol:
         parsed = parse(formula)
         self.formula, self.names, self.start = formula, atoms_of(parsed) - {CALL, FINAL}, start(parsed)
         self._ending = {FINAL, *ending_tools}
-        self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}  # by alphabet: explored, alive
+        self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}  # per alphabet: explored, alive
 
     def steps(self, episode: Trajectory) -> list[Letter | None]:
-        """One entry a turn, None where it is not a step."""
+        """Return one entry per turn, None if the turn is not a step."""
         steps = [step_of(turn.message) for turn in episode.turns]
         if steps and steps[-1] is None and episode.stop_reason is StopReason.ANSWERED:
             steps[-1] = frozenset({FINAL})
@@ -54,11 +52,11 @@ class Protocol:
         return current
 
     def is_kept_by(self, steps: Sequence[Letter | None]) -> bool:
-        """Whether an episode of these steps, which is over, keeps the protocol. Without a step, only G and R hold."""
+        """Return whether a finished episode of these steps keeps the protocol. Without steps, only G and R hold."""
         return accepts(self.after(steps))
 
     def can_be_kept(self, state: State) -> bool:
-        """Whether an end here, or further steps with one call each, would keep the protocol."""
+        """Return whether ending here, or further steps with one call each, can keep the protocol."""
         tools = {*self.names, *self._ending, "another tool"} - {FINAL}
         explored, waiting = set[State](), [state]
         while waiting:
@@ -87,7 +85,7 @@ class Protocol:
         return frozenset([frozenset({FINAL}), *(frozenset({CALL, name}) for name in tools)])
 
     def _living(self, letters: frozenset[Letter], state: State) -> set[State]:
-        """Return the states, of those reachable from here, that still have an end which keeps the protocol."""
+        """Return the states reachable from here that still have an end that keeps the protocol."""
         explored, alive = self._known.setdefault(letters, (set(), set()))
         if state in explored:
             return alive

@@ -1,7 +1,7 @@
-"""Linear temporal logic over finite traces, as a deterministic automaton that is made by formula progression.
+"""Linear temporal logic over finite traces, as a deterministic automaton built by formula progression.
 
-A state is a disjunction of conjunctions of what has to hold from here on. There are finitely many, because every part
-comes from the formula. The trace is accepted if nothing is left to do.
+A state is a disjunction of conjunctions of obligations from here on. There are finitely many, because every part comes
+from the formula. The trace is accepted if no obligation is left.
 
 Source: De Giacomo and Vardi 2013, Linear temporal logic and linear dynamic logic on finite traces, IJCAI. Progression:
 Bacchus and Kabanza 1998.
@@ -29,7 +29,7 @@ _OPERATORS = {"X": 1, "WX": 1, "F": 1, "G": 1, "U": 2, "R": 2, "implies": 2}
 def parse(text: str) -> Formula:
     """Read a formula such as "U(not submit, test) and G(implies(call, X(final)))".
 
-    A name is an atom, and so is a text in quotes. Operators are `and`, `or`, `not`, `True`, `False`, `implies(f, g)`,
+    A name is an atom, and so is a quoted text. Operators are `and`, `or`, `not`, `True`, `False`, `implies(f, g)`,
     X(f) (there is a next turn, and f holds there), WX(f) (f holds in the next turn, if there is one), F(f) (now or
     later), G(f) (from now on), U(f, g) (f until g, which comes) and R(f, g) (g until f and with it, or for ever).
 
@@ -83,12 +83,12 @@ def atoms_of(formula: Formula) -> set[str]:
 
 
 def start(formula: Formula) -> State:
-    """Return the state before the first letter. Raises: ValueError for a formula whose states are too large."""
+    """Return the state before the first letter. Raises: ValueError for a formula with too large states."""
     return _clauses(formula)
 
 
 def step(state: State, letter: Iterable[str]) -> State:
-    """Return the state after a letter: the atoms that hold there. Raises: ValueError as `start`."""
+    """Return the state after a letter, the set of atoms that hold. Raises: ValueError as `start`."""
     holds = frozenset(letter)
     return _simplest(
         clause for conjunction in state for clause in _all_of([_progressed(part, holds) for part in conjunction])
@@ -96,12 +96,12 @@ def step(state: State, letter: Iterable[str]) -> State:
 
 
 def accepts(state: State) -> bool:
-    """Whether the trace may end in this state."""
+    """Return whether the trace may end in this state."""
     return any(all(part[0] == "R" for part in conjunction) for conjunction in state)
 
 
 def _progressed(formula: Formula, holds: frozenset[str]) -> State:
-    """Return what has to hold after a letter so that the formula holds at it."""
+    """Return what must hold after a letter for the formula to hold at the letter."""
     operator, *parts = formula
     inner: list[Formula] = parts  # type: ignore[assignment]
     if operator in ("atom", "no"):
@@ -138,7 +138,7 @@ def _all_of(states: Iterable[State]) -> State:
 
 
 def _simplest(clauses: Iterable[frozenset[Formula]]) -> State:
-    """Without clauses that another one implies."""
+    """Return the state without clauses that another clause implies."""
     distinct = set(clauses)
     if len(distinct) > MAX_CLAUSES:
         raise ValueError(f"the formula needs a state of more than {MAX_CLAUSES} alternatives: write a simpler one")

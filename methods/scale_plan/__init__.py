@@ -1,4 +1,4 @@
-"""How a training would run on a cluster: stage times measured here, and a simulation of what waits for what there."""
+"""How fast a training would run on a cluster: stage times measured here, and a simulation of the waiting there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agentgym cluster plan`: what a cluster would make of a training."""
+"""`agentgym cluster plan`: simulate a training on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the stage times of a training from two short runs of it: one episode at a time, and many at once."""
+"""Read a training's stage times from two short runs: one episode at a time, and many at once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _HIGHEST = 1000.0
 
 
 def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule: StepSchedule) -> StageTimes:
-    """From a run with `episode.concurrency = 1` and one of the same recipe with `at_once`, both synchronous.
+    """Return the stage times from a run with `episode.concurrency = 1` and one with `at_once`, both synchronous.
 
-    The first step of each is left out: things are loaded in it.
-    Raises: LedgerError if one of them has fewer than two steps, or policy replies without tokens.
+    The first step of each run is ignored, because it loads things.
+    Raises: LedgerError if a run has fewer than two steps, or policy replies without tokens.
     """
     single, many = _steps_of(alone), _steps_of(together)
     learn_s = median(max(0.0, seconds - sum(t.duration_s for t in step)) for seconds, step in single)
@@ -37,12 +37,12 @@ def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule
 
 
 def token_load(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, token_s: float) -> float:
-    """Return what each further request of a server must add to a token for the simulation to have tokens of `token_s`
-    seconds.
+    """Return the load that makes simulated tokens take `token_s` seconds: the time each further request adds to a
+    token.
 
-    How many other requests a request meets depends on how they come, in waves or one by one, which the mean number of
-    open requests does not say: half the time two and half the time none is a mean of 1, and every request meets one.
-    Returns: seconds; 0 where requests never meet.
+    The mean number of open requests does not determine how many others a request meets, because requests can come in
+    waves or one by one: two half of the time and none otherwise is a mean of 1, yet every request meets another.
+    Returns: seconds; 0 if requests never meet.
     """
 
     def simulated_s(load_s: float) -> float:
@@ -60,7 +60,7 @@ def token_load(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, t
 
 
 def _steps_of(run: RunFolder) -> list[tuple[float, list[Trajectory]]]:
-    """Seconds and valid episodes of each training step but the first."""
+    """Return the seconds and valid episodes of each training step but the first."""
     ledger = Ledger(run.ledger)
     try:
         steps = [

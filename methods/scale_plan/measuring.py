@@ -19,12 +19,12 @@ STEPS = 3
 
 
 def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
-    """Train a recipe for three steps, and again with one episode at a time from the same weights.
+    """Train a recipe for three steps, and again from the same weights with one episode at a time.
 
     Args:
-        folder: keeps the runs and `stage_times.json`; what was measured before is read back.
+        folder: holds the runs and `stage_times.json`; earlier measurements are reused.
     Raises: as `train`; RecipeError if the folder is a file, or holds a measurement with other settings; LedgerError if
-        nothing can be measured, as where the policy gives no tokens.
+        nothing can be measured, for example without tokens from the policy.
     """
     if folder.exists() and not folder.is_dir():
         raise RecipeError(f"{folder} is a file: name a folder by --out, which keeps what is measured.")
@@ -46,15 +46,13 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
 
 
 def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recipe:
-    """Return the recipe for a few synchronous steps here; from a model that has been warm-started, where there is
-    one.
-    """
+    """Return the recipe shortened to a few synchronous steps here, from a warm-started model if there is one."""
     data = recipe.model_dump(exclude_none=True)
     for section, keys in (("train", ("staleness", "group_quorum")), ("machine", ("engine", "address", "nodes"))):
         for key in keys:
             data[section].pop(key, None)
     data["episode"]["concurrency"] = concurrency
-    data["machine"]["lockstep"] = False  # else what a request waits for is the tools of other episodes
+    data["machine"]["lockstep"] = False  # else a request would wait for the tools of other episodes
     data["train"] |= {"steps": STEPS, "validate_every": STEPS, "validate_tasks": 1}
     data["train"].pop("until_success", None)
     data["evaluate"] |= {"tasks": 1, "group_size": 1}
@@ -66,7 +64,7 @@ def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recip
 
 def _trained(recipe: Recipe, folder: Path) -> RunFolder:
     run = RunFolder(folder)
-    if run.report.is_file():  # it is written last
+    if run.report.is_file():  # the report is written last
         return run
     with io.StringIO() as silent:
         return train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))

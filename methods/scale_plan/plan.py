@@ -1,4 +1,4 @@
-"""What a cluster would make of a training: its speed, which stage binds, and what staleness and machines buy."""
+"""A training simulated on a cluster: its speed, its bottleneck, and gains from staleness and machines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .simulation import ClusterShape, StepSchedule, Throughput, fewest_nodes, si
 from .stage_times import StageTimes
 
 STALENESS = (0, 1, 2, 4)
-_MATTERS = 1.05  # a change that makes steps faster by less than this is noise of the simulation
+_MATTERS = 1.05  # a smaller speed-up is within the noise of the simulation
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A training that is changed in one thing. `name`: what is changed; empty for the training as it was asked for."""
+    """A training with one change. `name`: the change; empty for the training as requested."""
 
     name: str
     shape: ClusterShape
@@ -29,12 +29,12 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """The simulated training and what would change it.
+    """The simulated training and the effect of changes.
 
     Attributes:
-        base: the training as it was asked for, with the best split of its GPUs.
-        alternatives: one thing changed in each.
-        nodes_needed: the fewest that reach 95 % of the speed that any number of nodes reaches.
+        base: the training as requested, with the best split of its GPUs.
+        alternatives: trainings with one change each.
+        nodes_needed: the fewest nodes that reach 95 % of the speed of any number of nodes.
     """
 
     base: Alternative
@@ -43,7 +43,7 @@ class ScalePlan:
 
     @property
     def binding(self) -> str:
-        """The first change of those that speed the training up most, within 5 %; empty if none does by more."""
+        """Return the first of the changes with the largest speed-up, within 5 %; empty if none has a larger effect."""
         best = max(option.speedup(self.base) for option in self.alternatives)
         if best <= _MATTERS:
             return ""
@@ -60,16 +60,16 @@ def make_plan(
     cores: float,
     staleness: Sequence[int] = STALENESS,
 ) -> ScalePlan:
-    """Simulate a training on so many nodes and GPUs, and its alternatives.
+    """Simulate a training on this many nodes and GPUs, and its alternatives.
 
     Args:
-        gpus: shared between the trainer and servers of one GPU each, in the way that is fastest. With one, both stages
-            share it and are simulated as if each had it alone.
+        gpus: divided between the trainer and servers of one GPU each, in the fastest way. With one GPU, both stages
+            share it and are simulated as if each had its own.
         cores: the cores of a node, see ClusterShape.
     Raises: RecipeError for numbers below 1.
     """
     for name, value in (("nodes", nodes), ("gpus", gpus), ("episodes_per_node", episodes_per_node), ("cores", cores)):
-        if not value >= 1:  # nor not a number
+        if not value >= 1:  # also catches NaN
             raise RecipeError(f"{name} is {value:g}: a cluster has at least 1.")
 
     def alternative(name: str, shape: ClusterShape, changed: StepSchedule = schedule) -> Alternative:
@@ -93,5 +93,5 @@ def make_plan(
 
 
 def _trainer_shares(gpus: int) -> list[int]:
-    """Numbers of GPUs that the trainer could have: powers of two that leave some for servers."""
+    """Return the possible numbers of trainer GPUs: powers of two that leave some for servers."""
     return [k for k in (2**i for i in range(gpus.bit_length())) if k < gpus]

@@ -1,8 +1,8 @@
-"""A training on a cluster, simulated from measured stage times: who waits for whom, before any machine is rented.
+"""A cluster training simulated from measured stage times: which stage waits for which, before any machine is rented.
 
-Episodes take the turns, tokens and tool times of recorded ones. Requests of one policy server share it; calls of one
-node share its cores; the trainer takes whole steps of complete groups. A gate keeps groups from being started too
-early, as in training: in flight + queued <= (staleness + version + 1) groups of a step - consumed.
+Episodes replay the turns, tokens and tool times of recorded ones. Requests to one policy server share it; calls on one
+node share its cores; the trainer takes whole steps of complete groups. A gate keeps groups from starting too early, as
+in training: in flight + queued <= (staleness + version + 1) groups of a step - consumed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MAX_NODES = 1024
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """What a training runs on.
+    """The machines of a training.
 
     Attributes:
-        nodes: machines that play episodes. `episodes_per_node`: at once.
+        nodes: machines that play episodes. `episodes_per_node`: most concurrent episodes of each.
         servers: copies of the policy that answer requests.
-        trainer_gpus: among which a training step is shared, with no loss.
-        cores: the cores of a node, for tools; infinite if they only wait.
+        trainer_gpus: GPUs that share a training step without loss.
+        cores: the cores of a node, for tools; infinite if tools only wait.
     """
 
     nodes: int = 1
@@ -41,10 +41,10 @@ class ClusterShape:
 
 @dataclass(frozen=True, slots=True)
 class StepSchedule:
-    """How much a step learns from, and how far playing may be ahead of learning.
+    """How much a step learns from, and how far episodes may run ahead of training.
 
     Attributes:
-        groups: of a step. `group_size`: episodes of each.
+        groups: per step. `group_size`: episodes per group.
         staleness: versions that a group may be behind when it is trained; 0 is synchronous training.
     """
 
@@ -55,15 +55,15 @@ class StepSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What a simulated training reaches, after its first steps.
+    """Throughput of a simulated training, after its first steps.
 
     Attributes:
-        step_s: seconds between two steps. `episodes_per_s`: trained.
-        trainer_busy, servers_busy, slots_busy: shares of the time, 0 to 1. A server is busy with a request or more, a
-            slot with an episode.
-        token_s: seconds from a request until its answer, for each of its tokens.
-        age: mean over trained groups of the versions between their start and their step.
-        too_old: share of trained groups whose age is above the bound, because others have overtaken them.
+        step_s: seconds between two steps. `episodes_per_s`: trained episodes.
+        trainer_busy, servers_busy, slots_busy: shares of the time, 0 to 1. A server is busy with at least one request,
+            a slot with an episode.
+        token_s: seconds from a request to its answer, per token of the answer.
+        age: mean over trained groups of the versions between their start and their training step.
+        too_old: share of trained groups whose age exceeds the bound, because others overtook them.
     """
 
     step_s: float
@@ -77,14 +77,14 @@ class Throughput:
 
 
 class SharedResource:
-    """Serves all its requests at once and at the same speed, which depends on how many there are.
+    """Serves all its requests at once at one speed, which depends on their number.
 
-    `busy_s` integrates the time with one request or more.
+    `busy_s` integrates the time with at least one request.
     """
 
     def __init__(self, speed: Callable[[int], float]) -> None:
         self._speed = speed
-        self._progress = 0.0  # of a request that has always been here
+        self._progress = 0.0  # of a hypothetical request present from the start
         self._heap: list[tuple[float, int, Work]] = []
         self._now = self.busy_s = 0.0
         self._numbers = itertools.count()
@@ -116,7 +116,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Clock:
-    """Everything that will happen, in order. Resources give their next end again whenever they change."""
+    """All future events, in order. Resources report their next end again whenever they change."""
 
     now: float = 0.0
     _events: list[tuple[float, int, Work | SharedResource, int]] = field(default_factory=list)
@@ -152,7 +152,7 @@ class _Clock:
 
 
 class Simulation:
-    """One training run on a cluster. Used once."""
+    """One simulated training run on a cluster. Can be used once."""
 
     def __init__(self, times: StageTimes, shape: ClusterShape, schedule: StepSchedule, seed: int) -> None:
         self._times, self._shape, self._schedule = times, shape, schedule
@@ -173,7 +173,7 @@ class Simulation:
         self._tokens, self._token_s = 0, 0.0
 
     def run(self, steps: int) -> Throughput:
-        """Simulate so many steps; the first quarter, in which queues fill, is left out of the figures."""
+        """Simulate this many steps; the figures leave out the first quarter, in which queues fill."""
         self._open_gate()
         warm_up = max(1, steps // 4)
         while len(self.ends) < warm_up:
@@ -204,7 +204,7 @@ class Simulation:
         )
 
     def _token_speed(self, requests: int) -> float:
-        """Tokens a second of each request."""
+        """Return the tokens per second of each request."""
         return 1 / (self._times.token_s + self._times.token_load_s * (requests - 1))
 
     def _open_gate(self) -> None:
@@ -281,9 +281,7 @@ def simulate(
 
 
 def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, share: float = 0.95) -> int:
-    """Return the fewest nodes with which steps take at most 1/share of the time that they take with any number of
-    nodes.
-    """
+    """Return the fewest nodes for which a step takes at most 1/share of its time with any number of nodes."""
     most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MAX_NODES)  # one episode each
     bound_s = simulate(times, replace(shape, nodes=most), schedule).step_s / share
     low, high = 1, most

@@ -1,4 +1,4 @@
-"""How long the stages of a training take: what a simulation of it needs to know."""
+"""How long the stages of a training take: the input of its simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym import LedgerError
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
-    """`tokens` that the policy generated, and the seconds that the tools took."""
+    """Number of generated `tokens`, and the seconds that the tools took."""
 
     tokens: int
     tools_s: float
@@ -21,7 +21,7 @@ class TurnTimes:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeTimes:
-    """The turns of one episode; `other_s` for its reset, its judge and its end."""
+    """The turns of one episode; `other_s`: seconds of its reset, judging and end."""
 
     turns: tuple[TurnTimes, ...]
     other_s: float
@@ -29,14 +29,14 @@ class EpisodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """What the simulation needs to know of a training.
+    """Measurements of a training for the simulation.
 
     Attributes:
-        episodes: recorded ones, whose like are simulated.
-        token_s: seconds for a token of a request that has a server to itself.
-        token_load_s: what each further request of the server adds to that.
-        learn_s: of a step on one trainer. `publish_s`: until the policy has the new weights.
-        measured_step_s: of a synchronous step with many episodes at once, on the machine of the measurement.
+        episodes: recorded episodes, which the simulation replays.
+        token_s: seconds per token of a request that has a server to itself.
+        token_load_s: seconds that each further request on the server adds to a token.
+        learn_s: seconds of a step on one trainer. `publish_s`: seconds until the policy has the new weights.
+        measured_step_s: seconds of a synchronous step with many concurrent episodes, on the measuring machine.
     """
 
     episodes: tuple[EpisodeTimes, ...]
@@ -61,7 +61,7 @@ class StageTimes:
 
     @classmethod
     def load(cls, file: Path) -> StageTimes:
-        """Read the times from a file. Raises: LedgerError if it is missing or not of this kind."""
+        """Read the times from a file. Raises: LedgerError if the file is missing or of another kind."""
         try:
             return _FORMAT.validate_json(file.read_bytes())
         except (OSError, ValidationError) as error:

@@ -1,14 +1,14 @@
-"""Search over turns: what a policy can reach if it may go back to an earlier state and try something else.
+"""Search over turns: what a policy can reach if it may return to an earlier state and try something else.
 
-A node of the tree is an episode of a few turns that the ledger keeps. It is grown by one more turn, from the checkpoint
-of the environment at its end; without checkpoints its calls are repeated and compared.
+A node of the tree is an episode of a few turns, stored in the ledger. A node is grown by one more turn from the
+environment's checkpoint at its end; without checkpoints its calls are repeated and compared.
 
-contract.py    TurnSearch: what every search has, and what a value is; searches many tasks at once
-tree.py        SearchTree: grows the nodes of one episode, counts their cost, plays the chosen one to its end
+contract.py    TurnSearch: the interface of every search and value; searches many tasks at once
+tree.py        SearchTree: grows the nodes of one episode, counts their cost, plays the chosen node to its end
 searched.py    an episode that a search chose, with its tree
-ends.py        what a later stage learns from a tree
+ends.py        training data for a later stage from a tree
 best_first.py beam.py mcts.py   the searches
-values.py      how good a node is: the environment's potential, the policy's log-probabilities, rollouts, a reward
+values.py      values of nodes: the environment's potential, the policy's log-probabilities, rollouts, a reward
 """
 
 from agentgym.evaluation import make_search

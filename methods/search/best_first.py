@@ -1,4 +1,4 @@
-"""Best-first search: grow the best node there is."""
+"""Best-first search: always grow the best node."""
 
 from __future__ import annotations
 

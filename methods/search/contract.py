@@ -1,4 +1,4 @@
-"""What every search over turns has in common, and what values its nodes."""
+"""The interface of every search over turns, and of the values of nodes."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from .tree import Node, SearchTree
 
 @runtime_checkable
 class SearchValue(Protocol):
-    """Says how good nodes are. Registered under the kind `search_values`.
+    """Values the nodes of a search. Registered under the kind `search_values`.
 
     Attributes:
-        reads_outcome: it asks the reward that judges the episode, or plays on until that does. Such a value is the
-            verifier's own truth: an evaluation refuses it unless the search says `oracle=True`.
+        reads_outcome: whether it asks the reward that judges the episode, or plays on until that reward judges. Such a
+            value uses the verifier's truth: an evaluation refuses it unless the search says `oracle=True`.
     """
 
     reads_outcome: bool
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """Return the values of nodes of a tree, higher is better; None where the infrastructure prevented it.
+        """Return the values of a tree's nodes, higher is better; None if the infrastructure failed.
 
-        Raises: SearchError where the environment or the policy does not offer what it reads.
+        Raises: SearchError if the environment or the policy does not provide what the value needs.
         """
         ...
 
 
 class TurnSearch(Section):
-    """Base of the searches: a subclass chooses which node is grown next, and which one is taken in the end."""
+    """Base of the searches: a subclass chooses which node is grown next, and which one is finally taken."""
 
     nodes: Count = 64
     """How many nodes the tree of one episode may have."""
@@ -59,7 +59,7 @@ class TurnSearch(Section):
     """Allow a value that reads the outcome in an evaluation, which then says so."""
 
     async def choose(self, tree: SearchTree) -> Node:
-        """Grow the tree within its budget and return the node that the episode goes to. Raises: as `expand`."""
+        """Grow the tree within its budget and return the node where the episode continues. Raises: as `expand`."""
         raise NotImplementedError
 
     @cached_property
@@ -67,12 +67,12 @@ class TurnSearch(Section):
         return value_named(self.value) if isinstance(self.value, str) else self.value
 
     async def value_of(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """Return the values of nodes, higher is better; None where the infrastructure prevented it."""
+        """Return the values of nodes, higher is better; None if the infrastructure failed."""
         return await self._valued_by(tree, nodes) if nodes else []
 
     @property
     def reads_outcome(self) -> bool:
-        """Whether the value reads the outcome that is measured."""
+        """Return whether the value reads the measured outcome."""
         return self._valued_by.reads_outcome
 
     def play(
@@ -82,7 +82,7 @@ class TurnSearch(Section):
         return search_episodes(manager, tasks, self, label=label, group_size=group_size, judged=judged)
 
     def check_evaluation(self) -> None:
-        """Raise EvaluationError for a value that reads the outcome without saying so."""
+        """Raise EvaluationError if the value reads the outcome without declaring `oracle`."""
         if self.reads_outcome and not self.oracle:
             raise EvaluationError(
                 f"The search values nodes by {self.value!r}, which reads the outcome that the evaluation measures: its "
@@ -91,7 +91,7 @@ class TurnSearch(Section):
             )
 
     def describe(self) -> dict[str, Any]:
-        """Return the options as plain data, for records: the value by name, and whether it is an oracle's."""
+        """Return the options as plain data for records: the value by name, and whether it is an oracle."""
         value = self.value if isinstance(self.value, str) else type(self.value).__name__
         return {"search": type(self).__name__, **self.model_dump(exclude={"value", "oracle"}), "value": value} | {
             "oracle_value": self.reads_outcome
@@ -109,14 +109,14 @@ async def search_episodes(
 ) -> AsyncGenerator[SearchedEpisode, None]:
     """Search each task `group_size` times and yield each episode when it is judged.
 
-    As many searches are under way as keep the manager's `concurrency` of episodes. With a ledger, a search that was
-    broken off finds the nodes that it had grown and goes on. Their checkpoints are gone, so their calls are repeated.
+    As many searches run as the manager's `concurrency` of episodes needs. With a ledger, an interrupted search resumes
+    with the nodes it had grown. Their checkpoints are lost, so their calls are repeated.
 
     Args:
-        label: the label of the episodes. judged: ask rewards at the nodes too; a value that reads the outcome does so
-            anyway.
-    Raises: SearchError for another engine than this process, and where nodes cannot be valued; CreditError for a reward
-        that judges groups; as EpisodeManager.run.
+        label: the label of the episodes. judged: also ask rewards at the nodes; a value that reads the outcome implies
+            it.
+    Raises: SearchError for an engine outside this process, or nodes that cannot be valued; CreditError for a reward
+        that judges groups; errors of EpisodeManager.run.
     """
     engine = manager.config.engine
     if engine is not None and engine.name != "local":
@@ -141,6 +141,6 @@ async def search_episodes(
 
 
 def value_named(text: str) -> SearchValue:
-    """Return the value that a line of text names. Raises: UnknownNameError; CreditError for wrong options."""
+    """Return the value that a text names. Raises: UnknownNameError; CreditError for wrong options."""
     value: SearchValue = load_named_part("search_values", text)()
     return value

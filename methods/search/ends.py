@@ -1,4 +1,4 @@
-"""What a later stage learns from a search tree: its nodes, and the episodes in which it ends, with values as labels."""
+"""Training data from a search tree: its nodes, and its finished episodes with values as labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CHARS = 80
 
 
 def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
-    """Yield the nodes of a tree but for the root, each with its value in its end state."""
+    """Yield the nodes of a tree except the root, each with its value in its end state."""
     for node in tree.root.descendants():
         assert node.trajectory is not None
         node.trajectory.end_state = replace(node.trajectory.end_state or EndState(), value=node.value)
@@ -24,11 +24,10 @@ def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
 
 
 def labelled_ends(tree: SearchTree, chosen: Trajectory, label: str, *, traces: bool = False) -> Iterator[Trajectory]:
-    """Yield the ends of a tree, each a whole judged episode; of a tree without one, the episode that was played on from
-    it.
+    """Yield the finished ends of a tree as whole judged episodes; for a tree without any, yield `chosen`.
 
-    `Turn.value` is the value of the node before the turn; before the first one the mean over the first nodes. Where the
-    policy has played on there is none.
+    `Turn.value` is the value of the node before the turn; before the first turn it is the mean over the first nodes.
+    Turns that the policy played on after the search have no value.
 
     Args:
         chosen: the episode that the search chose, played to its end.
@@ -62,14 +61,13 @@ def _labelled(trajectory: Trajectory, path: Sequence[Node], label: str, traces: 
 
 
 def with_trace(turn: Turn, node: Node) -> Turn:
-    """Return the turn as if the policy had thought before it of what the search found: ReSim's training data.
+    """Return the turn as if the policy had thought about the search before it: ReSim's training data.
 
-    Its message begins with the moves that were tried from the node before it, the best first, each with what followed
-    and its value, and goes on with the move that was made. The turn has no token ids any more; who learns from it gets
-    those of the new message.
+    Its message begins with the moves tried from the preceding node, the best first, each with its consequence and
+    value, and then makes its move. The turn has no token ids any more; a learner encodes the new message.
 
-    Source: Dyna-Mind, Yu et al. 2025, arXiv:2510.09577; from descriptions, not checked against its code. There, a
-        model puts the tree into words.
+    Source: Dyna-Mind, Yu et al. 2025, arXiv:2510.09577; written from descriptions, not checked against its code. There,
+        a model verbalises the tree.
     """
     if not node.children:
         return turn
@@ -89,5 +87,5 @@ def _result_of(turn: Turn) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """Return the first words, as many as a line of a trace has room for."""
+    """Return as many of the first words as fit in a line of a trace."""
     return " ".join(text.split())[:MAX_CHARS]

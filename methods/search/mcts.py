@@ -1,4 +1,4 @@
-"""Monte Carlo tree search: visit what promises most, and what was rarely tried."""
+"""Monte Carlo tree search: visit promising and rarely tried nodes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Outcome:
     """A state that an action led to.
 
     Attributes:
-        node: there. others: nodes that are the same. times: how often the action led to it.
-        visits, total: of the node and those below it, and the sum of their values.
+        node: the node of the state. others: equal nodes. times: how often the action led to this state.
+        visits, total: visits of the node and its descendants, and the sum of their values.
     """
 
     node: Node
@@ -39,13 +39,13 @@ class Outcome:
 
 @dataclass(slots=True)
 class Action:
-    """One thing that the policy did at a node, with its outcomes: one by state, and one alone without chance."""
+    """One move of the policy at a node, with one outcome per state; without chance there is only one."""
 
     outcomes: dict[Hashable, Outcome] = field(default_factory=dict)
 
     @property
     def times(self) -> int:
-        """How often the policy chose it."""
+        """Return how often the policy chose the action."""
         return sum(outcome.times for outcome in self.outcomes.values())
 
     @property
@@ -54,13 +54,11 @@ class Action:
 
     @property
     def mean(self) -> float:
-        """The mean value over its outcomes, as often as they came out."""
+        """Return the mean value over its outcomes, weighted by their frequency."""
         return math.fsum(outcome.times * outcome.mean for outcome in self.outcomes.values()) / self.times
 
     def next_outcome(self) -> Outcome:
-        """Return the one that was visited least for how often it came out: without a draw, as expected of many
-        draws.
-        """
+        """Return the outcome with the fewest visits relative to its frequency, which needs no random draw."""
         return min(self.outcomes.values(), key=lambda outcome: outcome.visits / outcome.times)
 
 
@@ -87,12 +85,13 @@ class TreeSearch(TurnSearch):
     """In the end follow the most `visits`, or go to the `best` node that has ended, if one has."""
 
     async def choose(self, tree: SearchTree) -> Node:
-        """Grow the tree and return the most visited node. Afterwards the value of each node that is not the root is
-        the mean over those below it.
+        """Grow the tree and return the most visited node.
+
+        Afterwards the value of each node except the root is the mean over its descendants.
         """
         grown: dict[Node, Actions] = {}
         low, high = math.inf, -math.inf
-        for _ in range(self.nodes):  # once all of a small tree is known, rounds take no nodes
+        for _ in range(self.nodes):  # once a small tree is fully known, rounds use no nodes
             node = tree.root
             way: list[Outcome] = []
             while grown.get(node):
@@ -140,7 +139,7 @@ class TreeSearch(TurnSearch):
 
 
 def _actions(children: list[Node]) -> Actions:
-    """Return what the policy did to get to some nodes; each of them is one visit."""
+    """Return the actions that led to these nodes; each node counts as one visit."""
     actions: Actions = {}
     for child in children:
         message = child.turn.message

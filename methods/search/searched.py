@@ -13,12 +13,12 @@ from .tree import SearchTree, TreeCost
 
 @dataclass(frozen=True, slots=True)
 class SearchedEpisode:
-    """An episode that a search chose, played to its end and judged as any other.
+    """An episode that a search chose, played to its end and judged as usual.
 
     Attributes:
-        trajectory: the episode. Its `provenance.branch` names the node that it comes from.
-        cost: what the search took beside it.
-        tree: all that was grown.
+        trajectory: the episode. Its `provenance.branch` names the node that it continues.
+        cost: cost of the search beyond the episode.
+        tree: the whole tree.
     """
 
     trajectory: Trajectory
@@ -30,5 +30,5 @@ class SearchedEpisode:
         return valued_nodes(self.tree)
 
     def ends(self, label: str, *, traces: bool = False) -> Iterator[Trajectory]:
-        """Yield the whole episodes of the tree, with the values of their nodes as labels; see `labelled_ends`."""
+        """Yield the finished episodes of the tree, labelled with the values of their nodes; see `labelled_ends`."""
         return labelled_ends(self.tree, self.trajectory, label, traces=traces)

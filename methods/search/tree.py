@@ -1,4 +1,4 @@
-"""The tree of one searched episode: its nodes are grown, valued and counted here, whatever chooses among them."""
+"""The tree of one searched episode: grows, values and counts the nodes for any search."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from agentgym.trajectory import Trajectory, Turn
 
 @dataclass(slots=True)
 class TreeCost:
-    """What a search took beside the episode that came of it.
+    """Cost of a search beyond the resulting episode.
 
     Attributes:
-        nodes: of its tree. rollouts: episodes that were played from nodes to their end, to value these.
-        calls: messages of the policy, those of rollouts included. tokens: that it wrote in them.
-        duplicates: nodes left out because their state was in the tree, or because no budget was left for a turn.
-        failed: nodes and rollouts that the infrastructure failed. They have no value.
+        nodes: nodes of the tree. rollouts: episodes played from nodes to the end, to value the nodes.
+        calls: messages of the policy, including rollouts. tokens: tokens in these messages.
+        duplicates: nodes left out because their state was already in the tree, or no budget was left for a turn.
+        failed: nodes and rollouts that failed in the infrastructure. They have no value.
     """
 
     nodes: int = 0
@@ -33,22 +33,22 @@ class TreeCost:
     failed: int = 0
 
     def usage(self) -> dict[str, float]:
-        """Return the counts by name, as in `Turn.usage`; those that are 0 are left out."""
+        """Return the nonzero counts by name, as in `Turn.usage`."""
         return {f"search_{name}": count for name, count in asdict(self).items() if count}
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A state of an episode that the search has reached.
+    """A state of an episode that the search reached.
 
     Attributes:
-        trajectory: the turns up to here; None of the root.
-        parent: the node one turn before; None of the root.
-        depth: how many turns led here.
-        ended: the episode is over here.
-        checkpoint: the checkpoint of the environment; None where there is none.
-        value: how good it is, by the value of the search; for a tree search later the mean of what followed.
-        children: nodes that were grown from it, without those that failed.
+        trajectory: the turns up to here; None for the root.
+        parent: the node one turn before; None for the root.
+        depth: number of turns up to here.
+        ended: whether the episode is over here.
+        checkpoint: the environment's checkpoint, or None.
+        value: the search's value of the node; tree search later replaces it by the mean of what followed.
+        children: nodes grown from this one, without failed ones.
     """
 
     trajectory: Trajectory | None = None
@@ -61,14 +61,14 @@ class Node:
 
     @property
     def turn(self) -> Turn:
-        """The turn that leads here. Raises: SearchError for the root."""
+        """Return the turn that leads here. Raises: SearchError for the root."""
         if self.trajectory is None:
             raise SearchError("No turn leads to the root of a search.")
         return self.trajectory.turns[-1]
 
     @property
     def key(self) -> Hashable:
-        """Equal for nodes with the same state; without a state key for the same messages, calls and results."""
+        """Return a key of the state; without a state key, of the messages, calls and results."""
         end = self.trajectory.end_state if self.trajectory else None
         if end is not None and end.state_key is not None:
             return end.state_key, self.ended
@@ -80,32 +80,32 @@ class Node:
         return [*(self.parent.path() if self.parent is not None else ()), self]
 
     def descendants(self) -> Iterator[Node]:
-        """Every node below it, parents first."""
+        """Yield every node below this one, parents first."""
         for child in self.children:
             yield child
             yield from child.descendants()
 
 
 class TreeOwner(Protocol):
-    """What a tree asks of the search that it is grown for."""
+    """Interface of the search that a tree belongs to."""
 
     @property
     def nodes(self) -> int:
-        """How many nodes the tree may have."""
+        """Return how many nodes the tree may have."""
         ...
 
     @property
     def calls(self) -> int | None:
-        """How many messages the policy may write for the tree; None if the nodes alone bound them."""
+        """Return how many messages the policy may write for the tree; None if only the nodes limit them."""
         ...
 
     @property
     def temperature(self) -> float:
-        """The sampling temperature of all candidates but the first."""
+        """Return the sampling temperature of all candidates but the first."""
         ...
 
     async def value_of(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """Compute the values of nodes, higher is better; None where the infrastructure prevented it."""
+        """Return the values of nodes, higher is better; None if the infrastructure failed."""
         ...
 
 
@@ -113,15 +113,14 @@ class SearchTree:
     """Grows the tree of one episode.
 
     Args:
-        manager: plays the nodes. Its policy moves.
-        task, sample: of the episode that is searched.
-        search: bounds the tree and values its nodes.
-        label: the label of the searched episode. Those of the nodes have `nodes-` before it, and those of rollouts
-            `rollouts-`.
+        manager: plays the nodes. Its policy makes the moves.
+        task, sample: of the searched episode.
+        search: limits the tree and values its nodes.
+        label: the label of the searched episode. Labels of nodes are prefixed `nodes-`, labels of rollouts `rollouts-`.
         judged: whether rewards are asked at the nodes.
     Attributes:
-        root: before the first turn.
-        cost: so far.
+        root: the node before the first turn.
+        cost: the cost so far.
     """
 
     def __init__(
@@ -135,18 +134,19 @@ class SearchTree:
 
     @property
     def nodes_left(self) -> int:
-        """How many nodes the budget still allows."""
+        """Return how many nodes the budget still allows."""
         calls = self._search.calls
         left = self._search.nodes - self.cost.nodes
         return max(0, left if calls is None else min(left, calls - self.cost.calls))
 
     async def expand(self, node: Node, count: int) -> list[Node]:
-        """Let the policy move from a node, `count` times as far as the budget goes, and value what comes of it.
+        """Let the policy move from a node, `count` times within the budget, and value the results.
 
         The first move is sampled as the policy plays by itself, the others at the temperature of the search.
 
-        Returns: the new nodes, without those that failed or took no turn. Equal states are among them.
-        Raises: SearchError where a node cannot be valued; as EpisodeManager.run.
+        Returns: the new nodes, without failed ones and those that took no turn. Nodes with equal states may be among
+            them.
+        Raises: SearchError if a node cannot be valued; errors of EpisodeManager.run.
         """
         count = min(count, self.nodes_left)
         fork = None if node.trajectory is None else Fork(node.trajectory, node.depth, node.checkpoint)
@@ -175,7 +175,7 @@ class SearchTree:
         return valued
 
     def fresh(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those whose states were not in the tree before."""
+        """Return the nodes whose states were not in the tree before."""
         fresh = []
         for node in nodes:
             if node.key in self._keys:
@@ -186,7 +186,7 @@ class SearchTree:
         return fresh
 
     async def rollouts(self, node: Node, count: int) -> list[Trajectory]:
-        """Play on from a node to the end, as the policy plays by itself but sampled. Returns: the valid episodes."""
+        """Play from a node to the end with the usual policy, but sampling. Returns: the valid episodes."""
         assert node.trajectory is not None
         fork = Fork(node.trajectory, node.depth, node.checkpoint)
         episodes = [(self._episode("rollouts", self.cost.rollouts + number), fork) for number in range(count)]
@@ -197,16 +197,14 @@ class SearchTree:
         return [trajectory for trajectory in trajectories if trajectory.valid]
 
     async def finish(self, node: Node) -> Trajectory:
-        """Return the searched episode: the turns that lead to a node, and the policy's own from there to the end,
-        judged.
-        """
+        """Return the judged episode: the turns up to a node, then the policy's own turns to the end."""
         plain = self._manager.policy
         policy = plain if isinstance(plain, Policy) else plain(self.task)
         trajectory, fork = Trajectory(f"{self._label}/{self.task.id}#{self._sample}", self.task, self._sample), None
         trajectory.seed = self._seed
         if node.trajectory is not None:
             fork = Fork(node.trajectory, node.depth, node.checkpoint)
-            if node.ended and node.parent is not None:  # its last turn is acted out again: it is judged where it ends
+            if node.ended and node.parent is not None:  # its last turn is replayed and judged
                 policy = ReplayPolicy(fork, policy)
                 fork = Fork(node.trajectory, node.depth - 1, node.parent.checkpoint)
         return (await self._manager.play_prepared([(trajectory, fork)], label=self._label, policy=policy))[0]
@@ -218,7 +216,7 @@ class SearchTree:
         return Trajectory(name, self.task, number, self._seed)
 
     def _label_of(self, kind: str) -> str:
-        """With the task: what the ledger already has of one tree is looked up for each of its nodes."""
+        """Return the label with the task, so that lookups for each node find only one tree in the ledger."""
         return f"{kind}-{self._label}/{self.task.id}"
 
     async def _play(

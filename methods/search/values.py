@@ -1,4 +1,4 @@
-"""How good a node of a search is."""
+"""Values of search nodes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class LogProbValue:
     """How likely the policy finds the way: the sum of the log-probabilities of its tokens / L^alpha, after L turns.
 
     Args:
-        alpha: 0 prefers short ways, 1 is the mean of a turn.
-    Source: BFS-Prover, Xin et al. 2025, arXiv:2502.03438, section 3.1, with turns in the place of tactics.
+        alpha: 0 prefers short paths, 1 gives the mean per turn.
+    Source: BFS-Prover, Xin et al. 2025, arXiv:2502.03438, section 3.1, with turns in place of tactics.
     """
 
     reads_outcome: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class LogProbValue:
         self._alpha = alpha
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """Return how sure the policy is. Raises: SearchError for a policy without log-probabilities."""
+        """Return the policy's log-probability scores. Raises: SearchError for a policy without log-probabilities."""
         values: list[float | None] = []
         for node in nodes:
             turns = node.trajectory.turns if node.trajectory else []
@@ -84,7 +84,7 @@ class RewardValue:
     """What a registered reward says of the turns so far, without the task's truth: a reward model, a judge.
 
     Args:
-        name: of the reward. Any reward may ask a verifier, so this counts as reading the outcome.
+        name: of the reward. Any reward may use a verifier, so this counts as reading the outcome.
     """
 
     reads_outcome: ClassVar[bool] = True
@@ -93,14 +93,14 @@ class RewardValue:
         self._reward = load_reward(name)
 
     async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
-        """Ask the model for the values. Raises: RewardError for an answer that is not a reward."""
+        """Return the reward's values. Raises: RewardError for an answer that is not a reward."""
         values: list[float | None] = []
         for node in nodes:
             assert node.trajectory is not None
             without_truth = replace(node.trajectory, task=tree.task.public())
             try:
                 components = await validate_components(self._reward.outcome(without_truth), self._reward)
-            except JudgeError:  # it could not judge, which says nothing of the node
+            except JudgeError:  # a judge's failure says nothing about the node
                 tree.cost.failed += 1
                 values.append(None)
             else:

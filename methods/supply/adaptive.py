@@ -1,4 +1,4 @@
-"""A curriculum for each environment, or each set of a mixture: each has a cap of its own."""
+"""A curriculum with a separate cap for each environment, or each set of a mixture."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Adaptive:
     Args:
         tasks: to draw from.
         seed: together with the step it seeds the draw.
-        over: what has a cap of its own: an environment, or a set of a mixture.
-        window, accuracy, prompts: as of `curriculum`.
+        over: what has its own cap: an environment, or a set of a mixture.
+        window, accuracy, prompts: as in `curriculum`.
     Raises: TaskError without tasks.
     Source: RLVE, Zeng et al. 2025, arXiv:2511.07317.
     """
@@ -55,7 +55,7 @@ class Adaptive:
         return [self.curricula[name].draw_one(draws) for name in names]
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Take in how groups came out, each in the curriculum of its environment. Returns: the caps."""
+        """Update each environment's curriculum with the results of its groups. Returns: the caps."""
         metrics = {}
         for name, curriculum in self.curricula.items():
             curriculum.update([group for group in groups if self._name_of(group[0].task) == name])
@@ -63,11 +63,11 @@ class Adaptive:
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data."""
+        """Return the state to save in a checkpoint, as plain data."""
         return {name: curriculum.state() for name, curriculum in self.curricula.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`. Raises: TaskError if it is of other environments or levels."""
+        """Continue from a `state`. Raises: TaskError if its environments or levels differ."""
         if state.keys() != self.curricula.keys():
             raise TaskError(
                 f"The sampler's state is of {', '.join(state)}, the training tasks of {', '.join(self.curricula)}."

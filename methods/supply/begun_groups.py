@@ -1,4 +1,4 @@
-"""Groups whose episodes all begin at the same turn of a recorded one."""
+"""Groups whose episodes all begin at the same turn of a recorded episode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.trajectory import Trajectory
 
 
 def turn_schedules(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude a schedule of turns, which would cut episodes that begin with turns of recorded ones."""
+    """Reject a schedule of turns, which would cut episodes that begin with recorded turns."""
     if not plan.episode.schedule.max_turns:
         return ""
     return (
@@ -21,7 +21,7 @@ def turn_schedules(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 def begun_groups(step: StepRequest, forks: Sequence[Fork], label: str) -> list[GatheredGroup]:
-    """Play a group from each fork, in the order of the forks, none of which stands among them twice.
+    """Play a group from each fork, in the order of the forks, which must be distinct.
 
     The turns before a fork are repeated as recorded and have no loss.
     """
@@ -29,7 +29,7 @@ def begun_groups(step: StepRequest, forks: Sequence[Fork], label: str) -> list[G
         return []
     branches = step.branch(forks, step.group_size, label)
     groups: dict[tuple[str, int], list[Trajectory]] = {(fork.trajectory.id, fork.turn): [] for fork in forks}
-    for branch in sorted(branches, key=lambda trajectory: trajectory.sample):  # they end in any order
+    for branch in sorted(branches, key=lambda trajectory: trajectory.sample):  # branches finish in any order
         origin = branch.provenance.branch
         assert origin is not None
         groups[origin.trajectory, origin.turn].append(branch)

@@ -28,7 +28,7 @@ from agentgym.trajectory import Trajectory
 
 
 def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude policies that cannot measure entropies."""
+    """Reject policies that cannot measure entropies."""
     if plan.train.generation == "transformers":
         return ""
     return (
@@ -40,27 +40,27 @@ def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
 class EntropyForks(GathererWrapper):
     """Plays a part of each group from the start, and lets the others branch off where a result left the policy unsure.
 
-    H_k is the entropy of the first `tokens` tokens of turn k: of the `top` likeliest ones, at temperature 1, divided by
-    the logarithm of the vocabulary's size, in the mean. Before turn k > 0 an episode forks if
+    H_k is the entropy of the first `tokens` tokens of turn k: over the `top` likeliest tokens, at temperature 1,
+    divided by the logarithm of the vocabulary's size, averaged. An episode forks before turn k > 0 if
     clip(U - weight * (H_k - H_0), 0, 1) <= threshold, where U is drawn uniformly from 0 to 1, once for each turn. Each
-    fork adds an episode to the group. First the episodes from the start fork, at the earliest turns first, then those
-    that this adds, and so on until the group is full. What is missing in the end is played from the start.
+    fork adds an episode to the group. First the episodes from the start fork, earliest turns first, then the episodes
+    added by forks, and so on until the group is full. Missing episodes are played from the start.
 
     The turns before a fork are repeated as recorded, in a fresh environment, and compared. They are trained on in every
-    episode that goes through them. With `grpo` that is the soft form of ARPO's credit. Its hard form, which gives a
-    shared turn the mean of these advantages, has the same gradient where no ratio is clipped.
+    episode that contains them. With `grpo` this is the soft form of ARPO's credit. Its hard form, which gives a shared
+    turn the mean of these advantages, has the same gradient if no ratio is clipped.
 
-    Whether an episode forks depends on how it went: on what the policy reads and writes. Episodes of a group are
-    therefore no independent samples, and the bias class of an estimator does not hold.
+    Whether an episode forks depends on its course: on what the policy reads and writes. Episodes of a group are
+    therefore not independent samples, and an estimator's bias class is not valid for them.
 
     Args:
         roots: share of a group that is played from the start, at least 2 episodes.
-        tokens, top: whose entropy is measured.
-        weight, threshold: as above; with `weight` 0 any turn is as likely as another.
-    Raises: PolicyError by a policy that cannot measure entropies; CreditError for groups of fewer than 3.
+        tokens, top: tokens whose entropy is measured.
+        weight, threshold: as above; with `weight` 0 all turns are equally likely to fork.
+    Raises: PolicyError for a policy that cannot measure entropies; CreditError for groups of fewer than 3.
     Source: ARPO, Dong et al. 2025, arXiv:2507.19849, and its code, where a group of 16 has 8 episodes from the start,
-        and forks are decided while all episodes are at the same turn. Here they are decided once these have ended,
-        from the same record.
+        and forks are decided while all episodes are at the same turn. Here they are decided after these episodes have
+        ended, from the same record.
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, other_generation)
@@ -80,7 +80,7 @@ class EntropyForks(GathererWrapper):
         self._weight, self._threshold = weight, threshold
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step. Groups that the inner gatherer leaves out have no branches."""
+        """Gather a step. Groups that the inner gatherer leaves out get no branches."""
         if step.group_size < 3:
             raise CreditError(
                 f"entropy_forks: a group of {step.group_size} has no room for 2 episodes from the start and a branch. "
@@ -110,7 +110,7 @@ class EntropyForks(GathererWrapper):
     def _forks(
         self, step: StepRequest, newest: Mapping[int, Sequence[Trajectory]], room: Mapping[int, int]
     ) -> list[tuple[int, Fork]]:
-        """Where the newest episodes of each group fork, as far as it has room."""
+        """Return where the newest episodes of each group fork, as far as the group has room."""
         sources = [t for index, rows in newest.items() if room[index] for t in rows if _may_fork(t)]
         rises = dict(zip((t.id for t in sources), self._rises(step, sources), strict=True))
         forks: list[tuple[int, Fork]] = []
@@ -125,12 +125,12 @@ class EntropyForks(GathererWrapper):
         return forks
 
     def is_fork(self, trajectory: Trajectory, turn: int, rise: float) -> bool:
-        """Whether an episode forks before a turn whose entropy has risen so far since the first turn."""
+        """Return whether an episode forks before a turn with this rise of entropy since the first turn."""
         uniform = random.Random(seed_of("entropy_forks", trajectory.id, turn)).random()
         return min(1.0, max(0.0, uniform - self._weight * rise)) <= self._threshold
 
     def _rises(self, step: StepRequest, trajectories: Sequence[Trajectory]) -> list[list[float]]:
-        """H_k - H_0 of every turn."""
+        """Return H_k - H_0 of every turn."""
         if not trajectories:
             return []
         tokenizer: Any = getattr(step.policy.renderer, "tokenizer", None)
@@ -158,11 +158,11 @@ class EntropyForks(GathererWrapper):
     def _branches_of(
         self, step: StepRequest, forks: Sequence[tuple[int, Fork]], label: str
     ) -> dict[int, list[Trajectory]]:
-        """Return the branches by the position of their group."""
+        """Return the branches, keyed by their group's position."""
         by_origin = {fork.trajectory.id: index for index, fork in forks}
         branches = step.branch([fork for _, fork in forks], 1, label)
         groups: dict[int, list[Trajectory]] = {}
-        for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
+        for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # branches finish in any order
             assert branch.provenance.branch is not None
             groups.setdefault(by_origin[branch.provenance.branch.trajectory], []).append(branch)
         return groups
@@ -173,6 +173,6 @@ def _may_fork(trajectory: Trajectory) -> bool:
 
 
 def _first_own_turn(trajectory: Trajectory) -> int:
-    """Return the first turn before which it may fork: the one after that at which it began to differ from others."""
+    """Return the first turn that may be forked, which follows the turn where the episode differs from others."""
     origin = trajectory.provenance.branch
     return 1 if origin is None else origin.turn + 1

@@ -1,4 +1,4 @@
-"""Leaves out the tasks in which the policy neither tries different things nor fares differently."""
+"""Skip the tasks in which the policy neither tries different things nor gets different returns."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from agentgym.trajectory import Trajectory
 class Explorable:
     """Draws tasks by how much there is still to explore in them, and returns to the others now and then.
 
-    The explorability of a task is a running mean of entropy x spread: of the surprise of the tokens that the policy
-    sampled, mean -log p, and of the standard deviation of the returns of its group. The `skipped` share of the tasks
-    that were played and have the lowest are not drawn, except in every `revisit_every`-th step, which draws from them
-    alone, those first that were not played for longest. Tasks that were never played count as explorable.
+    The explorability of a task is a running mean of entropy x spread: the surprise of the sampled tokens, mean -log p,
+    times the standard deviation of its group's returns. The `skipped` share of the played tasks with the lowest values
+    is not drawn, except in every `revisit_every`-th step, which draws only from these tasks, the longest unplayed
+    first. Tasks that were never played count as explorable.
 
     Args:
         tasks: to draw from.
         seed: together with the step it seeds the draw.
-        skipped: the share of the tasks played so far that is left out.
-        revisit_every: steps from one visit of these to the next; 0 for never.
-        memory: what the earlier mean still weighs after each group, against 1 for the newest.
+        skipped: the share of the tasks played so far that is skipped.
+        revisit_every: steps between visits to the skipped tasks; 0 for never.
+        memory: weight of the earlier mean after each group; the newest group has weight 1.
     Raises: TaskError without tasks.
-    Source: the idea of DEPO, Zhao et al. 2025, arXiv:2509.01321, not confirmed against it; the form is our own.
+    Source: the idea of DEPO, Zhao et al. 2025, arXiv:2509.01321, not checked against the paper; the form is our own.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Explorable:
         self._group_count = 0
 
     def skipped(self) -> list[str]:
-        """Return the ids of the tasks that are left out, those first that were not played for longest."""
+        """Return the ids of the skipped tasks, the longest unplayed first."""
         count = int(self._skipped * len(self._explorability))
         lowest = sorted(self._explorability, key=lambda name: (self._explorability[name], name))[:count]
         return sorted(lowest, key=lambda name: (self._last_played[name], name))
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the tasks of a step, none twice if there are enough."""
+        """Draw the tasks of a step, without repetition if there are enough."""
         draws = make_random_stream("explorable", self._seed, step, further)
         skipped = self.skipped()
         if self._revisit_every and step % self._revisit_every == self._revisit_every - 1 and skipped and not further:
@@ -68,7 +68,7 @@ class Explorable:
         return [self._tasks[name] for name in chosen]
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Take in how groups came out. Returns: the mean explorability of the tasks played so far."""
+        """Update with the results of groups. Returns: the mean explorability of the tasks played so far."""
         for group in groups:
             valid = [t for t in group if t.valid]
             logprobs = [value for t in valid for turn in t.turns for value in turn.logprobs]
@@ -84,7 +84,7 @@ class Explorable:
         return {"sampler/explorability": float(np.mean(values)) if values else 0.0}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data."""
+        """Return the state to save in a checkpoint, as plain data."""
         return {
             "explorability": self._explorability,
             "last_played": self._last_played,
@@ -92,7 +92,7 @@ class Explorable:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`. Raises: TaskError if it names a task that there is not."""
+        """Continue from a `state`. Raises: TaskError if it names an unknown task."""
         if unknown := state["explorability"].keys() - self._tasks.keys():
             raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
         self._explorability, self._last_played = dict(state["explorability"]), dict(state["last_played"])

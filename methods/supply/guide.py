@@ -1,4 +1,4 @@
-"""Groups in which another policy takes the first turns."""
+"""Groups in which another policy plays the first turns."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SCRIPTED = ("oracle", "imperfect_oracle")
 class Guide(GathererWrapper):
     """Lets a guide take the first k turns of a group's episodes, k drawn from 0 to `turns`; then the policy goes on.
 
-    So the policy meets states that it does not reach by itself. k is drawn for each group before it is played, and is
-    the same for all its episodes. The guide's turns have no loss, and `Turn.policy` names it. From the guide's last
-    turn on the group is a sample of the policy, and the bias class of an estimator holds for these turns. The group
-    says nothing of how to get there. Such episodes count in no success that is logged, and not for the sampler.
+    So the policy meets states that it does not reach alone. k is drawn for each group before it is played, and is the
+    same for all its episodes. The guide's turns have no loss, and `Turn.policy` names it. After the guide's last turn
+    the group is a sample of the policy, and an estimator's bias class holds for these turns. The group does not teach
+    how to get there. Its episodes are left out of logged success, and the sampler ignores them.
 
     Args:
         player: "oracle" or "imperfect_oracle" of the task set, or a registered policy such as "chat_api".
         options: of a registered policy, for example {'base_url': ..., 'model': ...}.
         turns: the largest k.
-    Source: RLGF, Chang et al. 2023, arXiv:2306.11816: a guide's turns, then the learner's (PPO++). From descriptions,
-        not checked against its code.
+    Source: RLGF, Chang et al. 2023, arXiv:2306.11816: a guide's turns, then the learner's (PPO++). Written from
+        descriptions, not checked against its code.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Guide(GathererWrapper):
             )
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, the groups that the guide begins first."""
+        """Gather a step, the groups begun by the guide first."""
         draws = random.Random(seed_of("guide", step.label))
         guided_turns: dict[str, int] = {}
         begun: list[Task] = []
@@ -74,7 +74,7 @@ class Guide(GathererWrapper):
             if turns and task.id not in guided_turns:
                 guided_turns[task.id] = turns
                 begun.append(task)
-            else:  # without a guide, or a second group of its task
+            else:  # groups without a guide, or a second group of the same task
                 rest.append(task)
         groups = self._begin(step, begun, guided_turns)
         return [*groups, *(self.inner(replace(step, tasks=rest)) if rest else ())]
@@ -104,7 +104,7 @@ class Guide(GathererWrapper):
 
 
 class _PolicyByTask:
-    """From a task to the policy that plays an episode of it; to engines it looks as the learner does."""
+    """Maps a task to the policy that plays its episode; engines see the learner's interface."""
 
     def __init__(self, learner: Policy, guide_of: Callable[[Task], Policy], turns: Mapping[str, int]) -> None:
         self._learner, self._guide_of, self._turns = learner, guide_of, turns

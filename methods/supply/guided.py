@@ -1,4 +1,4 @@
-"""Plays groups that fail whole again, with more and more of a hint in the prompt."""
+"""Replay groups without any success, with an increasing part of a hint in the prompt."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ from .refined import feedback_on, missing_feedback
 class Guided(GathererWrapper):
     """Plays a group that fails whole again with the first part of `Task.hints` in its prompt, a longer part each time.
 
-    So a task that is beyond the policy has a gradient. All episodes of a group are shown the same part, so advantages
-    never compare episodes with hints of different length; `provenance.assistance` records the share. Where the longest
-    part does not help either, the group without a hint stays. Tasks without hints are played as they are.
+    So a task beyond the policy's ability has a gradient. All episodes of a group are shown the same part, so advantages
+    never compare episodes with different hints; `provenance.assistance` records the share. If the longest part does not
+    help either, the group without a hint stays. Tasks without hints are played unchanged.
 
-    Within a hinted group the bias class of an estimator holds for the task with its hint, which is another task: what
-    is learnt helps without the hint as far as it carries over. Hard tasks are played more often than easy ones. Hinted
-    episodes count in no success that is logged, and not for the sampler; measurements never show hints.
+    Within a hinted group an estimator's bias class holds for the task with its hint, which is another task: learning
+    helps without the hint as far as it carries over. Hard tasks are played more often than easy ones. Hinted episodes
+    are left out of logged success, and the sampler ignores them; measurements never show hints.
 
-    With `source="feedback"` the hint is what the reward says of the group's best episode, such as a test that fails
-    (`hidden_tests`) or the words of a model (`critic`), shown at once.
+    With `source="feedback"` the hint is the reward's feedback on the group's best episode, such as a failing test
+    (`hidden_tests`) or the words of a model (`critic`), shown completely at once.
 
     Args:
-        steps: how many parts are tried. most: the share of the hints in the longest part; with 0 there are none.
+        steps: how many parts are tried. most: the share of the hints in the longest part; 0 shows none.
         strip: train on the prompt without the hint. The policy then learns to do without it at once. The importance
-            ratio is that between the prompts: the objective `critique_grpo` shapes it, `off_policy` weighs or masks it.
+            ratio is between the two prompts: the objective `critique_grpo` shapes it, `off_policy` weighs or masks it.
         source: "hints" of the task, or "feedback" of its reward.
-    Source: GHPO, Liu et al. 2025, arXiv:2507.10628: hints for tasks that are too hard, in stages. From descriptions,
-        not checked against its code; the shares 1/4, 1/2, 3/4 are those that third parties report. Guidance from tests
-        that fail: Agent-RLVR, Da et al. 2025, arXiv:2506.11425, from descriptions; it also has a model write a plan.
+    Source: GHPO, Liu et al. 2025, arXiv:2507.10628: hints for tasks that are too hard, in stages. Written from
+        descriptions, not checked against its code; the shares 1/4, 1/2, 3/4 are reported by third parties. Guidance
+        from failing tests: Agent-RLVR, Da et al. 2025, arXiv:2506.11425, from descriptions; it also has a model write a
+        plan.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Guided(GathererWrapper):
             yield from missing_feedback(plan, "guided")
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, and play its failed groups with hints. Raises: CreditError if a reward has no feedback."""
+        """Gather a step, and replay its failed groups with hints. Raises: CreditError if a reward has no feedback."""
         groups = self.inner(step)
         failed = [row for row, group in enumerate(groups) if fails_whole(group)]
         if self._source == "feedback":
@@ -108,7 +109,7 @@ class Guided(GathererWrapper):
     def _feedback(
         step: StepRequest, groups: Sequence[GatheredGroup], failed: Sequence[int]
     ) -> dict[int, PromptAddition]:
-        """By the row of a failed group, what its reward says of its best episode."""
+        """Return the reward's feedback on the best episode of each failed group, keyed by row."""
         best = [max((t for t in groups[row].trained if t.valid), key=Trajectory.return_from) for row in failed]
         texts = feedback_on(step, best, gatherer="guided") if best else []
         return {
@@ -118,7 +119,7 @@ class Guided(GathererWrapper):
     def _help(
         self, step: StepRequest, groups: list[GatheredGroup], assistance: Mapping[int, PromptAddition], name: str
     ) -> set[int]:
-        """Play groups again, by their rows, with help. Returns: the rows of those that it helped, which are changed."""
+        """Replay groups, given by row, with help. Returns: the rows of the groups that it improved, now replaced."""
         if not assistance:
             return set()
         try:
@@ -128,7 +129,7 @@ class Guided(GathererWrapper):
                 step.group_size,
                 assistance=[helped for helped in assistance.values() for _ in range(step.group_size)],
             )
-        except EpisodesFailed:  # all of them; those without a hint were played
+        except EpisodesFailed:  # all hinted episodes; those without a hint were played
             return set()
         solved = set()
         for row, group in zip(assistance, in_groups(episodes, step.group_size), strict=True):
@@ -147,7 +148,7 @@ class Guided(GathererWrapper):
 
 
 def hint_of(task: Task, share: float) -> str:
-    """Return the first share of a task's hints, rounded up; of a single hint, its words. Empty for a share of 0."""
+    """Return the first share of a task's hints, rounded up; for a single hint, of its words. Empty for a share of 0."""
     parts, joint = (list(task.hints), "\n") if len(task.hints) > 1 else (" ".join(task.hints).split(), " ")
     chosen = parts[: ceil(share * len(parts))]
     return f"Hint:\n{joint.join(chosen)}" if chosen else ""

@@ -1,4 +1,4 @@
-"""A policy that lets another one speak at some turns."""
+"""A policy in which another policy takes some turns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from agentgym.policy import Policy, Reply, Request
 
 
 class GuidedPolicy(Policy):
-    """The learner's policy, in whose place a guide speaks where `when` says so.
+    """The learner's policy, replaced by a guide in the turns that `when` chooses.
 
-    What the guide writes is encoded by the learner's renderer, so that the record is exact. It has no
+    The learner's renderer encodes what the guide writes, so that the record is exact. The guide's turns have no
     log-probabilities, and `Turn.policy` names the guide. Training on such an episode leaves these turns out of
     the loss.
 
     Args:
-        learner: whose episode it is. guide: an oracle's script, a chat policy, a checkpoint; another tokeniser is fine.
+        learner: the policy of the episode. guide: an oracle's script, a chat policy or a checkpoint; any tokeniser
+            works.
         when: whether the guide answers a request, for example `lambda request: request.turn < 2`.
     """
 
@@ -33,7 +34,7 @@ class GuidedPolicy(Policy):
         return {**super().identity(), "learner": self.learner, "guide": self.guide, "when": self.when}
 
     async def generate(self, request: Request) -> Reply:
-        """Return the guide's reply, or the learner's. Raises: as their own."""
+        """Return the reply of the guide or the learner. Raises: as their `generate`."""
         if not self.when(request):
             return await self.learner.generate(request)
         renderer = self.guide.renderer

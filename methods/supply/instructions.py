@@ -1,4 +1,4 @@
-"""Plays groups with instructions from a population, prefers those that succeed, and lets a policy replace the worst."""
+"""Play groups with instructions from a population, favour successful ones, and let a policy replace the worst."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ REQUEST = (
 
 @dataclass(slots=True)
 class Instruction:
-    """One of the population.
+    """An instruction of the population.
 
     Attributes:
-        number: its number among all there were, from 0.
+        number: its number among all instructions so far, from 0.
         success: a running mean over groups; None before the first. groups: how many were played with it.
-        failures: episodes that failed with it lately, in words.
+        failures: recent episodes that failed with it, as text.
     """
 
     number: int
@@ -53,23 +53,24 @@ class Instruction:
 class Instructions(GathererWrapper):
     """Plays each group with an instruction drawn from a population, and renews the population as the training goes on.
 
-    An instruction precedes the task, as `[episode] instruction` does, which it replaces. One whose groups had the mean
-    success s is drawn with a probability proportional to exp(s / temperature); one that was never played counts as the
-    best. Every so many steps the worst gives way to a new one that a policy writes, who is shown it, its success, tasks
-    that failed with it, and the best. What is written is left out if it is empty, cut by a budget, or known already.
+    An instruction precedes the task, as `[episode] instruction` does, which it replaces. An instruction with mean group
+    success s is drawn with probability proportional to exp(s / temperature); one that was never played counts as the
+    best. Every `every` steps a policy writes a replacement for the worst, given this instruction, its success, tasks
+    that failed with it, and the best instruction. A new text is discarded if it is empty, truncated by a budget, or
+    already known.
 
-    All episodes of a group have the same instruction, so within a group the bias class of an estimator holds, for the
-    task with its instruction. Validations, and all stages after this one, play with the best so far.
+    All episodes of a group have the same instruction, so within a group an estimator's bias class holds for the task
+    with its instruction. Validations, and all later stages, play with the best instruction so far.
 
     Args:
         population: the instructions to begin with, at least two.
         temperature: of drawing, in units of success.
         every: steps between two replacements.
-        memory: what the earlier mean weighs after each group, against 1 - memory for the newest.
+        memory: weight of the earlier mean after each group; the newest group has weight 1 - memory.
         writer: "learner", the policy itself, or a registered policy with its `options`, such as "chat_api".
-    Source: INSPO, Zhou et al. 2025, arXiv:2512.01945: a population that is sampled by a softmax, pruned, and extended
-        by reflection. From descriptions, not checked against its code; the constants are ours. There, new instructions
-        are tried before they join; here, they join and are tried first.
+    Source: INSPO, Zhou et al. 2025, arXiv:2512.01945: a population sampled by a softmax, pruned, and extended by
+        reflection. Written from descriptions, not checked against its code; the constants are ours. There, new
+        instructions are tried before they join; here, they join and are tried first.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Instructions(GathererWrapper):
         self._steps = 0
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step: the groups of one instruction after those of another."""
+        """Gather a step, the groups of one instruction after another."""
         draws = random.Random(seed_of(INSTRUCTIONS, step.label))
         weights = self._weights()
         chosen = draws.choices(self.population, weights, k=len(step.tasks))
@@ -132,7 +133,7 @@ class Instructions(GathererWrapper):
 
     @property
     def best_instruction(self) -> str:
-        """The text of the best so far; of the first before any was played."""
+        """Return the best instruction's text so far; before any was played, the first one's."""
         return max(self.population, key=_success_of).text
 
     def _weights(self) -> list[float]:
@@ -147,7 +148,7 @@ class Instructions(GathererWrapper):
         size = len(self.population)
 
         def more_tasks(count: int, further: int) -> Sequence[Task]:
-            """Other tasks than those that are drawn beside another instruction."""
+            """Return tasks other than those drawn for another instruction."""
             return step.more_tasks(count, (further - 1) * size + position + 1)
 
         label = f"{step.label}-instruction{instruction.number}"
@@ -155,7 +156,7 @@ class Instructions(GathererWrapper):
         return changed.with_config(instruction=instruction.text)
 
     def _note(self, instruction: Instruction, groups: Sequence[GatheredGroup]) -> None:
-        """Take in how groups with an instruction came out."""
+        """Update an instruction with the results of its groups."""
         for group in groups:
             unaided = [episode for episode in group.unaided if episode.valid]
             episodes = [episode for episode in unaided if episode.provenance.instruction == instruction.text]
@@ -171,7 +172,7 @@ class Instructions(GathererWrapper):
                 instruction.failures = [*instruction.failures, text][-MAX_FAILURES:]
 
     def _renew(self, step: StepRequest) -> list[GatheredGroup]:
-        """Let a policy write an instruction in place of the worst. Returns: the writing, which is not trained on."""
+        """Let a policy replace the worst instruction. Returns: the writing episodes, which are not trained on."""
         tried = [own for own in self.population if own.success is not None]
         if len(tried) < 2:
             return []

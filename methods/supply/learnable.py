@@ -1,4 +1,4 @@
-"""Draws the tasks that are solved sometimes: those whose outcome is least certain."""
+"""Draw the tasks that are solved sometimes, whose outcome is least certain."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Learnable:
     Args:
         tasks: to draw from.
         seed: together with the step it seeds the draw.
-        uniform: the share of draws that do not look at p, so that a forgotten task is noticed.
-        memory: what an earlier success rate still weighs after each group of its task, against 1 for the newest.
+        uniform: the share of draws that ignore p, so that a forgotten task is noticed.
+        memory: weight of earlier success after each group of the task; the newest group has weight 1.
     Raises: TaskError without tasks.
     Source: learnability p (1 - p), Foster and Foerster 2025, arXiv:2502.12272; the running estimate is our own.
     """
@@ -36,7 +36,7 @@ class Learnable:
         self._success: dict[str, float] = {}
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the tasks of a step without repetition; with it only where there are fewer tasks than `count`."""
+        """Draw the tasks of a step, repeating tasks only if there are fewer than `count`."""
         rng = make_random_stream("learnable", self._seed, step, further)
         chosen: list[Task] = []
         while len(chosen) < count:
@@ -58,7 +58,7 @@ class Learnable:
         return success * (1 - success)
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Take in how groups came out. Returns: metrics."""
+        """Update with the results of groups. Returns: metrics."""
         for group in groups:
             judged = [t.success for t in group if t.valid and t.success is not None]
             if judged:
@@ -72,11 +72,11 @@ class Learnable:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data."""
+        """Return the state to save in a checkpoint, as plain data."""
         return {"success": self._success}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`. Raises: TaskError if it names a task that there is not."""
+        """Continue from a `state`. Raises: TaskError if it names an unknown task."""
         if unknown := state["success"].keys() - self._tasks.keys():
             raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
         self._success = dict(state["success"])

@@ -1,4 +1,4 @@
-"""Plays more episodes of each task than are trained on, and trains on those whose returns differ most."""
+"""Play more episodes of each task than are trained on, and train on those whose returns differ most."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def max_variance(inner: Gatherer, *, factor: Count = 2, final_factor: WholeNumbe
 
     Args:
         factor: how many times the group is played.
-        final_factor: the factor at the end of the training, which is approached evenly; 0 keeps it as it is.
-    Source: PODS, Xu et al. 2025, arXiv:2504.13818: the greatest variance is reached by the lowest and the highest.
+        final_factor: the factor at the end of the training, approached evenly; 0 keeps `factor` constant.
+    Source: PODS, Xu et al. 2025, arXiv:2504.13818: a mix of lowest and highest returns has the greatest variance.
     """
 
     def gather(step: StepRequest) -> list[GatheredGroup]:
@@ -34,7 +34,7 @@ def max_variance(inner: Gatherer, *, factor: Count = 2, final_factor: WholeNumbe
 
 
 def _chosen(group: GatheredGroup, count: int) -> GatheredGroup:
-    """Return the group with `count` of its episodes trained, in the order in which they were played."""
+    """Return the group with `count` of its episodes marked for training, in the order in which they were played."""
     valid = [row for row, t in enumerate(group.trained) if t.valid]
     failed = [row for row, t in enumerate(group.trained) if not t.valid]
     returns = [group.trained[row].return_from() for row in valid]
@@ -48,9 +48,7 @@ def _chosen(group: GatheredGroup, count: int) -> GatheredGroup:
 
 
 def greatest_variance(returns: Sequence[float], count: int) -> list[int]:
-    """Return the positions of `count` returns whose variance is greatest; of equal choices the most even one. All if
-    fewer.
-    """
+    """Return the positions of the `count` returns of greatest variance, on ties the most even choice; all if fewer."""
     order: list[int] = np.argsort(returns, kind="stable").tolist()
     if len(order) <= count:
         return order

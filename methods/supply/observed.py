@@ -29,13 +29,13 @@ PARTNER = "partner"
 class ObservedPairs(GathererWrapper):
     """Plays half of a step's tasks twice: by a pioneer, and by an observer who reads what the pioneer wrote and called.
 
-    Episode by episode the two are partners: the return of each is added to the other's, as the component `partner`. A
-    pioneer's turns have no role, and an observer's have the role `observer`. With `[policy.lora] roles = ["pioneer",
-    "observer"]` each is a copy of its own, and `train.roles.rotate_every` lets them change places; else one policy is
-    both. The observers of a group have read different prompts, so the bias class of an estimator does not hold there.
-    They count in no success that is logged, and measurements are of the pioneer.
+    The two are paired episode by episode: each one's return is added to the other's, as the component `partner`.
+    Pioneer turns have no role; observer turns have the role `observer`. With `[policy.lora] roles = ["pioneer",
+    "observer"]` each has its own adapter, and `train.roles.rotate_every` lets them swap; otherwise one policy plays
+    both. Observers in a group have read different prompts, so an estimator's bias class is not valid for them.
+    Observers are left out of logged success, and measurements cover the pioneer only.
 
-    Source: CORY, Ma et al. 2024, arXiv:2410.06101. From descriptions, not checked against its code.
+    Source: CORY, Ma et al. 2024, arXiv:2410.06101. Written from descriptions, not checked against its code.
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
@@ -44,7 +44,7 @@ class ObservedPairs(GathererWrapper):
         super().__init__(inner)
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step. Raises: CreditError for an odd number of tasks, or groups that were chosen among more."""
+        """Gather a step. Raises: CreditError for an odd number of tasks, or groups selected from a larger number."""
         half, odd = divmod(len(step.tasks), 2)
         if odd:
             raise CreditError(
@@ -63,7 +63,7 @@ class ObservedPairs(GathererWrapper):
         return [*groups, *in_groups(observers, step.group_size)]
 
     def _observe(self, step: StepRequest, pioneers: Sequence[Trajectory]) -> list[Trajectory]:
-        """One observer for each pioneer."""
+        """Play one observer for each pioneer."""
         size = step.group_size
         tasks = [pioneers[start].task for start in range(0, len(pioneers), size)]
         assistance = [training_help(PARTNER, _words_of(pioneer), role=OBSERVER) for pioneer in pioneers]
@@ -71,14 +71,14 @@ class ObservedPairs(GathererWrapper):
 
 
 def _words_of(pioneer: Trajectory) -> str:
-    """Return what an observer is shown; nothing of a pioneer that failed for a reason that is not its own."""
+    """Return the text shown to an observer; empty for a pioneer that failed through no fault of its own."""
     if not pioneer.valid or not (attempt := attempt_of(pioneer)):
         return ""
     return f"Another agent was asked the same, and answered:\n{attempt}"
 
 
 def _share(pioneer: Trajectory, observer: Trajectory) -> None:
-    """Add the return of each of two partners to that of the other, if both have one."""
+    """Add each partner's return to the other's, if both have one."""
     if pioneer.valid and observer.valid:
         of_pioneer, of_observer = pioneer.return_from(), observer.return_from()
         pioneer.outcome = {**pioneer.outcome, PARTNER: of_observer}

@@ -1,4 +1,4 @@
-"""Trains on the tasks that a recorded run solved sometimes."""
+"""Train on the tasks that a recorded run solved sometimes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentgym.training.samplers import Shuffled
 class PassRate(Shuffled):
     """Draws the tasks whose success in a recorded run lies within bounds, shuffled.
 
-    Let the model that training starts from play every training task several times (`agentgym rollout ... --split train
-    --samples 8 --out runs/start`), and name that run. Tasks that it did not play are left out. What was measured once
-    is not measured again while the policy changes; `learnable` follows it.
+    Let the starting model play every training task several times (`agentgym rollout ... --split train --samples 8 --out
+    runs/start`), and name this run. Tasks that it did not play are left out. The success is not measured again while
+    the policy changes; `learnable` tracks it.
 
     Args:
         tasks: to draw from.
         seed: of the shuffling.
-        run: the folder of the run. label: only the episodes whose id begins with it count.
+        run: the folder of the run. label: only episodes whose id begins with it count.
         low, high: the bounds, both included.
     Raises: TaskError if the folder holds no episode of these tasks, or no task lies within the bounds.
     """
@@ -56,18 +56,18 @@ class PassRate(Shuffled):
         self._known = {task.id: task for task in tasks}
 
     def state(self) -> dict[str, Any]:
-        """Return the tasks that are drawn: the recorded run may change or vanish while this one is resumed."""
+        """Return the drawn tasks, because the recorded run may change or vanish before this run is resumed."""
         return {"tasks": [task.id for task in self._tasks]}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue with the tasks of a `state`. Raises: TaskError if it names a task that there is not."""
+        """Continue with the tasks of a `state`. Raises: TaskError if it names an unknown task."""
         if unknown := [name for name in state["tasks"] if name not in self._known]:
             raise TaskError(f"The sampler's state is of other tasks: there is no task {unknown[0]!r}.")
         self._tasks = [self._known[name] for name in state["tasks"]]
 
 
 def pass_rates(tasks: Sequence[Task], run: str, label: str = "") -> dict[str, float]:
-    """Return the mean success of each task in a run's valid episodes; other tasks of the same id are left out.
+    """Return the mean success of each task in a run's valid episodes, ignoring different tasks with the same id.
 
     Raises: TaskError if there is no such run.
     """

@@ -32,10 +32,10 @@ class Prefix:
     """The first turns of an episode, from which groups may begin.
 
     Attributes:
-        episode: its id, by which the ledger has it. turns: how many.
-        words: a hash of the task and of what the policy wrote, the same for prefixes that are the same.
-        priority: variance of the returns of the last group that was played from it, or of the one it was met in; 0 of
-            one from which the policy always or never succeeds.
+        episode: the episode's id in the ledger. turns: number of turns.
+        words: a hash of the task and of what the policy wrote; equal prefixes have equal hashes.
+        priority: variance of the returns of the last group played from the prefix, or of the group where it was found;
+            0 for a prefix from which the policy always or never succeeds.
     """
 
     episode: str
@@ -48,19 +48,19 @@ class PrefixBuffer(GathererWrapper):
     """Plays some groups from a turn of an earlier episode, where the returns of a group differed.
 
     Every turn of an episode in a group with different returns is a candidate, with the variance of these returns as its
-    priority. A candidate that is drawn is played by a group of its own, whose variance becomes its priority, and whose
-    turns are candidates in turn. They are drawn in proportion to their priority, so a prefix from which the policy
-    always or never succeeds is drawn no more. If there are more than `capacity`, those of the least priority are
-    forgotten, of equal ones those that were met first.
+    priority. A drawn candidate is played by a group of its own, whose variance becomes its priority, and whose turns
+    become candidates. Candidates are drawn in proportion to their priority, so a prefix from which the policy always or
+    never succeeds is not drawn again. If there are more than `capacity`, those with the lowest priority are dropped, on
+    ties the earliest found.
 
     The turns of the prefix are repeated as recorded, in a fresh environment, and compared. They are not trained on. The
-    policy took them itself, perhaps with older weights. Within a group the bias class of an estimator holds for the
-    turns after the prefix, but the mean over groups is over other beginnings than the task's own. Groups from the start
-    are needed, too: what is never met is never a candidate.
+    policy took them itself, perhaps with older weights. Within a group an estimator's bias class holds for the turns
+    after the prefix, but the mean over groups covers other starts than the task's own. Groups from the start are needed
+    too: turns that are never met never become candidates.
 
     Args:
         share: of the groups that begin with a prefix, while there are any.
-        capacity: the most prefixes that are remembered.
+        capacity: the most prefixes that are stored.
     Source: ExIt, Jiang et al. 2025, arXiv:2509.04575: a buffer of partial histories with the variance of a group's
         returns as priority. That a new candidate inherits the variance of its group is our choice.
     """
@@ -87,12 +87,12 @@ class PrefixBuffer(GathererWrapper):
         return groups
 
     def _rows(self, step: StepRequest) -> list[int]:
-        """Return the positions of the tasks in whose place groups may begin with a prefix."""
+        """Return the positions of the tasks that may be replaced by groups with a prefix."""
         draws = random.Random(seed_of("prefix_buffer", "rows", step.label))
         return [row for row in range(len(step.tasks)) if draws.random() < self._share]
 
     def _draw(self, step: StepRequest, count: int) -> list[Prefix]:
-        """Up to so many prefixes, none twice."""
+        """Draw up to this many prefixes, without repetition."""
         draws = random.Random(seed_of("prefix_buffer", step.label))
         left = [prefix for prefix in self.prefixes.values() if prefix.priority > 0]
         drawn: list[Prefix] = []
@@ -110,7 +110,7 @@ class PrefixBuffer(GathererWrapper):
         return Fork(records.load(prefix.episode), prefix.turns)
 
     def _add(self, group: GatheredGroup) -> None:
-        """Take in the turns of a group whose returns differ."""
+        """Add the turns of a group whose returns differ."""
         if not group.differs:
             return
         for episode in group.trained:
@@ -118,7 +118,7 @@ class PrefixBuffer(GathererWrapper):
                 for turns in range(group.untrained_turns.get(episode.id, 0) + 1, len(episode.turns)):
                     words = hash_of_words(episode, turns)
                     self.prefixes.setdefault(words, Prefix(episode.id, turns, words, group.spread**2))
-        ordered = sorted(self.prefixes.values(), key=lambda prefix: prefix.priority)  # stable: the first met go first
+        ordered = sorted(self.prefixes.values(), key=lambda prefix: prefix.priority)  # stable: first met, first dropped
         for prefix in ordered[: max(0, len(ordered) - self._capacity)]:
             del self.prefixes[prefix.words]
 

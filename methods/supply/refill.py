@@ -1,4 +1,4 @@
-"""Plays again the episodes of a step that failed."""
+"""Replay the failed episodes of a step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from agentgym.training.gatherers import (
 class Refill(GathererWrapper):
     """Plays episodes again that the infrastructure failed, so that groups are whole.
 
-    What an agent caused is a result and stays. The bias class of an estimator holds if failures do not depend on what
-    the agent does. Where certain actions bring the infrastructure down, episodes without them are favoured: look at the
-    failures of the run if they are many.
+    Failures caused by an agent are results and stay. An estimator's bias class holds if the infrastructure's failures
+    do not depend on the agent's actions. If certain actions crash the infrastructure, episodes without them are
+    favoured: inspect the run's failures if there are many.
 
     Args:
         times: how often an episode is played again.
@@ -50,7 +50,7 @@ class Refill(GathererWrapper):
                 repeated = step.play(
                     [group.trained[row].task for group, row in failed], f"{step.label}-again{attempt}", 1
                 )
-            except EpisodesFailed:  # all of them; the step itself has others, or it would have ended here
+            except EpisodesFailed:  # only the replays failed; a step without any episode would have ended before
                 continue
             for (group, row), episode in zip(failed, repeated, strict=True):
                 if episode.valid:

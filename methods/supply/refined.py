@@ -1,4 +1,4 @@
-"""Lets the policy answer again after a critique of its answer, and trains on the best of these refinements."""
+"""Let the policy answer again after a critique of its answer, and train on the best of these refinements."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from .writing import MAX_CHARS, attempt_of
 class Refined(GathererWrapper):
     """Plays each episode that did not succeed again, with its own messages and a critique of them in the prompt.
 
-    The critique is `Reward.feedback`: a judge's own text, which tests failed, or what a chat model says (the reward
-    `critic`). Of the refinements of a group the `best` take the place of its worst episodes, if their returns are
-    greater, and are trained on as if they had been answers to the task alone. The importance ratio of the loss is then
-    that between the prompts: the objective `critique_grpo` shapes it, and `off_policy` weighs or masks it.
+    The critique is `Reward.feedback`: a judge's own text, which tests failed, or a chat model's remarks (the reward
+    `critic`). The `best` refinements of a group replace its worst episodes if their returns are greater, and are
+    trained on as if they had answered the task alone. The importance ratio of the loss is then between the two prompts:
+    the objective `critique_grpo` shapes it, and `off_policy` weighs or masks it.
 
-    A group with refinements is no sample of the policy, and the bias class of an estimator does not hold for it.
-    Refinements count in no success that is logged, and not for the sampler; measurements play none.
+    A group with refinements is not a sample of the policy, so an estimator's bias class is not valid for it.
+    Refinements are left out of logged success, and the sampler ignores them; measurements play none.
 
     Args:
         best: how many refinements may join a group.
-    Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106; from descriptions. Its released code was read for the
-        ratio alone (see the objective).
+    Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106; written from descriptions. Its released code was read
+        only for the ratio (see the objective).
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
@@ -87,11 +87,11 @@ class Refined(GathererWrapper):
         assistance = [training_help("critique", text) for text in prompts]
         try:
             return step.play(tasks, f"{step.label}-refined", 1, assistance=assistance)
-        except EpisodesFailed:  # all of them; the step itself has others
+        except EpisodesFailed:  # only the refinements failed; the step has other episodes
             return []
 
     def _joined(self, group: GatheredGroup, refinements: Sequence[Trajectory]) -> GatheredGroup:
-        """Return the group with its best refinements in place of its worst episodes."""
+        """Return the group with its worst episodes replaced by its best refinements."""
         trained, left_out = list(group.trained), list(group.left_out)
         by_return = sorted((t for t in refinements if t.valid), key=lambda t: -t.return_from())
         rows = sorted((row for row, t in enumerate(trained) if t.valid), key=lambda row: trained[row].return_from())
@@ -108,10 +108,10 @@ class Refined(GathererWrapper):
 
 
 def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: str) -> list[str]:
-    """Return what the rewards say of episodes; nothing where a critic cannot be reached.
+    """Return the rewards' feedback on episodes; empty if a critic cannot be reached.
 
     Args:
-        gatherer: who needs it, for the error.
+        gatherer: name of the caller, for the error.
     Raises: CreditError if a reward has no feedback.
     """
     rewards: dict[str, Reward] = {}
@@ -120,7 +120,7 @@ def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: 
         reward = _reward_of(step, episode.task, rewards, gatherer)
         try:
             return await validate_feedback(reward.feedback(episode), reward)
-        except JudgeError:  # the step goes on without it
+        except JudgeError:  # the step continues without feedback
             return ""
 
     async def of_all() -> list[str]:
@@ -130,7 +130,7 @@ def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: 
 
 
 def prompt_of(episode: Trajectory, critique: str) -> str:
-    """Return what a refinement is shown: what the agent wrote and called before, and the critique."""
+    """Return the prompt of a refinement: what the agent wrote and called before, and the critique."""
     return (
         f"An earlier attempt of yours:\n{attempt_of(episode)}\n\nWhat is to be said of it:\n{critique[:MAX_CHARS]}\n\n"
         "Do it better."
@@ -138,7 +138,7 @@ def prompt_of(episode: Trajectory, critique: str) -> str:
 
 
 def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward], gatherer: str) -> Reward:
-    """Who judges a task. Raises: CreditError if that has no feedback to give."""
+    """Return the reward that judges a task. Raises: CreditError if the reward has no feedback."""
     if task.environment not in known:
         reward = judge_of(step.rollouts.reward, task.environment)
         if reward is None or not reward.has_stage("feedback"):
@@ -148,10 +148,10 @@ def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward], gatherer
 
 
 def missing_feedback(plan: TrainingPlan, gatherer: str) -> Iterator[str]:
-    """Yield a sentence for each environment of a run whose judge has no feedback to give.
+    """Yield a sentence for each environment of a run whose judge has no feedback.
 
     Args:
-        gatherer: who needs it.
+        gatherer: name of the caller.
     """
     for environment in sorted({task.environment for task in plan.task_set["train"]}):
         reward = judge_of(plan.reward, environment)
@@ -160,7 +160,7 @@ def missing_feedback(plan: TrainingPlan, gatherer: str) -> Iterator[str]:
 
 
 def judge_of(reward: Reward | str | None, environment: str) -> Reward | None:
-    """Return the reward of a run, or else that of the environment."""
+    """Return the reward of a run, or else its environment's reward."""
     judge = prototype(environment).reward if reward is None else reward
     return load_reward(judge) if isinstance(judge, str) else judge
 

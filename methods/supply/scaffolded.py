@@ -1,4 +1,4 @@
-"""Shows part of a rubric in the prompts of some episodes of a group, and less of it as the training goes on."""
+"""Show part of a rubric in the prompts of some episodes of a group, and less of it as the training goes on."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from agentgym.trajectory import PromptAddition, training_help
 class Scaffolded(GathererWrapper):
     """Shows the first lines of the task's rubric in the prompt: all in the first episode of a group, none in the last.
 
-    The share of the lines is lambda_step lambda_group: lambda_group falls evenly from 1 to 0 over the episodes of a
-    group, and lambda_step = 1 / (1 + exp(slope (t - middle))) falls with the share t of the training that is done. The
+    The shown share of the lines is lambda_step lambda_group: lambda_group falls evenly from 1 to 0 over the episodes of
+    a group, and lambda_step = 1 / (1 + exp(slope (t - middle))) falls with the completed share t of the training. The
     lines are the criteria of `truth["rubric"]`, by which `rubric_judge` judges, or else `Task.hints`. The judge does
-    not know who saw them. Tasks without either are played as they are.
+    not know which episodes saw them. Tasks without either are played unchanged.
 
-    Episodes of a group have different prompts, and their returns are compared all the same: the bias class of an
-    estimator does not hold. Those with lines count in no success that is logged; measurements never show any.
+    Episodes of a group have different prompts but their returns are compared, so an estimator's bias class is not
+    valid. Episodes with lines are left out of logged success; measurements never show any.
 
     Args:
-        slope: how fast the scaffold falls. middle: the share of the training at which half of it is left.
+        slope: how fast the shown share falls. middle: the share of the training at which half of it is left.
         strip: train on the prompt without the lines, as with `guided`.
-    Source: RuscaRL, Zhou et al. 2025, arXiv:2508.16949; the two factors from descriptions, not checked against code.
+    Source: RuscaRL, Zhou et al. 2025, arXiv:2508.16949; the two factors from descriptions, not checked against its
+        code.
     """
 
     def __init__(self, inner: Gatherer, *, slope: Weight = 8.0, middle: Share = 0.5, strip: bool = False) -> None:

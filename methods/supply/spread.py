@@ -1,4 +1,4 @@
-"""Trains on the groups of a step whose returns differ most."""
+"""Train on the groups of a step whose returns differ most."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
     """Trains on the given share of a step's groups, those whose returns have the greatest standard deviation.
 
-    Groups of the middle are preferred to easy and hard ones, so the tasks that are trained on are no fair sample. Each
-    group is whole: within it the bias class of an estimator holds.
+    Tasks of medium difficulty are preferred to easy and hard ones, so the trained tasks are not an unbiased sample.
+    Groups stay whole: within each, an estimator's bias class holds.
     """
 
     def choose(groups: list[GatheredGroup]) -> list[GatheredGroup]:
         rows = [row for row, group in enumerate(groups) if group.trained]
-        by_spread = sorted(rows, key=lambda row: -groups[row].spread)  # stable: the earlier of equal ones
+        by_spread = sorted(rows, key=lambda row: -groups[row].spread)  # stable: ties keep their order
         chosen = set(by_spread[: max(1, ceil(share * len(rows)))])
         return [group if row in chosen or not group.trained else untrained(group) for row, group in enumerate(groups)]
 
@@ -33,14 +33,14 @@ def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
 class SpreadThreshold(GathererWrapper):
     """Trains on the groups whose spread reaches a running mean of the spreads of all groups.
 
-    The threshold rises while groups differ more, and falls as the policy becomes sure. The group with the greatest
-    spread is always kept. A group is left out or stays whole: within it the bias class of an estimator holds, and the
-    mean over groups is over those that differ.
+    The threshold rises while groups differ more, and falls as the policy becomes certain. The group with the greatest
+    spread is always kept. A group is dropped or kept whole: within it an estimator's bias class holds, and the mean
+    over groups covers only groups that differ.
 
     Args:
-        memory: what the threshold keeps in each step; the rest is the mean spread of the step.
-        factor: of the mean, 0 to 1.
-    Source: RLPR, Yu et al. 2025, arXiv:2506.18254. 0.99 and 1 are our choices.
+        memory: share of the threshold kept in each step; the rest is the step's mean spread.
+        factor: multiplies the mean, 0 to 1.
+    Source: RLPR, Yu et al. 2025, arXiv:2506.18254. The defaults 0.99 and 1 are our choices.
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = ()
@@ -51,7 +51,7 @@ class SpreadThreshold(GathererWrapper):
         self._mean: float | None = None
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, and leave out the groups whose spread is below the threshold."""
+        """Gather a step, and drop the groups whose spread is below the threshold."""
         groups = self.inner(step)
         spreads = [group.spread for group in groups if group.trained]
         if not spreads:

@@ -1,4 +1,4 @@
-"""Groups that begin in the middle of a solved episode, ever nearer to its beginning."""
+"""Groups that begin in the middle of a solved episode, gradually nearer to its beginning."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from .begun_groups import begun_groups, turn_schedules
 class Starts(GathererWrapper):
     """Plays some groups from a turn of a recorded success, so that what never succeeds from the start is learnt.
 
-    At first one turn is left to play. Once the mean success of the last `groups` such groups is at least `solved`, one
-    more is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a fresh
-    environment, and compared; they are not trained on. All episodes of a group begin at the same turn, and the bias
-    class of an estimator holds for the turns from there on. Such a group does not say how to get there, so a run also
+    At first one turn is left to play. Once the mean success of the last `groups` of these groups reaches `solved`, one
+    more turn is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a
+    fresh environment, and compared; they are not trained on. All episodes of a group begin at the same turn, and an
+    estimator's bias class holds for the turns from there on. The group does not teach how to get there, so a run also
     needs groups from the start.
 
-    The successes are those of this run whose ids begin with `label`: play them in a stage `collect` before, for
-    example by the oracle, or take the demonstrations of a warm start, "demonstration-oracle". Tasks without one are
+    The successes are episodes of this run whose ids begin with `label`: play them in an earlier stage `collect`, for
+    example by the oracle, or use the demonstrations of a warm start, "demonstration-oracle". Tasks without any are
     played from the start.
 
-    With `uniform` a group begins within any recorded episode of its task, also one that failed, at any of its turns;
-    all are equally likely, and there is no curriculum (dataset resets).
+    With `uniform` a group begins within any recorded episode of its task, also a failed one, at any turn; all are
+    equally likely, and there is no curriculum (dataset resets).
 
     Args:
         label: of the recorded episodes.
-        share: of the groups that begin in the middle, where there is an episode to begin with.
+        share: of the groups that begin in the middle, if there is an episode to begin with.
         solved: mean success at which one more turn is left.
-        groups: that it takes to measure that.
+        groups: number of groups in this mean.
         uniform: as above.
     Source: reverse curriculum, Florensa et al. 2017, arXiv:1707.05300; from demonstrations, Salimans and Chen 2018,
         arXiv:1812.03381. `uniform`: DR-PO, Chang et al. 2024, arXiv:2404.08495; from descriptions, not checked against
@@ -94,7 +94,7 @@ class Starts(GathererWrapper):
         return [*begun, *(self.inner(replace(step, tasks=rest)) if rest else ())]
 
     def _forks(self, step: StepRequest) -> dict[int, Fork]:
-        """Where groups begin, by the position of their task; no task twice, so that no two branches have one id."""
+        """Return where groups begin, by the position of their task; each task once, so that branch ids are unique."""
         recorded = self._load(step)
         draws = random.Random(seed_of("starts", step.label))
         forks: dict[int, Fork] = {}
@@ -121,9 +121,7 @@ class Starts(GathererWrapper):
             self.turns_left, self._recent = self.turns_left + 1, []
 
     def _load(self, step: StepRequest) -> dict[str, list[Trajectory]]:
-        """Return the recorded episodes of each task, or the successes alone. Raises: AgentGymError if there are
-        none.
-        """
+        """Return the recorded episodes of each task, or only the successes. Raises: AgentGymError if there are none."""
         if self._recorded is None:
             records = step.rollouts.records
             self._recorded = {}

@@ -1,4 +1,4 @@
-"""Puts a stored success into a group that fails whole."""
+"""Put a stored success into a group without any success."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 
 
 def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude the bound on the age of turns that playing in the background adds to an estimator."""
+    """Reject the bound on the age of turns that background playing adds to an estimator."""
     if not plan.train.masks_stale_turns:
         return ""
     return (
@@ -32,14 +32,14 @@ def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
 class SuccessReplay(GathererWrapper):
     """Puts an earlier success of its task in place of the worst episode of a group that fails whole.
 
-    So a task that was solved once keeps a gradient. The stored episode counts with the log-probabilities that it was
-    sampled with, so the importance ratio of the loss is that between then and now; `off_policy` masks or weighs what
-    is too old. The group is then no sample of the policy, and the bias class of an estimator does not hold for it.
+    So a task that was solved once keeps a gradient. The stored episode keeps the log-probabilities that it was sampled
+    with, so the importance ratio of the loss compares then and now; `off_policy` masks or weighs turns that are too
+    old. The group is then not a sample of the policy, so an estimator's bias class is not valid for it.
 
     Args:
-        per_task: how many successes of each task are stored, the newest.
-        solved: an episode is stored if its success is above it.
-        spread, mean: a group fails whole if the standard deviation of its success and the mean are below these.
+        per_task: how many of the newest successes of each task are stored.
+        solved: an episode is stored if its success is above this.
+        spread, mean: a group counts as failed if the standard deviation and the mean of its success are below these.
     Source: ARPO, Lu et al. 2025, arXiv:2505.16282; the numbers are those of its authors' code.
     """
 
@@ -59,7 +59,7 @@ class SuccessReplay(GathererWrapper):
         self._ids: dict[str, deque[str]] = {}
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step; afterwards its successes are stored."""
+        """Gather a step, then store its successes."""
         gathered = self.inner(step)
         groups = [self._with_success(step, group) for group in gathered]
         for group in gathered:

@@ -1,4 +1,4 @@
-"""Trains on the tasks with one tag alone, where the recipe's tasks are also imitated or validated on."""
+"""Train only on tasks with one tag, while imitation and validation use all of the recipe's tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Tagged(Shuffled):
     Args:
         tasks: to draw from.
         seed: of the shuffling.
-        tag: what a task must carry.
+        tag: the tag that a task must carry.
     Raises: TaskError if no task carries it.
     """
 

@@ -1,4 +1,4 @@
-"""Draws the kinds of task that teach most, as a bandit with an upper confidence bound."""
+"""Draw the most instructive kinds of task, as a bandit with an upper confidence bound."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
 class Ucb:
     """Draws an arm by how far the returns of its groups lie from their means, then one of its tasks.
 
-    An arm is all tasks of one kind. Its score is the mean absolute distance of a return from that of its group, over
+    An arm is all tasks of one kind. Its score is the mean absolute distance of returns from their group's mean, over
     the last `window` groups, plus `exploration` sqrt(2 ln(1 + groups of all arms) / (1 + groups of this arm)). Arms are
-    drawn by the softmax of score / `temperature`. The distance is the size of the advantage that a comparison within
-    the group gives, whatever estimator is trained with.
+    drawn by the softmax of score / `temperature`. The distance is the size of the advantage that comparison within the
+    group gives, whichever estimator is used in training.
 
     Args:
         tasks: to draw from.
         seed: together with the step it seeds the draw.
-        over: what makes an arm.
-        window: groups of an arm that count.
-        exploration: weight of what is not known.
-        temperature: of the softmax; towards 0 only the best arm is drawn.
+        over: what defines an arm.
+        window: number of an arm's groups that count.
+        exploration: weight of the uncertainty term.
+        temperature: of the softmax; near 0 only the best arm is drawn.
     Raises: TaskError without tasks.
     Source: DUMP, Wang et al. 2025, arXiv:2504.09710. The constants are ours.
     """
@@ -67,7 +67,7 @@ class Ucb:
         return names[self._over]
 
     def probabilities(self) -> dict[str, float]:
-        """How likely each arm is to be drawn next."""
+        """Return each arm's probability of being drawn next."""
         total = sum(self._group_counts.values())
         scores = []
         for arm, recent in self._recent.items():
@@ -83,7 +83,7 @@ class Ucb:
         return [draws.choice(self._arms[arm]) for arm in draws.choices(list(arms), list(arms.values()), k=count)]
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Take in how groups came out. Returns: how likely each arm is now."""
+        """Update with the results of groups. Returns: each arm's new probability."""
         for group in groups:
             returns = [t.return_from() for t in group if t.valid]
             arm = self._arm_of(group[0].task)
@@ -94,11 +94,11 @@ class Ucb:
         return {f"ucb/{arm}": probability for arm, probability in self.probabilities().items()}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data."""
+        """Return the state to save in a checkpoint, as plain data."""
         return {"recent": self._recent, "played": self._group_counts}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`. Raises: TaskError if its arms are not those of the tasks."""
+        """Continue from a `state`. Raises: TaskError if its arms do not match the tasks."""
         if state["recent"].keys() != self._arms.keys():
             raise TaskError(
                 f"The sampler's state has the arms {', '.join(state['recent'])}, the tasks {', '.join(self._arms)}."

@@ -1,4 +1,4 @@
-"""Lets the policy write other tasks with the answer of one that it solved; it learns to write and to solve them."""
+"""Let the policy write new tasks with the answer of a solved one, and learn to write and to solve them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_THE_SET = {"state_keys", "potentials", "gold_logprobs"}
 
 
 def given_only_for_the_set(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude signals and experts that there are only for tasks of the set: it also trains on writing tasks."""
+    """Reject signals and experts that exist only for the set's tasks: this gatherer also trains on writing tasks."""
     needs = _OF_THE_SET & set(plan.train.make_estimator().requires)
     if not needs and plan.train.experts is None:
         return ""
@@ -56,22 +56,22 @@ class Variants(GathererWrapper):
 
     A group is a parent if its mean success is in [low, high]. The policy is shown its task and a success, and writes as
     many tasks as a group has episodes. They have the parent's environment, parameters and truth. Each is then solved by
-    a group of its own. A written task earns 1 if the mean success of that group is in [low, high] too, and 0 if it is
-    not: it is too easy, too hard, or has another answer by now. What is empty, cut by a budget, asks the same as a task
-    of the set or has the words of a validation or held-out task earns 0 and is not played. One to whose words no
-    environment can be reset, by an error that is none of the infrastructure, earns 0 and is dropped, as the log says.
+    its own group. A written task earns 1 if the mean success of this group is in [low, high] too, else 0: it is too
+    easy, too hard, or now has another answer. A text earns 0 and is not played if it is empty, truncated by a budget,
+    equal to a task of the set, or worded as a validation or held-out task. A task for which no environment can be
+    reset, unless the infrastructure fails, earns 0 and is dropped, which the log reports.
 
-    The groups of writers and of solvers take the place of groups whose returns do not differ, so a step trains on as
-    many groups as before. Where all differ, nothing is written. They count in no success that is logged and not for the
-    sampler, and are forgotten after their step; `Task.origin` names their parent. Within a group the bias class of an
-    estimator holds, for the written task; the mean over groups is one over other tasks than the set's.
+    The groups of writers and solvers replace groups with equal returns, so a step trains on as many groups as before.
+    If the returns of all groups differ, nothing is written. Writers and solvers are left out of logged success, the
+    sampler ignores them, and they are discarded after their step; `Task.origin` names their parent. Within a group an
+    estimator's bias class holds for the written task; the mean over groups covers other tasks than the set's.
 
-    A parent costs `group_size` episodes of writing and up to the square of it of solving.
+    A parent costs `group_size` writing episodes and up to `group_size` squared solving episodes.
 
     Args:
-        low, high: bounds of the mean success, of parents and of what they are written into.
-        parents: in a step, at most.
-    Source: SvS, Liang et al. 2025, arXiv:2508.14029; the bounds are those of its paper for groups of 8. From
+        low, high: bounds of the mean success of parents and of written tasks.
+        parents: most parents per step.
+    Source: SvS, Liang et al. 2025, arXiv:2508.14029; the bounds are the paper's for groups of 8. Written from
         descriptions, not checked against its code.
     """
 
@@ -95,7 +95,7 @@ class Variants(GathererWrapper):
         self._new_tasks = NewTasks(task_set)
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step. Raises: CreditError if an environment does not show the words of a task."""
+        """Gather a step. Raises: CreditError if an environment does not show a task's text."""
         groups = self.inner(step)
         places = [row for row, group in enumerate(groups) if group.trained and not group.differs]
         parents = self._parents_of(groups)
@@ -114,7 +114,7 @@ class Variants(GathererWrapper):
         return [*groups, *(GatheredGroup([], group.episodes) for group in left_out)]
 
     def _parents_of(self, groups: Sequence[GatheredGroup]) -> dict[str, Trajectory]:
-        """By task, a success at one that was solved sometimes."""
+        """Return, keyed by task, a success at each task that was solved sometimes."""
         parents: dict[str, Trajectory] = {}
         for group in groups:
             episodes = [t for t in group.trained if t.valid and t.id not in group.replayed]
@@ -126,7 +126,7 @@ class Variants(GathererWrapper):
     def _solve(
         self, step: StepRequest, groups: Sequence[GatheredGroup], parents: Mapping[str, Trajectory]
     ) -> list[GatheredGroup]:
-        """Let the policy solve what was written, each task once, and judge the writers. Returns: who solved."""
+        """Let the policy solve each written task once, and judge the writers. Returns: the solvers' groups."""
         writers = [writer for group in groups for writer in group.trained if writer.valid]
         written = [self._variant_of(writer, parents) for writer in writers]
         tasks: dict[str, Task] = {}
@@ -147,7 +147,7 @@ class Variants(GathererWrapper):
         return [group for group in solvers.values() if not _cannot_be_reset(group)]
 
     def _variant_of(self, writer: Trajectory, parents: Mapping[str, Trajectory]) -> Task | None:
-        """Return the task that was written; None for text that is not a task."""
+        """Return the written task; None for text that is not a task."""
         assert self._new_tasks is not None and writer.task.origin is not None
         if not (text := words_of(writer)):
             return None
@@ -162,7 +162,7 @@ class Variants(GathererWrapper):
         return None if self._new_tasks.reason_against(task) else task
 
     def _play(self, step: StepRequest, tasks: Sequence[Task]) -> list[GatheredGroup]:
-        """Play what was written. Raises: CreditError if the environment does not show it."""
+        """Play the written tasks. Raises: CreditError if the environment does not show their text."""
         if not tasks:
             return []
         trajectories: list[Trajectory] = []
@@ -181,7 +181,7 @@ class Variants(GathererWrapper):
         return groups
 
     def _judge(self, writer: Trajectory, task: Task | None, solvers: GatheredGroup | None) -> None:
-        """Give a writer its reward; one whose task could not be played, for no reason of its own, has failed."""
+        """Give a writer its reward; a writer whose task the infrastructure could not play counts as failed."""
         if task is None or (solvers is not None and _cannot_be_reset(solvers)):
             writer.outcome = {REWARD: 0.0}
         elif solvers is None or not (episodes := [t for t in solvers.trained if t.valid]):
@@ -194,7 +194,7 @@ class Variants(GathererWrapper):
 
 
 def _may_be_parent(task: Task) -> bool:
-    """Whether a task has words that can be others, and a truth that stays."""
+    """Return whether a task has text that can be reworded, and a truth that stays valid."""
     opening = task.opening()
     return (
         task.truth is not None
@@ -206,7 +206,7 @@ def _may_be_parent(task: Task) -> bool:
 
 
 def _cannot_be_reset(group: GatheredGroup) -> bool:
-    """Whether no environment could be reset to the task of a group, and that because of the task."""
+    """Return whether no environment of the group could be reset because of the task."""
     causes = [None if t.valid or t.opening else t.error for t in group.trained]
     return bool(causes) and all(cause is not None and is_bug(cause) for cause in causes)
 
@@ -216,7 +216,7 @@ def _mean_success(episodes: Sequence[Trajectory]) -> float:
 
 
 def _writing_task(parent: Trajectory) -> Task:
-    """Return the task of writing another one."""
+    """Return the task of writing a variant of another."""
     task = parent.task
     return Task(
         f"{task.id}~",

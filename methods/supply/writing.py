@@ -1,4 +1,4 @@
-"""Lets a policy write something in a step: another task, another instruction."""
+"""Let a policy write something in a step: another task, another instruction."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX_CHARS = 4000
 def write(
     step: StepRequest, tasks: Sequence[Task], group_size: int, *, label: str, writer: Policy | None = None
 ) -> list[GatheredGroup]:
-    """Play tasks of writing, which no reward judges.
+    """Play writing tasks, which no reward judges.
 
     Args:
-        tasks: of the environment WRITING; they ask for what is to be written.
-        label: added to that of the step.
-        writer: who writes; by default who acts in the step.
+        tasks: of the environment WRITING; they ask for the text.
+        label: appended to the step's label.
+        writer: the writing policy; by default the step's own policy.
     Returns: a group for each task; none if every episode failed.
     """
     rollouts = step.rollouts.with_config(
@@ -45,7 +45,7 @@ def write(
 
 
 def words_of(writer: Trajectory) -> str:
-    """Return what was written; empty if nothing was, if a budget cut it, or if it is longer than MAX_CHARS."""
+    """Return the written text; empty if there is none, a budget truncated it, or it is longer than MAX_CHARS."""
     if not writer.valid:
         return ""
     turn = writer.turns[-1]
@@ -55,7 +55,7 @@ def words_of(writer: Trajectory) -> str:
 
 
 def attempt_of(episode: Trajectory) -> str:
-    """Return what the agent wrote and called in an episode, the last MAX_CHARS of it."""
+    """Return the last MAX_CHARS of what the agent wrote and called in an episode."""
     lines = []
     for turn in episode.turns:
         lines += [turn.message.text] if turn.message.text else []
@@ -64,5 +64,5 @@ def attempt_of(episode: Trajectory) -> str:
 
 
 def question_of(task: Task) -> str:
-    """Return the words of a task, the first MAX_CHARS of them."""
+    """Return the first MAX_CHARS of a task's text."""
     return "\n".join(message.text for message in task.opening())[:MAX_CHARS]

@@ -1,8 +1,8 @@
-"""Teams: several roles in one episode, each in contexts of its own.
+"""Teams: several roles in one episode, each with its own contexts.
 
 delegation.py  with_delegation: a planner hands tasks to executors
-pipeline.py    with_pipeline: roles one after the other, each fed by what the former said
-graph.py       with_team_graph: a team that the agent builds itself, and which then does the task
+pipeline.py    with_pipeline: roles one after the other, each reading earlier roles' messages
+graph.py       with_team_graph: a team that the agent builds, and which then does the task
 routing.py     ModelPool, with_routing: other models as a tool, at a price
 """
 

@@ -24,12 +24,12 @@ EXECUTE = "You do one part of a larger task with the tools. When it is done, cal
 
 @dataclass(frozen=True, slots=True)
 class DelegationLimits:
-    """What a team may do.
+    """Limits of a team.
 
     Attributes:
-        tasks: handed to executors in an episode. task_chars: of each.
-        calls: of an executor, also to tools that it has not. One that has used them up is over, and its planner is
-            told.
+        tasks: most tasks handed to executors in an episode. task_chars: most characters of each.
+        calls: most calls of an executor, including calls of unknown tools. An executor that has used them up ends, and
+            its planner is told.
     Raises: ValueError for a limit below 1.
     """
 
@@ -55,7 +55,7 @@ def with_delegation(
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
-        plan, execute: what each role is told, as a system message.
+        plan, execute: system message of each role.
     Source: CoDA, Liu et al. 2025, arXiv:2512.12716: one set of weights in both roles, and the outcome paid to both.
     """
     return lambda: Delegation(make(), plan, execute, limits)
@@ -63,7 +63,7 @@ def with_delegation(
 
 @dataclass(slots=True)
 class _Order:
-    """A task that was handed over, by the planner's call that did so."""
+    """A task that was handed over, with the planner's call."""
 
     call_id: str
     task: str
@@ -99,7 +99,7 @@ class Delegation(EnvironmentWrapper):
         self._next_role = PLANNER
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: ToolDefinitionError where a tool of the environment is named as one of the team's."""
+        """Begin a task. Raises: ToolDefinitionError if an environment tool has the name of a team tool."""
         self.ended, self._orders, self._reports, self._handed_over = False, [], {}, 0
         opening = await self._environment.reset(task, seed=seed)
         self._take_role(PLANNER)
@@ -147,13 +147,13 @@ class Delegation(EnvironmentWrapper):
             self._begin(nested=True)
 
     def _begin(self, *, nested: bool = False) -> None:
-        """Let an executor begin with the first order."""
+        """Start an executor on the first order."""
         self._next_role = EXECUTOR
         opening = [Message("system", self._execute), Message("user", self._orders[0].task)]
         self.begin_context(opening, nested=nested)
 
     def _conclude(self, report: str) -> str:
-        """Return an executor is done: the next one begins, or the planner goes on. Returns: what was reported."""
+        """End an executor: start the next one, or return to the planner. Returns: the report."""
         if self.changes_context:
             raise ToolError("You have reported already.")
         order = self._orders.pop(0)
@@ -167,7 +167,7 @@ class Delegation(EnvironmentWrapper):
         return report
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context. The role changes with it, when all calls of a message are answered."""
+        """Take the change of context. The role changes with it, once all calls of a message are answered."""
         if (change := super().take_context_change()) is not None:
             self._calls = 0
             self._take_role(self._next_role)
@@ -189,7 +189,7 @@ class Delegation(EnvironmentWrapper):
         self.role = role
 
     async def state_key(self) -> str | None:
-        """Return the environment's, and who is at work on what. Without the counts, so that a state may come again."""
+        """Return the environment's key with the working role and order. It omits counts, so that a state can recur."""
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.role, [order.task for order in self._orders], self._reports))

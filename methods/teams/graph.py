@@ -1,4 +1,4 @@
-"""with_team_graph: the agent first builds a team, roles and who reads whom, which then does the task."""
+"""with_team_graph: the agent first builds a team of roles and reading links, which then does the task."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class TeamRole:
     """A role that the agent may add to its team.
 
     Attributes:
-        prompt: what it is told, before the task and what other roles said.
-        tools: names of the environment's tools that it has. The last role of a team also has those that end an episode.
+        prompt: the role's prompt, before the task and other roles' messages.
+        tools: names of the environment's tools that it has. The last role also has the tools that end an episode.
     """
 
     prompt: str
@@ -35,7 +35,7 @@ class TeamRole:
 
 @dataclass(frozen=True, slots=True)
 class TeamLimits:
-    """How large a team may be.
+    """Size limits of a team.
 
     Raises: ValueError for a limit below 1.
     """
@@ -61,9 +61,9 @@ def with_team_graph(
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
-        roles: by their names, from which the agent chooses.
-        build: what the agent is told while it builds, as a system message; the roles are listed below it.
-    Raises: AgentGymError for no role, or a name that cannot stand in a prompt.
+        roles: the available roles, keyed by name.
+        build: system message during building; the roles are listed below it.
+    Raises: AgentGymError without roles, or for a name that cannot be used in a prompt.
     Source: MasHost, Yang et al. 2025, arXiv:2506.08507: roles and edges of the team's graph as the actions of a policy.
     """
     roles = dict(roles)
@@ -102,7 +102,7 @@ class TeamGraph(Pipeline):
         self._is_built = False
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: AgentGymError for a role with a tool that the environment has not."""
+        """Begin a task. Raises: AgentGymError for a role with a tool that the environment lacks."""
         self._roles, self._edges, self._is_built = [], [], False
         self._number, self._stages = 0, self._all_stages
         opening = await self._reset_environment(task, seed)
@@ -163,13 +163,13 @@ class TeamGraph(Pipeline):
             raise ToolError("The team is built.")
 
     def _read_by(self, role: str) -> list[str]:
-        """Return the roles whose words a role reads."""
+        """Return the roles whose messages a role reads."""
         return [source for source, target in self._edges if target == role]
 
     def _path(self, source: str, target: str) -> list[str]:
-        """Return the roles on a shortest way along the edges, both ends included; empty if there is none."""
+        """Return the roles on a shortest path along the edges, including both ends; empty if there is none."""
         paths, reached = [[source]], {source}
-        for path in paths:  # which grows meanwhile
+        for path in paths:  # `paths` grows during the loop
             if path[-1] == target:
                 return path
             for before, after in self._edges:
@@ -179,7 +179,7 @@ class TeamGraph(Pipeline):
         return []
 
     def _team(self) -> tuple[PipelineStage, ...]:
-        """Return the roles that were added, as stages: each after those that it reads."""
+        """Return the added roles as stages, each after the roles that it reads."""
         waiting, order = list(self._roles), list[str]()
         while waiting:
             order.append(next(role for role in waiting if not set(self._read_by(role)) - set(order)))
@@ -201,7 +201,7 @@ class TeamGraph(Pipeline):
         return await (super().call(call) if self._is_built else self.call_own(call))
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context. The builder becomes the first role with it, when all calls are answered."""
+        """Take the change of context. The builder becomes the first role with it, once all calls are answered."""
         if (change := super().take_context_change()) is not None:
             self._is_built = True
         return change

@@ -1,4 +1,4 @@
-"""with_pipeline: roles that speak one after the other, each in a context that is made of what the former ones said."""
+"""with_pipeline: roles that act one after the other, each in a context built from earlier roles' messages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PipelineStage:
     """One role of a pipeline.
 
     Attributes:
-        role: recorded with its turns; no two stages have the same.
-        prompt: what it reads. `{task}` stands for the task, `{ROLE}` for what the stage of that role said.
-        tools: names of the environment's tools that it has; the last stage has at least those that end an episode.
+        role: recorded with its turns; unique within the pipeline.
+        prompt: its prompt. `{task}` stands for the task, `{ROLE}` for the message of the stage with this role.
+        tools: names of the environment's tools that it has; the last stage always has the tools that end an episode.
     """
 
     role: str
@@ -37,9 +37,9 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
-        stages: in their order. What the last one says or calls goes to the environment, as a single agent's would.
-    Raises: AgentGymError for a pipeline that cannot be: no stage, a role twice, or a prompt that reads what is not said
-        before it, itself included.
+        stages: in their order. The last stage's messages and calls go to the environment, as a single agent's would.
+    Raises: AgentGymError for an invalid pipeline: no stage, a repeated role, or a prompt that reads its own stage or a
+        later one.
     Source: MMOA-RAG, Chen et al. 2025, arXiv:2501.15228: the modules of a retrieval pipeline as agents with one reward.
     """
     stages = tuple(stages)
@@ -59,7 +59,7 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
 
 
 def check_role(role: str, taken: Collection[str]) -> None:
-    """Raise AgentGymError for a name of a role that is taken, or cannot stand in a prompt."""
+    """Raise AgentGymError for a role name that is taken or cannot be used in a prompt."""
     if not role or role in taken:
         raise AgentGymError(f"The role {role!r} of a pipeline is empty, or taken.")
     if not re.fullmatch(r"[A-Za-z_][\w-]*", role):
@@ -67,7 +67,7 @@ def check_role(role: str, taken: Collection[str]) -> None:
 
 
 def _read_by(stage: PipelineStage) -> set[str]:
-    """Return what the prompt of a stage reads. Raises: AgentGymError where the prompt is not a template."""
+    """Return the roles that a stage's prompt reads. Raises: AgentGymError if the prompt is not a valid template."""
     try:
         fields = [part[1:] for part in Formatter().parse(stage.prompt) if part[1] is not None]
     except ValueError as error:
@@ -99,13 +99,13 @@ class Pipeline(EnvironmentWrapper):
         self._outputs: dict[str, str] = {}
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: AgentGymError for a stage with a tool that the environment has not."""
+        """Begin a task. Raises: AgentGymError for a stage with a tool that the environment lacks."""
         await self._reset_environment(task, seed)
         self._enter(0)
         return self._opening_of_stage()
 
     async def _reset_environment(self, task: Task, seed: int) -> list[Message]:
-        """Begin the task, keep what the stages read of it, and return its opening. Raises: AgentGymError as `reset`."""
+        """Begin the task, store its parts for the stages, and return its opening. Raises: AgentGymError as `reset`."""
         self.ended = False
         opening = await self._environment.reset(task, seed=seed)
         self._system = [message for message in opening if message.role == "system"]
@@ -120,7 +120,7 @@ class Pipeline(EnvironmentWrapper):
         return opening
 
     def _enter(self, number: int) -> None:
-        """Give the agent the role of a stage, and its tools."""
+        """Give the agent a stage's role and tools."""
         self._number, stage = number, self._stages[number]
         self.role = stage.role
         is_last = number + 1 == len(self._stages)
@@ -131,7 +131,7 @@ class Pipeline(EnvironmentWrapper):
         return [*self._system, Message("user", self._stages[self._number].prompt.format(**self._outputs))]
 
     async def respond(self, message: Message) -> list[Message]:
-        """Return what a stage says goes to the next one, and of the last one to the environment."""
+        """Pass a stage's message to the next stage, and the last stage's message to the environment."""
         if self._number + 1 == len(self._stages):
             return await self._environment.respond(message)
         self._outputs[self.role] = message.text[:MAX_OUTPUT_CHARS]
@@ -152,7 +152,7 @@ class Pipeline(EnvironmentWrapper):
         return await self._environment.call(call)
 
     async def state_key(self) -> str | None:
-        """Return the environment's, and what was said."""
+        """Return the environment's key with the messages so far."""
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.data()))

@@ -1,4 +1,4 @@
-"""with_routing: other models as a tool, each at its price, so that an agent learns whom to ask."""
+"""with_routing: other models as a tool, each at its price, so that an agent learns which to ask."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ASK_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PricedModel:
-    """What is known of a model, and what it costs in any unit of money.
+    """Description and prices of a model, in any unit of money.
 
     Attributes:
-        note: what it is good at, for the agent.
-        price_in, price_out: of 1,000 tokens that it reads and writes. price_call: of each question, on top.
-        unseen: offered in tasks of validation and held-out splits alone, never in training.
-    Raises: ValueError for a price below 0, or none at all.
+        note: the model's strengths, shown to the agent.
+        price_in, price_out: price of 1,000 input and output tokens. price_call: additional price of each question.
+        unseen: offered only in validation and held-out tasks, never in training.
+    Raises: ValueError for a price below 0, or without any price.
     """
 
     note: str = ""
@@ -42,17 +42,17 @@ class PricedModel:
             raise ValueError(f"{self} needs prices of at least 0, one of them above 0.")
 
     def cost(self, reply: Reply, question: str) -> float:
-        """Of a question. Where the policy counts no tokens, its words are counted."""
+        """Return the cost of a question. If the policy counts no tokens, words are counted."""
         read = reply.prompt_tokens or len(question.split())
         written = reply.completion_tokens or len(reply.token_ids or ()) or len(reply.message.text.split())
         return self.price_call + (self.price_in * read + self.price_out * written) / 1000
 
 
 class ModelPool:
-    """Models by name, with the price list.
+    """Models by name, with their prices.
 
     Args:
-        policies: who answers. prices: one for each of them.
+        policies: the models. prices: one for each of them.
     Raises: AgentGymError naming a model that only one of the two has.
     """
 
@@ -67,7 +67,7 @@ class ModelPool:
         self.policies, self.prices = dict(policies), dict(prices)
 
     def offered(self, split: str) -> list[str]:
-        """Names of the models that tasks of a split may ask."""
+        """Return the names of the models that a split's tasks may ask."""
         return [name for name, model in self.prices.items() if split != "train" or not model.unseen]
 
 
@@ -77,7 +77,7 @@ def with_routing(make: Callable[[], Environment], pool: ModelPool) -> Callable[[
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
     Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033: models as a tool, described in the prompt, and a reward that
-        is the answer's less the cost (here the reward `spent_cost`).
+        subtracts the cost from the answer's reward (here the reward `spent_cost`).
     """
     return lambda: Routing(make(), pool)
 
@@ -105,7 +105,7 @@ class Routing(EnvironmentWrapper):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task.
 
-        Raises: ToolDefinitionError where the environment has a tool `route`; AgentGymError without a model.
+        Raises: ToolDefinitionError if the environment has a tool `route`; AgentGymError without a model.
         """
         self.ended, self._questions, self._seed = False, 0, seed
         opening = await self._environment.reset(task, seed=seed)
@@ -114,7 +114,7 @@ class Routing(EnvironmentWrapper):
         return opening
 
     def offered(self, task: Task) -> list[str]:
-        """Names of the models that a task may ask; a subclass may offer fewer."""
+        """Return the names of the models that a task may ask; a subclass may offer fewer."""
         return self._pool.offered(task.split)
 
     def _offer(self, task: Task) -> None:
@@ -143,13 +143,13 @@ class Routing(EnvironmentWrapper):
         self.role = self._environment.role
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context. Role and tools of the environment may change with it."""
+        """Take the change of context, with which the environment's role and tools may change."""
         if (change := super().take_context_change()) is not None:
             self._take_tools()
         return change
 
     def described(self, name: str) -> str:
-        """Return a model with its prices and its note, for the agent."""
+        """Describe a model to the agent, with its prices and its note."""
         model = self._pool.prices[name]
         prices = {"read": model.price_in, "written": model.price_out, "a call": model.price_call}
         listed = ", ".join(f"{price:g} {what}" for what, price in prices.items() if price)
@@ -186,7 +186,7 @@ class Routing(EnvironmentWrapper):
             return result
         try:
             result = await self.call_own(call)  # one after the other, see `parallel`
-        finally:  # what this call has spent, and no other one of the same message: each runs in a task of its own
+        finally:  # only this call's cost: each call of a message runs in its own asyncio task
             cost = self._spent.pop(asyncio.current_task(), None)
         return result if cost is None else replace(result, usage={**result.usage, "cost": cost})
 

@@ -12,13 +12,13 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class UserBehaviour:
-    """Chances, each from 0 to 1, and a bound. What happens depends on the seed and the number of the message alone.
+    """Chances, each from 0 to 1, and a limit. The effects depend only on the seed and the number of the message.
 
     Attributes:
         mistakes: chance that a number in a message has one wrong digit. The next message begins with the right number.
-        noise: chance, for each word of five letters or more, that two of its inner letters change places.
-        impatience: chance to leave instead of answering, from the fourth message on.
-        max_messages: after so many the user leaves.
+        noise: chance, for each word of five letters or more, that two of its inner letters are swapped.
+        impatience: chance of leaving instead of answering, from the fourth message on.
+        max_messages: number of messages after which the user leaves.
     Raises: ValueError for a chance outside [0, 1], or fewer than 1 messages.
     """
 
@@ -33,12 +33,12 @@ class UserBehaviour:
             raise ValueError(f"A user has chances from 0 to 1 and at least one message, not {self}.")
 
     def leaves(self, rng: random.Random, index: int) -> bool:
-        """Whether the user leaves instead of writing its message of this index, from 0."""
+        """Return whether the user leaves instead of writing the message with this index, from 0."""
         impatient = rng.random() < self.impatience
         return index >= self.max_messages or (impatient and index >= FIRST_IMPATIENT)
 
     def write(self, rng: random.Random, text: str) -> tuple[str, str]:
-        """Return what the user writes when it means a text. Returns: that, and the correction that it owes, if any."""
+        """Return the text that the user writes for an intended text, and the correction that it owes, if any."""
         correction = ""
         numbers = list(_NUMBER.finditer(text))
         if rng.random() < self.mistakes and numbers:
@@ -57,7 +57,7 @@ def _wrong_number(rng: random.Random, number: str) -> str:
 
 
 def _typed(rng: random.Random, word: str) -> str:
-    """Return a word with two inner letters in the wrong order; as it is if it is short or not all letters."""
+    """Return a word with two inner letters swapped; unchanged if it is short or not all letters."""
     if len(word) < 5 or not word.isalpha():
         return word
     position = rng.randrange(1, len(word) - 2)

@@ -1,4 +1,4 @@
-"""with_user: any environment, in which a simulated user says what the agent is to do."""
+"""with_user: adds a simulated user, who tells the agent its task, to any environment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def with_user(
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
-        make_user: makes the user of a task, which comes without its truth. The task's prompt is what its user wants, so
-            that `SimulatedUser(policy, persona, goal=task.prompt)` is the usual one.
+        make_user: makes the user of a task, which it gets without the truth. The task's prompt states the user's goal,
+            so `SimulatedUser(policy, persona, goal=task.prompt)` is the usual choice.
     """
     return lambda: UserEnvironment(make(), make_user)
 
@@ -44,7 +44,7 @@ class UserEnvironment(EnvironmentWrapper):
 
     @property
     def user(self) -> SimulatedUser:
-        """The user of this episode. Raises: RuntimeError before the reset."""
+        """Return the user of this episode. Raises: RuntimeError before the reset."""
         if self._user is None:
             raise RuntimeError("There is no user before the reset.")
         return self._user
@@ -75,5 +75,5 @@ class UserEnvironment(EnvironmentWrapper):
 
     async def call(self, call: Call) -> Result:
         result = await self._environment.call(call)
-        self.tools = self._environment.tools  # an environment may add and remove some
+        self.tools = self._environment.tools  # an environment may add and remove tools
         return result

@@ -30,17 +30,17 @@ MAX_CHARS, MAX_ROUNDS, ATTEMPTS = 2_000, 8, 3
 class SimulatedUser:
     """A person who wants something of the agent. One instance per episode.
 
-    The policy sees the conversation from the other side: persona and goal as its system message, what the agent says as
-    messages of a user, and its own as those of an assistant. Any policy will do: a script, a chat API, a local model.
+    The policy sees the conversation from the other side: persona and goal as its system message, the agent's messages
+    as a user's, and its own as an assistant's. Any policy will do: a script, a chat API, a local model.
 
-    A message that holds the goal word for word is never sent; the user says that it would rather not tell, so that no
-    agent can talk the goal out of it. The user is bounded: its messages in number and length, its calls, its time.
+    A message that contains the goal verbatim is never sent; the user says that it would rather not tell, so that no
+    agent can extract the goal. The user is limited in the number and length of its messages, its calls and its time.
 
     Args:
         policy: plays the user. It is shared between episodes, and not closed here.
         persona: who the user is. goal: what it wants, in words; the agent never reads it.
         behaviour: mistakes, noise and impatience.
-        environment: where the user's own tools are, such as the device in its hand; reset by whoever made it.
+        environment: holds the user's own tools, such as the device in its hand; its creator resets it.
         temperature, max_tokens: of the policy's messages. timeout_s: for one message, with its calls.
     """
 
@@ -68,8 +68,8 @@ class SimulatedUser:
         """Begin a conversation.
 
         Args:
-            seed: chooses the departures of the behaviour, and the policy's sampling.
-            opening: what the user has said first, where the task tells.
+            seed: seeds the user's deviations and the policy's sampling.
+            opening: the user's first message, if the task gives one.
         """
         self._seed, self._correction = seed, ""
         self._messages = [Message("system", f"{RULES}{self.persona}\nYour goal: {self.goal}")]
@@ -79,7 +79,7 @@ class SimulatedUser:
             self._counts["messages"] = 1
 
     def recall(self, history: Sequence[Message]) -> None:
-        """Know what has been said before: messages of role `user` are its own, `assistant` those of the agent."""
+        """Set the earlier conversation: messages of role `user` are the user's own, `assistant` the agent's."""
         for message in history:
             if message.role in ("user", "assistant") and message.text:
                 self._messages.append(Message("assistant" if message.role == "user" else "user", message.text))
@@ -87,13 +87,13 @@ class SimulatedUser:
     async def answer(self, text: str) -> tuple[str, bool]:
         """Answer what the agent says.
 
-        What an agent can bring a user to, by talking for ever or by keeping it at its tools, ends the conversation:
-        else it could void its episode.
+        If the agent makes the user fail, by talking endlessly or by keeping it busy with its tools, the conversation
+        ends: otherwise an agent could void its own episode.
 
         Returns: the user's message, empty if it leaves without a word, and whether it leaves.
-        Raises: PolicyError if the policy fails, or does not answer in time. So it does if the user has hardly begun,
-            and would not answer a plain word either, for its policy is silent or its goal does not fit it: it is the
-            infrastructure's failure then.
+        Raises: PolicyError if the policy fails or times out. Also if the user fails early on and cannot answer even a
+            plain
+            word: its policy is silent or its goal does not fit, which is the infrastructure's fault.
         """
         index = self._counts["messages"]
         rng = random.Random(seed_of("user", self._seed, index))
@@ -109,7 +109,7 @@ class SimulatedUser:
         except (TimeoutError, ContextFull, ScriptEnded, _Speechless) as error:
             if isinstance(error, TimeoutError):
                 has_failed = self._counts["calls"] == calls_before
-            else:  # who has spoken before can speak
+            else:  # a policy that has spoken before can speak
                 has_failed = index <= 1 and not await self._can_speak(before)
             if has_failed:
                 raise self._failure(error) from error
@@ -123,15 +123,15 @@ class SimulatedUser:
         owed, (written, self._correction) = self._correction, self.behaviour.write(rng, meant)
         self._counts["mistakes"] += bool(self._correction)
         self._counts["messages"] = index + 1
-        self._messages.append(Message("assistant", meant))  # a user believes that it wrote what it meant
+        self._messages.append(Message("assistant", meant))  # the user believes that it wrote the intended text
         return f"{owed} {written}".strip(), leaves
 
     def report(self) -> dict[str, int]:
-        """How the user has behaved, to be judged apart from the agent: each number's name begins with `user_`.
+        """Report the user's behaviour, judged separately from the agent; each number's name begins with `user_`.
 
-        `messages` it wrote, numbers it got wrong (`mistakes`), `calls` of its own tools, `deflections` in place
-        of its goal word for word, and `left_early`, 1 if it left out of impatience, at its last message, or
-        because its policy had nothing more to say: the conversation was too long for it, or it was kept at its tools.
+        `messages` written, numbers it got wrong (`mistakes`), `calls` of its own tools, `deflections` in place of its
+        goal verbatim, and `left_early`: 1 if it left out of impatience, at its last message, or because its policy had
+        nothing more to say, after too long a conversation or while being kept at its tools.
         """
         return {f"user_{name}": count for name, count in self._counts.items()}
 
@@ -141,7 +141,7 @@ class SimulatedUser:
         return {"messages": messages, "counts": dict(self._counts), "correction": self._correction, "seed": self._seed}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Take over what `data` gave."""
+        """Restore what `data` returned."""
         self._messages = [message_from_json(row) for row in data["messages"]]
         self._counts, self._correction, self._seed = dict(data["counts"]), data["correction"], data["seed"]
 
@@ -154,7 +154,7 @@ class SimulatedUser:
         schemas = [tool.shown_schema() for tool in own]
         renderer = self.policy.renderer
         for number in range(MAX_ROUNDS):
-            tools = schemas if number + 1 < MAX_ROUNDS else []  # whoever goes on calling has to speak at last
+            tools = schemas if number + 1 < MAX_ROUNDS else []  # in the last round the policy has to speak
             prefix = renderer.prompt(self._messages, tools) if renderer is not None else None
             seed = seed_of("user", self._seed, len(self._messages), number)
             sampling = Sampling(self._temperature, 1.0, self._max_tokens, seed)
@@ -177,7 +177,7 @@ class SimulatedUser:
         raise _Speechless("went on calling its tools and said nothing")
 
     async def _can_speak(self, messages: list[Message]) -> bool:
-        """Whether the policy answers a plain word in place of what the agent has said."""
+        """Return whether the policy answers a plain word in place of the agent's message."""
         self._messages = [*messages, Message("user", PLAIN_WORD)]
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -186,7 +186,7 @@ class SimulatedUser:
             return False
 
     def _failure(self, error: Exception) -> PolicyError:
-        """Return what the infrastructure has failed at."""
+        """Return the error that blames the infrastructure."""
         name = f"The user {self.policy.name!r}"
         if isinstance(error, TimeoutError):
             return PolicyError(f"{name} said nothing in {self._timeout_s:g} s.")
@@ -196,7 +196,7 @@ class SimulatedUser:
 
 
 class _Speechless(Exception):
-    """The policy of a user has said no word."""
+    """The user's policy said nothing."""
 
 
 def _folded(text: str) -> str:

@@ -1,8 +1,8 @@
 """For maintainers: the error of an estimator's credit on tasks where the true credit is known.
 
-bifurcation.py   the tasks, in which one turn decides: sampling, true credit, and every signal an estimator can need
+bifurcation.py   tasks in which one turn decides: sampling, true credit, and every signal that estimators use
 measures.py      error, signs, focus and noise of the credit, with intervals
-learning.py      how fast a small policy learns with it
+learning.py      how fast a small policy learns from the credit
 report.py        the whole benchmark for a list of estimators
 markdown.py, tables.py, page.py   the tables of the documents and of the terminal, and the page with plots
 """

@@ -1,7 +1,7 @@
 """Bifurcation tasks: K turns with two actions each, and exactly one turn whose action decides the outcome.
 
-All values are known in closed form, and so is the true advantage of every turn: it is 0 for every turn but the
-decisive one. Whatever an estimator gives to another turn is error.
+All values are known in closed form, including the true advantage of every turn: it is 0 for every turn but the decisive
+one. Whatever an estimator gives to another turn is error.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from agentgym.credit.signals import Array
 
 Ints = NDArray[np.int64]
 CONTINUATIONS = 4
-TOKENS = 2  # tokens per turn of signals per token
-MAX_COALITION_TURNS = 6  # up to this many turns all 2^K coalitions; beyond, those of 0, K - 1 and K turns
+TOKENS = 2  # tokens per turn in token signals
+MAX_COALITION_TURNS = 6  # up to this many turns all 2^K coalitions; above, only coalitions of 0, K - 1 and K turns
 
 
 @dataclass(frozen=True, slots=True)
 class SampledGroup:
     """A sampled group of one task. `actions` [N, K] of 0 and 1, `outcomes` [N] of 0 and 1, `rewards` [N, K].
 
-    `luck` [N] in [0, 1) decides the outcome of each trajectory, so that its replays have the same luck.
-    `forks`: the trajectory and the turn at which each one was forked off, or None.
+    `luck` [N] in [0, 1) decides the outcome of each trajectory, so that its replays share it.
+    `forks`: the trajectory and turn that each trajectory was forked from, or None.
     """
 
     actions: Ints
@@ -43,7 +43,7 @@ class BifurcationTask:
     """One task.
 
     Attributes:
-        turns: K. `decisive`: which of them decides, from 0.
+        turns: K. `decisive`: index of the turn that decides, from 0.
         good, bad: chance of outcome 1 after action 1, and after action 0, at the decisive turn.
         reward_noise: standard deviation of the turn rewards, which have mean 0 and no information.
         signal_noise: standard deviation, per state, of the error of critics, potentials and the like.
@@ -83,14 +83,14 @@ class BifurcationTask:
         return SampledGroup(actions, outcomes, rewards, luck, tuple(forks))
 
     def truth(self, actions: Ints, chance: Array) -> Array:
-        """[N, K] Q(s, a) - V(s): 0 except at the decisive turn."""
+        """[N, K] return Q(s, a) - V(s): 0 except at the decisive turn."""
         true = np.zeros(actions.shape)
         at = self.decisive
         true[:, at] = (actions[:, at] - chance[at]) * (self.good - self.bad)
         return true
 
     def values(self, actions: Ints, chance: Array) -> Array:
-        """[N, K+1] chance of outcome 1 before each turn, and after the last."""
+        """[N, K+1] return the chance of outcome 1 before each turn, and after the last."""
         at = self.decisive
         before = chance[at] * self.good + (1 - chance[at]) * self.bad
         known = np.where(actions[:, at] == 1, self.good, self.bad)
@@ -99,7 +99,7 @@ class BifurcationTask:
     def group(
         self, sample: SampledGroup, chance: Array, rng: np.random.Generator, signals: tuple[str, ...] = ()
     ) -> Group:
-        """Return the sampled trajectories as a Group, with outcomes, turn rewards, and the signals of the given names.
+        """Return the sampled trajectories as a Group, with outcomes, turn rewards and the named signals.
 
         Raises: KeyError for a signal that this task cannot give.
         """
@@ -112,7 +112,7 @@ class BifurcationTask:
         return Group.from_arrays(turns=[self.turns] * size, environment="bifurcation", **given)
 
     def errors(self) -> Array:
-        """[K+1, 2] the error of a critic before each turn, for either action at the decisive turn."""
+        """[K+1, 2] return a critic's error before each turn, for either action at the decisive turn."""
         return np.random.default_rng(self.seed).normal(0.0, self.signal_noise, (self.turns + 1, 2))
 
 
@@ -128,7 +128,7 @@ class _SignalInputs:
 
     @property
     def predicted(self) -> Array:
-        """[N, K+1] values as a critic predicts them, with the same error for the same state."""
+        """[N, K+1] values predicted by a critic, with the same error for the same state."""
         task, turns = self.task, np.arange(self.task.turns + 1)
         side = np.where(turns[None] <= task.decisive, 0, self.sample.actions[:, [task.decisive]])
         predicted: Array = self.values + task.errors()[turns[None], side]
@@ -153,7 +153,7 @@ def _branches(inputs: _SignalInputs) -> list[list[str]]:
 
 
 def _before_and_zero(inputs: _SignalInputs) -> Array:
-    """Values of a critic that knows that the return after the last turn is 0."""
+    """Return values of a critic that knows that the return after the last turn is 0."""
     predicted = inputs.predicted.copy()
     predicted[:, -1] = 0.0
     return predicted
@@ -170,7 +170,7 @@ def _hindsight(inputs: _SignalInputs) -> Array:
 
 
 def _counterfactuals(inputs: _SignalInputs) -> list[dict[frozenset[int], float]]:
-    """Return with only some of the turns: a turn that is left out counts as action 0 and pays no reward."""
+    """Return the returns of replays with some turns only: a left-out turn counts as action 0 and pays no reward."""
     task, sample = inputs.task, inputs.sample
     everything = range(task.turns)
     sizes = range(task.turns + 1) if task.turns <= MAX_COALITION_TURNS else (0, task.turns - 1, task.turns)

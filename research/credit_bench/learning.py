@@ -19,7 +19,7 @@ _DECAY = 0.9
 class LearningSpeed:
     """Steps until the right action has chance 0.9: the median over seeds with its interval.
 
-    `never` is the share of seeds that did not reach it; they count with the maximum number of steps.
+    `never` is the share of seeds that did not get there; they count with the maximum number of steps.
     """
 
     steps: BootstrapInterval
@@ -29,10 +29,10 @@ class LearningSpeed:
 def measure_learning(
     estimate: Estimator, turns: int, *, size: int = 8, most: int = 300, seeds: int = 10
 ) -> LearningSpeed:
-    """Train one logit a turn by the policy gradient, one group a step.
+    """Train one logit per turn by the policy gradient, one group per step.
 
-    Estimators have different scales, so each update is divided by the running root mean square of the credit: only
-    where the credit lies matters, not how large it is. Every seed has its own decisive turn.
+    Estimators have different scales, so each update is divided by the running root mean square of the credit: only the
+    credit's position matters, not its size. Every seed has its own decisive turn.
     Raises: as `measure`.
     """
     steps_of_seeds = np.array([_steps(estimate, turns, size, most, seed) for seed in range(seeds)], np.float64)

@@ -1,4 +1,4 @@
-"""The tables of `agentgym dev credit-*` for a document: between two markers, so that they can be written anew."""
+"""The tables of `agentgym dev credit-*` for a document, between two markers so that they can be replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def markers(name: str) -> tuple[str, str]:
 
 
 def write_into(path: Path, name: str, block: str) -> None:
-    """Put a table between its markers in a document. Raises: CreditError if the file or its markers are not there."""
+    """Replace the table between its markers in a document. Raises: CreditError if the file or a marker is missing."""
     try:
         document = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -34,14 +34,14 @@ def write_into(path: Path, name: str, block: str) -> None:
 
 
 def names_in(document: str, name: str) -> list[str]:
-    """Return the first cell of each row of a document's table, the head left out."""
+    """Return the first cell of each row of a document's table, without the header."""
     begin, end = markers(name)
     lines = document.partition(begin)[2].partition(end)[0].splitlines()
     return [line.split("|")[1].strip(" `") for line in lines if line.startswith("| `")]
 
 
 def bias_block(measured: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> str:
-    """One row an estimator: what it declares, and its error for groups of 2, 3 and 4 on each problem."""
+    """Return one row per estimator: its declared class, and its error for groups of 2, 3 and 4 on each problem."""
     first = next(iter(measured.values()), ("", ()))[1]
     problems = list(dict.fromkeys(row.problem for row in first))
     rows = []
@@ -55,7 +55,7 @@ def bias_block(measured: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> st
 
 
 def bench_block(rows: Sequence[BenchmarkRow]) -> str:
-    """One row an estimator: the error of its credit at each number of turns, then the updates until it learnt."""
+    """Return one row per estimator: the error of its credit at each number of turns, then the updates to learn."""
     counts = sorted({row.turns for row in rows})
     by_name = {(row.name, row.turns): row for row in rows}
     lines = []
@@ -70,7 +70,7 @@ def bench_block(rows: Sequence[BenchmarkRow]) -> str:
 
 
 def updates(row: BenchmarkRow) -> str:
-    """Median updates until the right action has chance 0.9; `>` where most seeds did not get there."""
+    """Return the median updates until the right action has chance 0.9; `>` if most seeds did not get there."""
     if row.learning is None:
         return "-"
     steps = f"{row.learning.steps.value:.0f}"

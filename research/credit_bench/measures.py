@@ -1,4 +1,4 @@
-"""Credit compared with the truth: its error, its signs, where it lies, and the noise of the gradient."""
+"""Credit compared with the truth: its error, its signs, its position, and the noise of the gradient."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class CreditMeasures:
     """Measures of an estimator on groups with one number of turns.
 
     Attributes:
-        error: sqrt(1 - c^2) with c the cosine between its advantages and the true ones over all turns, 0 where c
-            is negative: 0 is the truth up to a factor, 1 is no correlation with it.
+        error: sqrt(1 - c^2) with c the cosine between its advantages and the true ones over all turns, raised to 0 if
+            negative: 0 is the truth up to a factor, 1 is no correlation with the truth.
         sign: share of decisive turns whose advantage has the true sign; an advantage of 0 counts half.
-        focus: share of the squared credit that lies on the decisive turn.
-        noise: standard deviation of the gradient from one group over the length of its mean.
+        focus: share of the squared credit on the decisive turn.
+        noise: standard deviation of the gradient from one group, divided by the length of its mean.
     """
 
     error: BootstrapInterval
@@ -50,8 +50,8 @@ def measure_credit(
     """Measure an estimator on `groups` groups of `size`, each on a task with another decisive turn.
 
     Args:
-        chance: that the policy takes action 1, at every turn.
-    Raises: KeyError for a signal no bifurcation task gives; what the estimator raises.
+        chance: the policy's probability of action 1, at every turn.
+    Raises: KeyError for a signal that bifurcation tasks do not have; errors of the estimator.
     """
     rng = np.random.default_rng([seed, turns])
     policy = np.full(turns, chance)
@@ -74,7 +74,7 @@ def measure_credit(
             (at_decisive**2).sum(),
             len(at_decisive),
         )
-        # rolled so that the decisive turn is first: gradients of different tasks then have the same mean
+        # rolled so that the decisive turn comes first: gradients of different tasks then have the same mean
         gradients[number] = np.roll((credit * (sample.actions - policy)).mean(axis=0), -decisive)
     resamples = rng.integers(0, groups, (RESAMPLES, groups))
     return CreditMeasures(
@@ -103,7 +103,7 @@ def _noise(gradients: Array) -> float:
 
 
 def _bootstrap(of: Callable[[Ints], float], resamples: Ints) -> BootstrapInterval:
-    """Return a statistic of all groups, with the percentile bootstrap over groups."""
+    """Return a statistic of all groups with its percentile bootstrap interval over groups."""
     value = of(np.arange(resamples.shape[1], dtype=np.int64))
     statistics = np.array([of(rows) for rows in resamples])
     known = statistics[np.isfinite(statistics)]

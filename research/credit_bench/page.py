@@ -1,4 +1,4 @@
-"""The credit benchmark as a page: heat maps over estimators and lengths, and curves of a few of them."""
+"""The credit benchmark as a page: heat maps over estimators and lengths, and curves for some estimators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAWN = ("turn_gae", "return_to_go", "gigpo", "grpo")
 
 
 def write_page(rows: Sequence[BenchmarkRow], path: Path) -> Path:
-    """Write the page, whole or not at all. Raises: AgentGymError if it cannot be written."""
+    """Write the page, completely or not at all. Raises: AgentGymError if the file cannot be written."""
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(render(rows), encoding="utf-8")
@@ -28,7 +28,7 @@ def write_page(rows: Sequence[BenchmarkRow], path: Path) -> Path:
 
 
 def render(rows: Sequence[BenchmarkRow]) -> Html:
-    """Return the whole page: one file, no script, nothing from outside."""
+    """Return the whole page: one file, no script, no external resources."""
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
     measured = [row for row in rows if row.measures is not None and row.learning is not None]
     most = max((row.learning.steps.value for row in measured if row.learning), default=1.0)
@@ -128,7 +128,7 @@ def _heat(
     digits: int = 2,
     good_high: bool = False,
 ) -> Html:
-    """Return a table whose cells are the redder, the worse."""
+    """Return a table whose cells are redder the worse they are."""
     counts = sorted({row.turns for row in rows})
     by_name = {(row.name, row.turns): figure(row) for row in rows}
     bias = {row.name: row.bias for row in rows}

@@ -44,9 +44,9 @@ def run_benchmark(
     """Measure every estimator at every number of turns.
 
     Args:
-        names: registered estimators. `size`: trajectories of a group. `groups`: per measurement.
-        seeds, most: runs of learning, and the steps each has.
-        progress: called with the name and the turns before each measurement.
+        names: registered estimators. `size`: trajectories per group. `groups`: groups per measurement.
+        seeds, most: number of learning runs, and the most steps of each.
+        progress: called with the name and the number of turns before each measurement.
     Raises: UnknownNameError.
     """
     rows = []

@@ -17,7 +17,7 @@ BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heu
 
 
 def bias_table(measured: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> RenderableType:
-    """One line an estimator: declared class, then the error on each problem for each group size."""
+    """Return a table with one line per estimator: declared class, then the error per problem and group size."""
     first = next(iter(measured.values()), ("", ()))[1]
     problems = list(dict.fromkeys(row.problem for row in first))
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -39,7 +39,7 @@ def bias_table(measured: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> Re
 
 
 def bench_table(rows: Sequence[BenchmarkRow]) -> RenderableType:
-    """Two tables with a line an estimator: error of its credit, and learning with it, at each number of turns."""
+    """Return two tables with one line per estimator: error of its credit, and learning, at each number of turns."""
     counts = sorted({row.turns for row in rows})
     by_name = {(row.name, row.turns): row for row in rows}
     names = list(dict.fromkeys(row.name for row in rows))

@@ -1,7 +1,7 @@
 """The catalogue of what is installed, and how scripted players score in it: `agentgym dev catalogue`.
 
-What was found of a task set is kept in a JSON file beside the page, with the fingerprint of its tasks: a set that has
-not changed since is not played again.
+The figures of a task set are stored in a JSON file beside the page, with the fingerprint of its tasks: an unchanged set
+is not played again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ environments say how tasks are made, what is held out, and what a set does not m
 
 
 def catalogue_page(figures: Figures) -> str:
-    """Return the text of the page. Nothing is played or built for it.
+    """Return the text of the page, without playing or building anything.
 
     Raises: AgentGymError if a task set has no figures.
     """
@@ -87,7 +87,7 @@ def catalogue_page(figures: Figures) -> str:
 
 
 async def look_at_all(figures: Figures, path: Path, count: int, say: Callable[[str], None]) -> None:
-    """Bring figures up to date, and write the file after each set. Plays `count` tasks of sets without a result."""
+    """Update the figures, and write the file after each set. Plays `count` tasks of each set without a result."""
     for name in set(figures) - set(registry.names("task_sets")):
         del figures[name]
     for name in registry.names("task_sets"):
@@ -106,9 +106,9 @@ async def look_at_all(figures: Figures, path: Path, count: int, say: Callable[[s
 
 
 def read_figures(path: Path) -> Figures:
-    """Return what an earlier call has written; nothing where there was none.
+    """Return the figures that an earlier call wrote; empty if there are none.
 
-    Raises: AgentGymError for what is no JSON.
+    Raises: AgentGymError if the file is not JSON.
     """
     if not path.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""Pieces of Markdown that every reference page is made of."""
+"""Markdown building blocks of the reference pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def one_line(text: str) -> str:
-    """Write a text in one line, with a full stop and a capital."""
+    """Return a text in one line, with a full stop and a capital."""
     line = " ".join(text.split()).removesuffix("See also")
     if not line:
         return ""
@@ -15,6 +15,6 @@ def one_line(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Write the lines of a Markdown table."""
+    """Return the lines of a Markdown table."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *cells)]

@@ -1,4 +1,4 @@
-"""Which reference pages there are, and how each is written."""
+"""The list of reference pages, and the function that writes each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every key of a recipe, from its sections."""
+"""Every key of a recipe, read from its sections."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines() -> list[str]:
 
 
 def _titled_sections() -> Iterator[tuple[str, type[Section]]]:
-    """Every section of a recipe, and the options of every kind of stage that has its own."""
+    """Yield every section of a recipe, and the options of every kind of stage that has its own."""
     for path, section in _sections(Recipe, ""):
         yield f"`[{path}]`" if path else "The top", section
     for kind, section in STAGE_OPTIONS.items():
@@ -40,14 +40,14 @@ def _titled_sections() -> Iterator[tuple[str, type[Section]]]:
 
 
 def keys() -> set[str]:
-    """Every key of a recipe and every section, for example "train.kl" and "train"."""
+    """Return every key of a recipe and every section, for example "train.kl" and "train"."""
     sections = list(_sections(Recipe, ""))
     named = {f"{path}.{key}".lstrip(".") for path, section in sections for key in section.model_fields}
     return named | {path for path, _ in sections if path}
 
 
 def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
-    """Yield a section and those in it, with their paths, for example "train.signals"."""
+    """Yield a section and the sections in it, with their paths, for example "train.signals"."""
     yield path, section
     for key, field in section.model_fields.items():
         for inner in sections_in(field.annotation):
@@ -55,7 +55,7 @@ def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Sec
 
 
 def _type_of(schema: dict[str, Any], document: dict[str, Any]) -> str:
-    """For example "whole number > 0"."""
+    """Return a type in words, for example "whole number > 0"."""
     if "anyOf" in schema:
         choices = [_type_of(choice, document) for choice in schema["anyOf"] if choice.get("type") != "null"]
         return " or ".join(dict.fromkeys(choices))

@@ -1,4 +1,4 @@
-"""What is on disk: a run folder's files, the records in them, the ledger's tables, and task files."""
+"""Files on disk: a run folder's files, the records in them, the ledger's tables, and task files."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ says what is not here."""
 
 
 class SystemsTableError(AgentGymError, ValueError):
-    """A line of the table that says what is not so."""
+    """A line of the table that makes a wrong claim."""
 
 
 def systems_page(source: Path) -> str:
-    """Return the text of the page. Raises: SystemsTableError naming the system and what is wrong with its line."""
+    """Return the text of the page. Raises: SystemsTableError naming the system and the mistake in its line."""
     rows = _rows(source)
     counts = Counter(row["status"] for row in rows)
     introduction = INTRODUCTION.format(
@@ -82,13 +82,13 @@ def _rows(source: Path) -> list[dict[str, str]]:
 
 
 def _links(row: dict[str, str], docs: Path) -> Iterator[str]:
-    """Yield the references of a line as Markdown. Raises: SystemsTableError for one that leads nowhere."""
+    """Yield the references of a line as Markdown. Raises: SystemsTableError for a broken reference."""
     for reference in row["here"].split():
         kind, _, name = reference.partition("/")
         if kind in REGISTERED and name in registry.names(REGISTERED[kind]):
             yield f"{kind.replace('_', ' ')} `{name}`"
         elif kind in FOLDERS and (docs.parent / FOLDERS[kind] / name).is_file():
-            if kind != "test":  # readers want what they can run; the table names the tests
+            if kind != "test":  # the page links only what readers can run
                 yield f"[{name}]({name if kind == 'doc' else f'../{FOLDERS[kind]}/{name}'})"
         elif kind == "option" and name in _recipe_keys():
             yield f"[`{name}`](reference/recipe.md)"

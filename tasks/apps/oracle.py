@@ -13,7 +13,7 @@ READING = frozenset(
     {"search", "read", "agenda", "payments", "standing_orders", "orders", "playlists", "songs_of", "balance"}
 )
 """APIs that change nothing."""
-_ToolCall = tuple[str, dict[str, Any], str]  # name, arguments, and what is said with it
+_ToolCall = tuple[str, dict[str, Any], str]  # name, arguments, and the accompanying text
 
 
 def oracle(task: Task) -> list[Message]:
@@ -61,12 +61,12 @@ def _run(steps: list[Any], answer: str) -> Iterator[Message]:
 
 
 def practised_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but read no documentation, and say what was found before writing it down."""
+    """Play as the oracle does, but read no documentation, and state what was found before writing it down."""
     return _do_jobs(task, json.loads(task.truth["steps"]))
 
 
 def hasty_oracle(task: Task) -> list[Message]:
-    """Play as the practised oracle does, but leave each change out with probability 1/2, each independently."""
+    """Play as the practised oracle does, but omit each change with probability 1/2, independently."""
     return _do_jobs(task, _hasty(task, json.loads(task.truth["steps"])))
 
 
@@ -76,19 +76,17 @@ def _do_jobs(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def team_oracle(task: Task) -> list[Message]:
-    """Return a planner hands over one job after the other; executors do them as the practised oracle, and report."""
+    """Let a planner hand over one job after the other; executors do them like the practised oracle, and report."""
     return _hand_over(task, json.loads(task.truth["steps"]))
 
 
 def hasty_team_oracle(task: Task) -> list[Message]:
-    """Play as the team's oracle does, but let executors leave each change out with probability 1/2, and report all the
-    same.
-    """
+    """Play as the team's oracle does, but let executors omit each change with probability 1/2 and report anyway."""
     return _hand_over(task, _hasty(task, json.loads(task.truth["steps"])))
 
 
 def _hasty(task: Task, steps: list[Any]) -> list[Any]:
-    """Return the steps, in which None stands for a change that is left out."""
+    """Return the steps, with None for each omitted change."""
     rng = random.Random(seed_of("hasty", task.id))
     return [step if step[1] in READING or rng.random() < 0.5 else None for step in steps]
 
@@ -101,8 +99,9 @@ def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]:
-    """Yield the sentence of each job, and its calls. The message before the last states the line that the last
-    writes.
+    """Yield the sentence of each job, and its calls.
+
+    The message before the last call states the line that this call writes.
     """
     for sentence, count in json.loads(task.truth["jobs"]):
         job, steps = [*filter(None, steps[:count])], steps[count:]
@@ -127,7 +126,7 @@ def _message(tool: str, arguments: dict[str, Any], text: str, number: int) -> Me
 
 
 def _wrong(value: Any) -> Any:
-    """Another value of the same kind: a number or a date next to it, or the text with its last part changed."""
+    """Return another value of the same kind: a neighbouring number or date, or the text with its last part changed."""
     if isinstance(value, int):
         return value + 1
     return value[:-1] + ("1" if value[-1:] != "1" else "2") if value[-1:].isdigit() else f"{value} 2"

@@ -1,7 +1,7 @@
-"""What tasks are put together from: questions to an app, changes that take an answer, and changes on their own.
+"""Building blocks of tasks: questions to an app, changes that use an answer, and changes on their own.
 
-Each piece draws what it is about, does it by calls of the real APIs, and says in words what to do. So the calls that
-solve a task, its answer and the state that it must leave all come from doing it.
+Each piece draws its subject, carries the job out by calls of the real APIs, and describes it in words. So the calls
+that solve a task, its answer and the required final state all come from carrying it out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Step = tuple[str, str, dict[str, Any]]
 
 @dataclass(slots=True)
 class Draft:
-    """A task that is being written: its random stream, and the records that its pieces so far have left.
+    """A task under construction: its random stream, and the records as its pieces so far left them.
 
     Attributes:
-        environment: an opened environment of apps; `call_api` is used as an agent would.
+        environment: an opened environment of apps; `call_api` is used as by an agent.
         steps: the calls so far: app, API, arguments.
     """
 
@@ -32,7 +32,7 @@ class Draft:
     steps: list[Step] = field(default_factory=list)
 
     def call(self, app: str, api: str, **arguments: Any) -> Any:
-        """Call an API, and note it as a step of the solution."""
+        """Call an API, and record the call as a step of the solution."""
         self.steps.append((app, api, arguments))
         return self.environment.call_api(app, api, arguments)
 
@@ -41,11 +41,11 @@ class Draft:
         return self.rng.choice(list(self.environment.store.rows(table, **equal)))
 
     def label(self) -> str:
-        """Return a name for something new, such as `honey 417`."""
+        """Return a name for a new item, such as `honey 417`."""
         return f"{self.rng.choice(words.ITEMS)} {self.rng.randrange(100, 1_000)}"
 
     def search(self, app: str, text: str, key: str, **arguments: Any) -> Any:
-        """Search an app, and choose the result whose `key` is the text."""
+        """Search an app, and return the result whose `key` equals the text."""
         argument = {"contacts": "name"}.get(app, "text")
         results = self.call(app, "search", **{argument: text}, **arguments)["results"]
         return choose(results, key, text)
@@ -69,9 +69,9 @@ class Piece:
     """A part of a task.
 
     Attributes:
-        apps: that it needs; the first names it in compositions.
-        write: draws and does it. A question returns (words for the answer, answer); a change returns a sentence, and
-            takes the words and the value that it puts somewhere if it is one of SINKS.
+        apps: the apps that it needs; the first names it in compositions.
+        write: draws the job and carries it out. A question returns (words for the answer, answer); a change returns a
+            sentence. A change in SINKS takes the words and the value that it stores.
     """
 
     apps: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Generates the tasks over one to four apps: what is asked, the calls that solve it, and what they change."""
+"""Generate the tasks over one to four apps: the request, the calls that solve it, and the resulting changes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _short_task(rng: random.Random, slot: TaskSlot) -> Task | None:
 
 
 def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
-    """Return a draft over records of the split. Returns: it, and their seed."""
+    """Return a draft over records of the split, and the seed of these records."""
     seeds = SEEDS[slot.split]
     seed = seeds[rng.randrange(len(seeds))]
     environment = load("environments", ENVIRONMENT)()
@@ -134,7 +134,7 @@ def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
 
 
 def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, answer: str | None) -> Task:
-    """Return the task of which the pieces are written."""
+    """Return the task of a finished draft."""
     changes = draft.environment.store.changes()
     truth: dict[str, Any] = {
         "changes": sorted(changes),
@@ -156,10 +156,10 @@ def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, 
 
 
 def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]] | None:
-    """Draw pieces and do them.
+    """Draw pieces and carry them out.
 
-    Returns: the prompt, the answer where it is a question, and the apps it needs; None for a question whose answer the
-        stratum may put nowhere.
+    Returns: the prompt, the answer if it is a question, and the apps it needs; None for a question whose answer the
+        stratum allows nowhere.
     """
     usable = partial(_usable, apps_allowed=stratum == "unseen_apps")
     rng = draft.rng
@@ -192,6 +192,6 @@ def _usable(pieces: Sequence[Piece], apps_allowed: bool) -> list[Piece]:
 
 
 def _allowed(question: Piece, sink: Piece, stratum: str) -> bool:
-    """Whether a stratum may put the answer of one app into the other."""
+    """Return whether a stratum allows putting an answer from one app into the other."""
     pair = question.apps[0], sink.apps[0]
     return pair[0] != pair[1] and (pair in HELD_OUT_PAIRS) == (stratum == "unseen_compositions")

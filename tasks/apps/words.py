@@ -1,4 +1,4 @@
-"""Names and words that the records are made from."""
+"""Names and words for the records."""
 
 FIRST = (
     *("Ada", "Arne", "Berta", "Birk", "Carla", "Cleo", "Dana", "Dirk", "Edda", "Emil", "Fanny", "Finn", "Greta", "Gus"),

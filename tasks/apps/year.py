@@ -1,7 +1,7 @@
-"""The asset `apps/year`: a year of a person's records, in which the apps agree with each other.
+"""The asset `apps/year`: a year of a person's records that are consistent across the apps.
 
-An order of the shop is a payment of the bank, a mail of the shop, and an invoice among the files. A birthday among the
-contacts is an event; an appointment is an event and a mail with a reference. Rent and utilities are paid every month.
+An order in the shop is a payment in the bank, a mail from the shop, and an invoice among the files. A contact's
+birthday is an event; an appointment is an event and a mail with a reference. Rent and utilities are paid every month.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Year:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._tables: dict[str, list[dict[str, Any]]] = {}
-        self._names: list[str] = []  # of the people among the contacts
+        self._names: list[str] = []  # of the contacts
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """All rows by table, each table's in the order of their dates where they have one."""
+        """Return all rows by table, ordered by date in tables with dates."""
         self._people()
         self._money()
         self._shop()
@@ -42,7 +42,7 @@ class Year:
         self._letters()
         self._music()
         for rows in self._tables.values():
-            rows.sort(key=lambda row: row.get("date", ""))  # the order in which they came about
+            rows.sort(key=lambda row: row.get("date", ""))  # in chronological order
         return {
             table: [{"id": number, **row} for number, row in enumerate(rows, 1)] for table, rows in self._tables.items()
         }

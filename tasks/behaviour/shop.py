@@ -1,4 +1,4 @@
-"""The shop: products, what can be done on each page, and what a page shows. A page tells all that habits go by."""
+"""The shop: products, and each page's actions and contents. A page shows everything that habits depend on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPE, CLICK, TERMINATE = "type_and_submit", "click", "terminate"
 
 
 class ShopperAction(NamedTuple):
-    """What a shopper does: its type, the element that it acts on, and which of them, or the text that is typed."""
+    """A shopper's action: its type, its target element, and which element it is or the typed text."""
 
     type: str
     target: str = ""
@@ -26,7 +26,7 @@ class ShopperAction(NamedTuple):
 
     @property
     def refines(self) -> bool:
-        """Whether it filters or orders results."""
+        """Return whether the action filters or orders results."""
         return self.target in ("filter", "sort")
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class ShopperAction(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> ShopperAction:
-        """Return the action that is written so."""
+        """Parse an action from its text."""
         kind, _, element = text.partition(" ")
         target, _, value = element.partition(": ")
         return cls(kind, target, value)
@@ -73,9 +73,9 @@ class ShopPage:
     """One page of a session, as the shopper sees it.
 
     Attributes:
-        kind, colour: what is needed. stock: all products of that kind, in the shop's own order.
-        query: what was searched for; empty on the first page.
-        refined: filters and sorts that were chosen, in order. number: of this page of results, from 1.
+        kind, colour: the needed product. stock: all products of this kind, in the shop's own order.
+        query: the search text; empty on the first page.
+        refined: chosen filters and orders, in sequence. number: of this page of results, from 1.
         opened: the product whose page it is. in_basket: whether it was added to the basket.
     """
 
@@ -90,7 +90,7 @@ class ShopPage:
 
     @cached_property
     def results(self) -> list[Product]:
-        """Of all pages: those that share most words with the query first, then filtered and sorted."""
+        """Return the results of all pages: most words shared with the query first, then filtered and ordered."""
         words = set(self.query.split())
         products = sorted(self.stock, key=lambda product: -len(words & set(product.name.split())))
         for action in self.refined:
@@ -99,21 +99,21 @@ class ShopPage:
 
     @cached_property
     def pages(self) -> int:
-        """How many pages of results there are; one where there is no result."""
+        """Return the number of pages of results; 1 if there is no result."""
         return max(1, -(-len(self.results) // PAGE_SIZE))
 
     @cached_property
     def visible(self) -> list[Product]:
-        """The results on this page."""
+        """Return the results on this page."""
         return self.results[(self.number - 1) * PAGE_SIZE : self.number * PAGE_SIZE]
 
     @property
     def heading(self) -> str:
-        """The first line of a page of results."""
+        """Return the first line of a page of results."""
         return f"{len(self.results)} results, page {self.number} of {self.pages}"
 
     def after(self, action: ShopperAction) -> ShopPage | None:
-        """Return the page that an action leads to; None where the session is over."""
+        """Return the page that an action leads to; None if the session ends."""
         if action.type == TERMINATE or action == BUY:
             return None
         if action.type == TYPE:
@@ -150,7 +150,7 @@ def _refined(products: list[Product], action: ShopperAction) -> list[Product]:
 
 
 def stock_of(rng: random.Random, kind: str, brands: Sequence[str], colours: Sequence[str]) -> tuple[Product, ...]:
-    """Four to twelve products of a kind, no two of one brand and colour, of one price, or with as many reviews."""
+    """Return four to twelve products of a kind, unique in brand and colour, in price, and in number of reviews."""
     count = rng.randrange(4, 13)
     names = rng.sample([(brand, colour) for brand in brands for colour in colours], count)
     prices, reviews = rng.sample(range(8, 90), count), rng.sample(range(5, 400), count)

@@ -1,4 +1,4 @@
-"""The shopper: habits that go by what a page shows, the session that they make, and whether a log gives them away."""
+"""The shopper: habits that depend on a page's contents, the resulting session, and whether a log reveals them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _CHOICES, _CONDITIONS = CHOICES | NEW_CHOICES, CONDITIONS | NEW_CONDITIONS
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """A filter or an order that is chosen always, or, if `many`, only where there are more than MANY results."""
+    """A filter or order that is always chosen, or, if `many`, only for more than MANY results."""
 
     action: ShopperAction
     many: bool
@@ -94,7 +94,7 @@ class Habits:
     purchase: ShopperAction
 
     def search(self, page: ShopPage) -> ShopperAction:
-        """Return what is typed on the first page."""
+        """Return the text typed on the first page."""
         text = self.wording.format(brand=self.brand, colour=page.colour, kind=page.kind)
         return ShopperAction(TYPE, "search box", text)
 
@@ -111,20 +111,20 @@ class Habits:
         return None
 
     def pick(self, page: ShopPage) -> ShopperAction:
-        """Return the product to open, or what is done where none on the page fits."""
+        """Return the choice of a product to open, or what is done if none on the page fits."""
         fits = FITS[self.fit]
         if fitting := [each for each in page.visible if fits(each, page, self.brand)]:
             return ShopperAction(CLICK, "product", min(fitting, key=_CHOICES[self.choice]).name)
         return NEXT_PAGE if page.number < min(self.pages, page.pages) else LEAVE
 
     def decide(self, page: ShopPage) -> ShopperAction:
-        """Return what is done on the page of the opened product."""
+        """Return the action on the page of the opened product."""
         if page.opened is None:
             raise ValueError("No product is open.")
         return self.purchase if _CONDITIONS[self.condition](page.opened) else LEAVE
 
     def act(self, page: ShopPage) -> ShopperAction:
-        """Return what the shopper does on a page."""
+        """Return the shopper's action on a page."""
         if not page.query:
             return self.search(page)
         if page.in_basket:
@@ -134,7 +134,7 @@ class Habits:
         return self.refine(page) or self.pick(page)
 
     def reason(self, page: ShopPage) -> str:
-        """Why the shopper acts so on a page, in a sentence."""
+        """Return the reason for the shopper's action on a page, in a sentence."""
         if not page.query:
             return f"Searches for {self.wording.format(brand=self.brand, colour='colour', kind='kind')}."
         if page.in_basket:
@@ -153,7 +153,7 @@ Session = list[tuple[ShopPage, ShopperAction]]
 
 
 def session(habits: Habits, page: ShopPage | None) -> Session:
-    """Return what a shopper does from a page on until the end."""
+    """Return the shopper's actions from a page to the end."""
     steps: Session = []
     while page is not None:
         steps.append((page, action := habits.act(page)))
@@ -198,14 +198,14 @@ _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
 def consistent(habits: HabitsByKind, past: Session) -> HabitsByKind:
     """Return the habits that agree with all decisions of a past session.
 
-    Each decision goes by habits of one kind alone, so those of each kind are tried by themselves.
+    Each decision depends on habits of one kind only, so each kind is tested separately.
     """
     decisions = _decisions(past)
     return {kind: _agreeing(kind, habits[kind], decisions[kind]) for kind in _ACT}
 
 
 def all_foretell(habits: HabitsByKind, present: Session) -> bool:
-    """Whether all of the habits lead to the decisions of a session, so that a log which leaves these tells them."""
+    """Return whether all given habits lead to the session's decisions, so that a log that leaves these predicts it."""
     decisions = _decisions(present)
     return all(len(_agreeing(kind, habits[kind], decisions[kind])) == len(habits[kind]) for kind in _ACT)
 
@@ -234,7 +234,7 @@ def _decisions(steps: Session) -> Mapping[str, Decisions]:
 
 @cache
 def all_habits(brands: tuple[str, ...]) -> HabitsByKind:
-    """All habits that there are."""
+    """Return all possible habits."""
     plain = Habits(brands[0], WORDINGS[0], (), ANYTHING, "first", 1, next(iter(CONDITIONS)), BUY)
     wordings = [(text, brand) for text in _WORDINGS for brand in (brands if "{brand}" in text else brands[:1])]
     refining = [Refinement(action, many) for action in (*FILTERS, *SORTS) for many in (False, True)]

@@ -1,4 +1,4 @@
-"""Generates logs of shoppers: two to four past sessions that give their habits away, and one to predict."""
+"""Generate logs of shoppers: two to four past sessions that reveal their habits, and one to predict."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
 def _habits(rng: random.Random, stratum: str, brands: Sequence[str]) -> Habits:
     if stratum != "unseen_habits":
         return draw_habits(rng, brands)
-    new = rng.randrange(3)  # the habit that is new
+    new = rng.randrange(3)  # which habit is new
     return draw_habits(
         rng,
         brands,
@@ -95,7 +95,7 @@ def _habits(rng: random.Random, stratum: str, brands: Sequence[str]) -> Habits:
 
 
 def _is_new_composition(habits: Habits) -> bool:
-    """Order first and filter then, or the best rated of a brand: never in training, where each part is."""
+    """Return whether habits order before filtering, or take the best rated of a brand, as training never does."""
     return _orders_first(habits) or (habits.fit == BRAND and habits.choice == "best rated")
 
 
@@ -104,7 +104,7 @@ def _orders_first(habits: Habits) -> bool:
 
 
 def _goes_by_what_is_new(stratum: str, habits: Habits, last: ShopPage) -> bool:
-    """Whether a session that ends on a page went by the habits that its stratum is about."""
+    """Return whether a session that ends on this page used the habits that its stratum tests."""
     if stratum == "unseen_compositions" and _orders_first(habits):
         return len(last.refined) == 2
     return stratum not in ("unseen_habits", "unseen_compositions") or last.opened is not None
@@ -137,7 +137,7 @@ def _heading(number: int, steps: Session) -> str:
 
 
 def _log_of(steps: Session) -> str:
-    """Pages and actions of a session. Where results were only refined, their heading is the page."""
+    """Return the pages and actions of a session. A page whose results were only refined is reduced to its heading."""
     lines: list[str] = []
     for page, action in steps:
         if page.query:

@@ -1,4 +1,4 @@
-"""Generates the sessions: which files the requests are about, and what each must come to."""
+"""Generate the sessions: the files that requests are about, and the required result of each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def is_reserved(first: str, name: str) -> bool:
-    """Whether a pair of word and file, or of two files, is kept for the stratum `unseen_instances`: one in four."""
+    """Return whether a pair of word and file, or of two files, is reserved for `unseen_instances`: one in four is."""
     number = WORDS.index(first) if first in WORDS else NAMES.index(first)
     return (number + NAMES.index(name)) % 4 == 0
 
@@ -66,10 +66,10 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int) -> Task:
 
 
 class ChoresWriter:
-    """Writes the requests of a session one after another, on the files that the right commands so far have left.
+    """Writes a session's requests one after another, on the files as the right commands so far left them.
 
     Attributes:
-        dependent: how many of the requests so far depend on an earlier one.
+        dependent: number of requests so far that depend on an earlier one.
     """
 
     def __init__(self, rng: random.Random, files: dict[str, str], *, reserved: bool) -> None:
@@ -78,7 +78,7 @@ class ChoresWriter:
         self.dependent = 0
 
     def write(self) -> tuple[str, Goal, str]:
-        """Write one more. Returns: the request, its goal, and the command that does it."""
+        """Write one more request. Returns: the request, its goal, and the command that does it."""
         rng = self._rng
         lately = [name for goal in self._changes[-LATELY:] for name in goal if name in self._files]
         changed = {name for goal in self._changes for name in goal}
@@ -95,7 +95,7 @@ class ChoresWriter:
         """Return a request that depends on nothing, because the file's earlier text does not matter."""
         name = self._rng.choice(NAMES)
         word = self._paired([word for word in WORDS if word != self._files.get(name)], name)
-        assert word is not None  # every file has several reserved words, and others
+        assert word is not None  # every file has several reserved and several other words
         return self._written("put", {name: word}, word=word, name=name)
 
     def _about(self, name: str, kind: str) -> tuple[str, Goal, str] | None:
@@ -113,7 +113,7 @@ class ChoresWriter:
         return self._written(kind, goal, name=name, target=target)
 
     def _paired(self, choices: Sequence[str], name: str) -> str | None:
-        """One of the choices that this stratum may ask for together with a file."""
+        """Return one of the choices that this stratum may combine with a file."""
         allowed = [choice for choice in choices if is_reserved(choice, name) is self._reserved]
         return self._rng.choice(allowed) if allowed else None
 

@@ -23,9 +23,7 @@ FORMS = {
 
 
 def _mistaken(task: Task, kind: str, parts: Parts, rng: random.Random) -> Parts:
-    """Return the same with one part replaced: a word by another word, a file that must exist by one that did at the
-    start.
-    """
+    """Return the parts with one replaced: a word by another, or an existing file by one that existed at the start."""
     part = rng.choice(list(parts))
     is_new = part == "target" or kind == "put"
     choices = WORDS if part == "word" else NAMES if is_new else sorted(task.parameters["files"])

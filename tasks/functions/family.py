@@ -20,10 +20,10 @@ class Family:
     Attributes:
         name: the function's name.
         band: difficulty, 1 (one operation) to 6 (a small algorithm).
-        takes: which kind of argument it takes; a key of ARGUMENTS.
-        values: the values that each parameter may have. All combinations are the family's space.
-        words: what the function does, with `$name` in place of a parameter.
-        body: the body of the reference solution, with `$name` likewise.
+        takes: the kind of its argument; a key of ARGUMENTS.
+        values: the allowed values of each parameter. All combinations form the family's space.
+        words: description of the function, with `$name` in place of a parameter.
+        body: the body of the reference solution, with the same placeholders.
         held_out: all tasks of the family are in the stratum `unseen_families`.
     """
 
@@ -36,7 +36,7 @@ class Family:
     held_out: bool = False
 
     def space(self) -> list[Parameters]:
-        """At most 80 combinations of parameters, in a fixed shuffled order."""
+        """Return at most 80 combinations of parameters, in a fixed shuffled order."""
         combinations: list[Parameters] = [
             dict(zip(self.values, chosen, strict=True)) for chosen in itertools.product(*self.values.values())
         ]

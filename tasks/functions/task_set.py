@@ -59,7 +59,7 @@ def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
 
 
 def _task(rng: random.Random, slot: TaskSlot, family: Family, parameters: Parameters) -> Task | None:
-    """Make the task, or return None where the drawn inputs cannot tell the function from a trivial one."""
+    """Make the task; return None if the drawn inputs cannot distinguish the function from a trivial one."""
     argument = ARGUMENTS[family.takes]
     reference = family.source(parameters)
     solve = _compiled(reference, family.name)

@@ -1,1 +1,1 @@
-"""Importers of public data sets: each turns a file that the user has into a task set. No data is shipped."""
+"""Importers of public data sets: each turns a user's file into a task set. No data is shipped."""

@@ -1,7 +1,7 @@
 """Turn tests that compare calls with values, in C++, Go, Java, JavaScript and Rust, into calls for `hidden_calls`.
 
-A test program is never run: whatever runs beside the submission could be ended or patched by it. A test that cannot be
-turned into calls is refused, with the reason; no test is turned in part.
+A test program is never run, because the submission could end or patch anything that runs beside it. A test that cannot
+be converted completely is refused, with the reason.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Assertion:
 
 
 def assertions_of(language: str, test: str, function: str) -> list[Assertion]:
-    """Every assertion of a test, in order.
+    """Return every assertion of a test, in order.
 
     Args:
         language: "cpp", "go", "java", "javascript" or "rust". function: the name that the test calls.
-    Raises: NoLiteral if a call of the function stands anywhere but in a comparison with a plain value.
+    Raises: NoLiteral if a call of the function occurs outside a comparison with a plain value.
     """
     text = without_comments(test)
     call = rf"(?<!\w)(?:candidate|(?:\w+\.)?{re.escape(function)})\s*\("
@@ -71,7 +71,7 @@ class _Assertions(Literals):
         self.call = call
 
     def pair(self, closing: str) -> Assertion:
-        """Return a call and a value in either order, and perhaps a tolerance or a message."""
+        """Return a call and a value in either order, with an optional tolerance or message."""
         arguments = self._arguments()
         value = None if arguments is not None else self.value()
         self.expect(r",(?:\s*expected:)?")
@@ -87,7 +87,7 @@ class _Assertions(Literals):
         return Assertion(arguments, value, next((part for part in rest if isinstance(part, float)), 0.0))
 
     def claims(self) -> list[Assertion]:
-        """Comparisons with commas between them, up to the closing bracket. A message after one is passed."""
+        """Return comma-separated comparisons up to the closing bracket, skipping a message after one."""
         claims = [self._claim()]
         while self.mark(r",(?!\s*[\"'])"):
             claims.append(self._claim())
@@ -135,7 +135,7 @@ class _Assertions(Literals):
         return arguments
 
     def _arguments(self) -> list[Any] | None:
-        """Return the arguments of a call that stands next; None if none does."""
+        """Return the arguments of a call that comes next; None if there is none."""
         start = self.position
         bracketed = self.mark(r"\((?=\s*(?:candidate|\w))") is not None and self.mark(rf"(?={self.call})") is not None
         if not bracketed:

@@ -60,7 +60,7 @@ def load_beir(
 
 
 def _relevant(path: Path) -> dict[str, list[str]]:
-    """Documents judged above 0, by query."""
+    """Return the documents judged above 0, by query."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -98,7 +98,8 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _can_be_solved(task: Task, where: str) -> bool:
-    """Return a few published answers name arguments that no function has, or accept no value of an argument at all.
+    """Return whether the published answer can be given: a few name unknown arguments, or accept no value of an
+    argument.
 
     Raises: TaskError for accepted calls that the reward cannot read.
     """
@@ -111,7 +112,7 @@ def _can_be_solved(task: Task, where: str) -> bool:
 
 
 def _why_not(category: str) -> str:
-    """Why a category is not read; nothing if it is."""
+    """Return why a category is not read; empty if it is."""
     if "java" in category:
         return "arguments in Java or JavaScript"
     kinds = ("simple", "multiple", "parallel", "irrelevance", "relevance")
@@ -121,7 +122,7 @@ def _why_not(category: str) -> str:
 
 
 def accepted_of(file: Path) -> dict[str, Any]:
-    """Return the accepted calls by the ids of the items."""
+    """Return the accepted calls by item id."""
     if not file.is_file():
         raise TaskError(f"There are no accepted calls {file}. Give their folder as the option answers.")
     rows = {}
@@ -170,7 +171,7 @@ def _name(published: str) -> str:
 
 
 def _call(row: Mapping[str, Any], functions: list[Any]) -> dict[str, Any]:
-    """Return an accepted call with the types that its function declares, as the reward `bfcl` reads it."""
+    """Return an accepted call with its function's declared types, in the form of the reward `bfcl`."""
     ((name, accepted),) = row.items()
     parameters = next((each["parameters"] for each in functions if each["name"] == name), None)
     if parameters is None:
@@ -188,7 +189,7 @@ def _items(schema: Mapping[str, Any]) -> str | None:
 
 
 def function_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a function as an agent reads of it, in JSON Schema."""
+    """Return a function in JSON Schema, as shown to an agent."""
     description = given["description"] + HINT
     return {"name": _name(given["name"]), "description": description, "parameters": _schema(given["parameters"])}
 

@@ -104,7 +104,7 @@ def oracle(task: Task) -> list[Message]:
 def _task(
     item: Mapping[str, Any], name: str, accepted: Sequence[Any], source: Path, docs: Path, player: Any, split: Split
 ) -> Task | str:
-    """Return the task of an item, or why it is left out."""
+    """Return the task of an item, or the reason for leaving it out."""
     category = name.rpartition("_")[0]
     tools = {tool["name"]: tool for kind in item["involved_classes"] for tool in _described(docs, kind)}
     added = {turn: [tools.pop(each) for each in names] for turn, names in item.get("missed_function", {}).items()}
@@ -149,7 +149,7 @@ def _described(docs: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def _parsed(text: str) -> PublishedCall:
-    """Return a call in Python as name, positional arguments, arguments by name. Raises: ValueError, SyntaxError."""
+    """Parse a Python call into name, positional arguments, arguments by name. Raises: ValueError, SyntaxError."""
     call = ast.parse(text, mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"{text!r:.80} is no call")
@@ -158,7 +158,7 @@ def _parsed(text: str) -> PublishedCall:
 
 
 def _is_valid(tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether an environment takes the arguments."""
+    """Return whether an environment accepts the arguments."""
     declared = Tool.from_schema(tool["name"], tool["description"], tool["parameters"], lambda _: "")
     try:
         declared.validate(dict(arguments))

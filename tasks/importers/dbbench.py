@@ -86,7 +86,7 @@ def _cell(value: Any) -> Any:
 
 
 def _useless(tables: Sequence[Mapping[str, Any]], statement: str) -> str:
-    """Why a change cannot be judged, empty if it can."""
+    """Return why a change cannot be judged; empty if it can."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for table in tables:
             columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in table["columns"])

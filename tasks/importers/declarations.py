@@ -1,4 +1,4 @@
-"""Read what a function takes and returns from its declaration in C++, Go, Java or Rust; in JavaScript from values."""
+"""Read a function's argument and result types from its C++, Go, Java or Rust declaration; in JavaScript from values."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ _PATTERNS = {
 
 
 class NoDeclaration(ValueError):
-    """A declaration that cannot be read, or that has a type which no task can have."""
+    """The declaration is unreadable, or has a type that tasks do not support."""
 
 
 def declared(language: str, text: str) -> tuple[str, list[str], list[str] | None]:
-    """Return the function whose declaration ends a text: its name, its arguments' names, its types with the result's
-    last.
+    """Return the name, argument names and types, the result's last, of the function whose declaration ends a text.
 
     JavaScript has no types: they are None.
     Raises: NoDeclaration.
@@ -60,12 +59,12 @@ def declared(language: str, text: str) -> tuple[str, list[str], list[str] | None
 
 
 def has_short_floats(text: str) -> bool:
-    """Whether a declaration has numbers of 32 bits, whose results are not exact to nine digits."""
+    """Return whether a declaration has 32-bit floats, whose results are not exact to nine digits."""
     return _SHORT_FLOATS.search(without_comments(text)) is not None
 
 
 def kind_of(text: str) -> str:
-    """Return a type of one of the languages as agentgym writes it, such as list[int]. Raises: NoDeclaration."""
+    """Convert a type of one of the languages to agentgym's notation, such as list[int]. Raises: NoDeclaration."""
     spelling = " ".join(re.sub(r"\b(?:const|final)\b|\b(?:std|collections)::|&\s*(?:mut\b)?", " ", text).split())
     if spelling in _SCALARS:
         return _SCALARS[spelling]
@@ -89,7 +88,7 @@ def kinds_of_values(rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _apart(text: str) -> list[str]:
-    """Return what stands between the commas that are in no brackets."""
+    """Split a text at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for index, character in enumerate(text):
         depth += (character in "<([") - (character in ">)]")
@@ -100,7 +99,7 @@ def _apart(text: str) -> list[str]:
 
 
 def _pair(language: str, text: str) -> tuple[str, str]:
-    """Name and type of one argument."""
+    """Return name and type of one argument."""
     match = re.fullmatch(
         r"(?:mut\s+)?(\w+)\s*:\s*(.+)" if language == "rust" else r"(.+?)\s*\b(\w+)\s*((?:\[\])*)", text
     )
@@ -110,7 +109,7 @@ def _pair(language: str, text: str) -> tuple[str, str]:
 
 
 def _pairs_of_go(parts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of name and type as Go writes them, where `a, b int` are two of the same type."""
+    """Return pairs of name and type in Go, where `a, b int` declares two arguments of one type."""
     pairs: list[tuple[str, str]] = []
     kind = ""
     for part in reversed(parts):
@@ -130,7 +129,7 @@ def _shape(value: Any) -> Any:
 
 
 def _joined(shapes: Sequence[Any]) -> str:
-    """One type for several values. A list without items is a list of int."""
+    """Return one type for several values. A list without items is a list of int."""
     present = [shape for shape in shapes if shape is not None]
     kinds = {shape if isinstance(shape, str) else shape[0] for shape in present}
     if kinds == {"int", "float"}:

@@ -23,17 +23,17 @@ EXACT, SHORT_FLOATS = 1e-9, 1e-6
 
 
 class LeftOut(ValueError):
-    """Why a row becomes no task."""
+    """The reason why a row becomes no task."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionRow:
-    """What a row says.
+    """Contents of a row.
 
     Attributes:
         id: the task's id. language: a name of `agentgym.sandboxes.languages.LANGUAGES`.
-        prompt: comment and declaration, which ends where the body begins.
-        test: the program that checks the function; `example_test` one that the agent may see.
+        prompt: comment and declaration, up to where the body begins.
+        test: the program that checks the function; `example_test`: a program that the agent may see.
         reference: a right solution, if the data set has one.
     """
 
@@ -46,10 +46,10 @@ class FunctionRow:
 
 
 def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, Any], str], FunctionRow]) -> TaskSet:
-    """Return a task for each row whose test can be turned into calls. A warning names the others and says why.
+    """Return a task for each row whose test can be turned into calls. A warning lists the other rows with reasons.
 
     Args:
-        read: takes a row and where it stands. Raises LeftOut, or TaskError for a row that is none of the data set.
+        read: called with a row and its location. Raises LeftOut, or TaskError for a row that is not from this data set.
     Raises: TaskError, also if no row becomes a task.
     """
     tasks: list[Task] = []
@@ -113,7 +113,7 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
 
 
 def _examples(row: FunctionRow, function: str) -> list[Assertion]:
-    """Return the examples that can be turned into calls at all: nothing is judged by them."""
+    """Return only the convertible examples, because they do not judge anything."""
     try:
         return assertions_of(row.language, row.example_test, function)
     except NoLiteral:
@@ -121,7 +121,7 @@ def _examples(row: FunctionRow, function: str) -> list[Assertion]:
 
 
 def _calls(assertions: Sequence[Assertion], tolerance: float = math.inf) -> list[dict[str, Any]]:
-    """Return the calls; one whose own tolerance is more than that of all says so."""
+    """Return the calls; a call with a larger tolerance than the common one states its own."""
     calls = [{"arguments": _plain(each.arguments), "value": _plain(each.value)} for each in assertions]
     for call, each in zip(calls, assertions, strict=True):
         if (own := _allowed(each)) > tolerance:
@@ -130,7 +130,7 @@ def _calls(assertions: Sequence[Assertion], tolerance: float = math.inf) -> list
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: a map with numbers as keys is a list of pairs."""
+    """Return a value in JSON-compatible form: a map with numeric keys becomes a list of pairs."""
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {key: _plain(item) for key, item in value.items()}
@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
-    """Relative, and never more than all of the tests allow."""
+    """Return the relative tolerance, never more than all of the tests allow."""
     allowed = [_allowed(each) for each in assertions if isinstance(each.value, int | float)]
     return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(allowed, default=0.0))
 
@@ -151,9 +151,7 @@ def _allowed(assertion: Assertion) -> float:
 
 
 def _name(name: str, number: int) -> str:
-    """Return an argument's name, or another where some language keeps it for itself. Arguments are given by
-    position.
-    """
+    """Return an argument's name, or another if a language reserves it. Arguments are passed by position."""
     try:
         return str(Signature.of({"name": name, "arguments": [], "returns": "int"}).name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Try gold queries when a set is imported, and write them in another dialect, for all importers of text-to-SQL."""
+"""Check gold queries during import, and transpile them to another dialect, for all importers of text-to-SQL."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NAMED = 40
 
 
 def report_golds(tasks: Sequence[Task], where: Path) -> None:
-    """Run every gold query where its task is played, and warn of those that do not run or give no rows.
+    """Run every gold query where its task is played, and warn of those that fail or return no rows.
 
-    Each runs on its task's own database, in one environment of the task's kind. An episode whose gold query does not
-    run cannot be judged. Where there are no rows, any query with as many columns and no rows counts as right.
+    Each runs on its task's own database, in one environment of the task's kind. An episode whose gold query fails
+    cannot be judged. If a gold query returns no rows, any query with as many columns and no rows counts as right.
     Warns: also if no query could be tried, with the reason.
     """
-    with ThreadPoolExecutor(1) as thread:  # an event loop of its own, beside the caller's
+    with ThreadPoolExecutor(1) as thread:  # its own event loop, beside the caller's
         try:
             problems = thread.submit(lambda: asyncio.run(_try_golds(tasks))).result()
         except AgentGymError as error:
@@ -52,7 +52,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
-    """Return the tasks whose gold query does not run, each with the reason, or gives no rows, with no reason."""
+    """Return the tasks whose gold query fails, with the reason, or returns no rows, with an empty reason."""
     problems: list[tuple[Task, str]] = []
     backend = load("backends", "namespaces")()
     environment: Any = make(tasks[0].environment, backend=backend)
@@ -80,12 +80,12 @@ async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
 
 
 def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
-    """Return a query of SQLite in another dialect, as sqlglot writes it.
+    """Translate an SQLite query into another dialect with sqlglot.
 
-    Two habits of SQLite are mended: text in double quotes, where it is none of `names`, and columns beside GROUP BY
-    that are not grouped, for which any value of the group is taken.
+    Two SQLite idioms are rewritten: text in double quotes that is not one of `names`, and ungrouped columns beside
+    GROUP BY, for which any value of the group is taken.
 
-    Raises: MissingExtraError without sqlglot; TaskError if the query cannot be read, or there is no such dialect.
+    Raises: MissingExtraError without sqlglot; TaskError if the query is unreadable or the dialect unknown.
     """
     try:
         import sqlglot
@@ -124,7 +124,7 @@ def _take_any_value(select: Any, grouped: set[str]) -> None:
 
 
 def names_in(database: Path) -> set[str]:
-    """Names of the tables and columns of an SQLite file."""
+    """Return the names of the tables and columns of an SQLite file."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro&immutable=1", uri=True)) as connection:
         listing = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
         tables = [name for (name,) in connection.execute(listing).fetchall()]

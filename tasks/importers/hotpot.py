@@ -59,7 +59,7 @@ def load_hotpot(
 
 
 def _names_of(context: Any, names: PageNames) -> dict[str, str]:
-    """Return what the search environment calls the pages of a question's own context, by their titles."""
+    """Return the search environment's names of the pages in a question's own context, by their titles."""
     pairs = context
     if isinstance(context, dict):
         sentences: Any = context.get("sentences", context.get("content", ()))
@@ -73,7 +73,7 @@ def _names_of(context: Any, names: PageNames) -> dict[str, str]:
 
 
 def supporting_titles(facts: Any, where: str) -> list[str]:
-    """Titles of supporting facts, written as pairs of title and sentence, or as one list of each."""
+    """Return the titles of supporting facts, written as pairs of title and sentence, or as one list of each."""
     if isinstance(facts, dict):
         facts = [[title] for title in facts.get("title", [])]
     try:

@@ -101,7 +101,7 @@ def _examples(prompt: str, entry: str) -> list[str]:
     tests = []
     try:
         parsed = doctest.DocTestParser().get_examples(prompt[prompt.rfind(f"def {entry}") :])
-    except ValueError:  # a docstring whose examples are not written as doctests
+    except ValueError:  # a docstring without valid doctests
         return []
     for example in parsed:
         try:

@@ -13,7 +13,7 @@ from agentgym import TaskError
 
 
 class LeftOutWarning(UserWarning):
-    """Some items have become no task. `reasons`: why, by their ids."""
+    """Some items became no task. `reasons`: why, by item id."""
 
     def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     try:
         if text.lstrip().startswith("["):
             items = json.loads(text)
-        else:  # at line feeds only: JSON text may hold other line separators as they are
+        else:  # only at line feeds: JSON text may contain other line separators
             items = [json.loads(line) for line in text.split("\n") if line.strip()]
     except (json.JSONDecodeError, RecursionError) as error:
         raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error

@@ -1,4 +1,4 @@
-"""Read values as C++, Go, Java, JavaScript and Rust write them, such as `vec![1, 2]` and `new int[]{1, 2}`."""
+"""Parse values in the syntax of C++, Go, Java, JavaScript and Rust, such as `vec![1, 2]` and `new int[]{1, 2}`."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
 class NoLiteral(ValueError):
-    """The text is not a value that can be read."""
+    """The text is not a readable value."""
 
 
 def without_comments(text: str) -> str:
-    """Return the program without `//` and `/* */`; what stands in quotes is kept."""
+    """Return the program without `//` and `/* */` comments, keeping quoted text."""
     return _COMMENT.sub(lambda match: match.group(1) or " ", text)
 
 
 class Literals:
-    """A place in a program, from which values and marks are read, spaces left out.
+    """A position in a program, from which values and marks are read, skipping spaces.
 
-    Lists come as lists, objects and Go's maps as dicts, other maps as lists of [key, value], no value as None.
+    Lists become lists, objects and Go's maps dicts, other maps lists of [key, value], no value None.
     """
 
     def __init__(self, text: str, position: int = 0) -> None:
         self.text, self.position = text, position
 
     def mark(self, pattern: str) -> re.Match[str] | None:
-        """Return the match of a pattern that stands next, which is passed; None if it does not stand there."""
+        """Consume and return the match of a pattern that comes next; None if it does not match here."""
         match = re.compile(rf"\s*(?:{pattern})").match(self.text, self.position)
         if match:
             self.position = match.end()
         return match
 
     def expect(self, pattern: str) -> None:
-        """Pass what must stand next. Raises: NoLiteral."""
+        """Consume a pattern that must come next. Raises: NoLiteral."""
         if not self.mark(pattern):
             self.fail()
 
     def fail(self) -> NoReturn:
-        """Refuse the text. Raises: NoLiteral that shows what stands next."""
+        """Reject the text. Raises: NoLiteral, quoting what comes next."""
         excerpt = " ".join(self.text[self.position : self.position + 80].split())
         raise NoLiteral(f"{excerpt[:40]!r} is no plain value or comparison")
 
     def several(self, closing: str, read: Callable[[], Any] | None = None) -> list[Any]:
-        """Values with commas between them, up to a closing bracket, which is passed. Raises: NoLiteral."""
+        """Return comma-separated values up to a closing bracket, which is consumed. Raises: NoLiteral."""
         items: list[Any] = []
         while not self.mark(re.escape(closing)):
             items.append((read or self.value)())
@@ -72,7 +72,7 @@ class Literals:
         return items
 
     def value(self) -> Any:
-        """Return the value that stands next. Raises: NoLiteral."""
+        """Return the next value. Raises: NoLiteral."""
         self.mark("&")
         while self.text.startswith("(", self._next()) and (cast := _CAST.match(self.text, self._next())):
             self.position = cast.end()
@@ -125,7 +125,7 @@ class Literals:
         return _ESCAPED[code]
 
     def _items(self, closing: str) -> Any:
-        """Return what stands in brackets: a list, or a dict if its first item is followed by a colon."""
+        """Return the content of brackets: a list, or a dict if its first item is followed by a colon."""
         before = self.position
         is_keyed = closing == "}" and (self.mark(r"[A-Za-z_]\w*\s*:(?!:)") is not None or self._is_keyed())
         self.position = before
@@ -147,7 +147,7 @@ class Literals:
         return key, self.value()
 
     def _go_composite(self) -> Any:
-        """After the type of a slice or a map, such as []int or map[string]int: what stands in its braces."""
+        """Return the content of the braces after a Go slice or map type, such as []int or map[string]int."""
         start = self.position
         opening = self.text.find("{", start)
         kind = self.text[start:opening].strip() if opening >= 0 else ""

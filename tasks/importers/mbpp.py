@@ -72,7 +72,7 @@ def _task(item: dict[str, Any], where: str, split: Split) -> Task:
 
 
 def _undefined(task: Task, where: str) -> set[str]:
-    """Names that the agent cannot know: the set-up code or the tests use them, and no code defines them."""
+    """Return names that the agent cannot know: used by set-up code or tests, and defined nowhere."""
     setup = _names(task.truth["setup"], f"{where}: the set-up")
     tests = _names("\n".join(task.truth["tests"]), f"{where}: the tests")
     solution = _names(task.truth["reference"], f"{where}: the solution")
@@ -87,7 +87,7 @@ class _Names:
 
 
 def _names(source: str, where: str) -> _Names:
-    """Names that a piece of code reads, and names that it binds anywhere. Raises: TaskError beginning with `where`."""
+    """Return the names that code reads, and the names that it binds anywhere. Raises: TaskError prefixed by `where`."""
     names = _Names(set(), set())
     try:
         with warnings.catch_warnings():

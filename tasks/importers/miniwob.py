@@ -1,6 +1,6 @@
-"""MiniWoB++ from a folder with its HTML (the package `miniwob` holds it): each task of the published split, by seeds.
+"""MiniWoB++ from a folder with its HTML (as in the package `miniwob`): each task of the published split, by seeds.
 
-Source: Liu et al. 2018, arXiv:1802.08802. The split of 62 and 63 tasks is that of BrowserGym's metadata
+Source: Liu et al. 2018, arXiv:1802.08802. The split of 62 and 63 tasks comes from BrowserGym's metadata
 (Le Sellier De Chezelles et al. 2024, arXiv:2412.05467).
 """
 

@@ -54,7 +54,7 @@ def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
     prompt = item["prompt"]
     if language == "go":
         prompt = _GO_PACKAGE.sub("package main\n\n", prompt)
-    if language == "java":  # the class that our driver looks in, without a library of the published tests
+    if language == "java":  # use the class our driver expects; drop a library of the published tests
         prompt = re.sub(r"import org\.javatuples\.\*;\s*", "", prompt)
         prompt = re.sub(r"\bclass\s+Problem\b", "class Solution", prompt)
     return FunctionRow(f"multiple/{language}/{item['name']}", language, prompt, item["tests"])

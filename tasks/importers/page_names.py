@@ -1,22 +1,22 @@
-"""What the search environments call the pages that questions carry along: several of them may share a title."""
+"""The search environments' names for the pages that come with questions, several of which may share a title."""
 
 from __future__ import annotations
 
 
 class PageNames:
-    """Names of paragraphs, given in the order of the file, as the index of the same file gives them.
+    """Names of paragraphs, given in file order, matching the names in the file's search index.
 
-    A paragraph with the text of an earlier one of its title is the same page. One with another text is another page,
-    `Title (2)`. Titles that differ in case alone are told apart by their own name in brackets.
+    A paragraph with the same title and text as an earlier one is the same page. With another text it is another page,
+    `Title (2)`. Titles that differ only in case are distinguished by their own name in brackets.
     """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        self._names: dict[str, str] = {}  # what a page is called in the end, by its numbered title
+        self._names: dict[str, str] = {}  # the page's final name, by numbered title
         self._taken: set[str] = set()
 
     def name(self, title: str, text: str) -> str:
-        """Return the name of the page with this title and text, which is added if it is new."""
+        """Return the name of the page with this title and text, adding the page if it is new."""
         numbered, turn = title, 1
         while self._texts.get(numbered, text) != text:
             turn += 1

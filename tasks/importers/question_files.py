@@ -32,9 +32,9 @@ def question_task(
         name: the task's id.
         prompt: the question's text.
         answers: one answer, or several that are all right.
-        where: begins an error.
+        where: prefix of error messages.
         corpus: the path of the pages.
-        pages: titles that the answer needs.
+        pages: titles of the pages that the answer needs.
     Raises: TaskError if question or answers are not text.
     """
     golds = [answers] if isinstance(answers, (str, int, float)) else answers

@@ -74,7 +74,7 @@ def load_spider(
 
 
 def _suite(database: Path) -> tuple[str, ...]:
-    """Further databases of the same schema: the other files in a folder that has the database's name."""
+    """Return further databases of the same schema: the other files in the folder named after the database."""
     if database.parent.name != database.stem:
         return ()
     return tuple(sorted(str(sibling) for sibling in database.parent.glob(f"*{database.suffix}") if sibling != database))

@@ -102,7 +102,7 @@ def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> Task | s
 
 
 def _task(instance: Instance, *, folder: Path, split: Split, environments: bool, python: str) -> Task:
-    """Return the task of an instance. Raises: TaskError saying why there is none."""
+    """Return the task of an instance. Raises: TaskError saying why the instance becomes no task."""
     is_django = instance.repo == django.REPO
     clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
     stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)
@@ -150,7 +150,7 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
 
 
 def _environment(instance: Instance, repository: str, python: str) -> dict[str, Any]:
-    """Parameters of the environment of an instance, with its packages resolved. Raises: TaskError."""
+    """Return the parameters of an instance's environment, with resolved packages. Raises: TaskError."""
     published = published_environment(instance.repo, instance.version) or PublishedEnvironment("")
     named = instance.python or published.python
     requirements = instance.requirements or tuple(published.requirements.split())
@@ -173,13 +173,13 @@ def _environment(instance: Instance, repository: str, python: str) -> dict[str, 
 
 
 def _nearest(python: str) -> str:
-    """Return the version of Python that a sandbox can have and that is nearest to one."""
+    """Return the supported Python version of sandboxes that is nearest to the given one."""
     match = re.fullmatch(r"(\d+)\.(\d+)", python)
     return OLDEST if match and (int(match[1]), int(match[2])) < OLDEST_PYTHON else python
 
 
 def _text_of(instance: Instance, clone: Path | None, path: str) -> str:
-    """Return a test file as the hidden tests have it, near enough to see which tests it defines."""
+    """Return a test file approximately as in the hidden tests, to see which tests it defines."""
     command = ["git", "-C", str(clone), "-c", "safe.directory=*", "show", f"{instance.commit}:{path}"]
     output = subprocess.run(command, capture_output=True, check=False) if clone is not None and which("git") else None
     before = output.stdout.decode("utf-8", "replace") if output and output.returncode == 0 else ""

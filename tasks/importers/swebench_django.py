@@ -1,4 +1,4 @@
-"""How SWE-bench's Django instances run under pytest: their test ids, and what stands around their tests."""
+"""Run SWE-bench's Django instances under pytest: their test ids, and the setup around their tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Interpreters and packages of the dozen repositories of SWE-bench, by version of the repository.
 
-Source: the installation specifications that the set's authors publish (swebench 4.1.0, harness/constants/python.py), as
-facts: version of Python, pinned packages, files of requirements, extras. What `pip install .` adds comes from the
+Source: the installation specifications published by the set's authors (swebench 4.1.0, harness/constants/python.py),
+reduced to facts: Python version, pinned packages, requirements files, extras. What `pip install .` adds comes from the
 repository itself.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PublishedEnvironment:
-    """What a version of a repository is tested with.
+    """The test environment of a repository's version.
 
     Attributes:
         python: version of the interpreter. `requirements`: for pip, beside the repository, in one text.
-        files: files of requirements in the repository, those that exist count. `extras`: of the repository's package.
+        files: requirements files in the repository; missing ones are ignored. `extras`: of the repository's package.
     """
 
     python: str
@@ -26,7 +26,7 @@ class PublishedEnvironment:
 
 
 def published_environment(repo: str, version: str) -> PublishedEnvironment | None:
-    """Return that of a version of a repository such as pallets/flask; None if none was published."""
+    """Return the environment of a version of a repository such as pallets/flask; None if none was published."""
     for versions, environment in ENVIRONMENTS.get(repo, {}).items():
         if version in versions.split():
             return environment

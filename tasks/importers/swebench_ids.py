@@ -1,4 +1,4 @@
-"""Names of tests as they were recorded, as ids that pytest has for them here."""
+"""Convert recorded test names to pytest ids on this host."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HERE = "/work/repo"
 def pytest_ids(
     names: Sequence[str], files: Sequence[str] = (), text_of: Callable[[str], str] = lambda path: ""
 ) -> list[str]:
-    """Return the names that are pytest ids, each once; anything else that was recorded among them is dropped.
+    """Return the names that are pytest ids, without duplicates; other recorded names are dropped.
 
-    A path from the top of a container is taken off, or replaced by that of the repository here where it is part of a
-    parameter. An id that was cut at its first blank stays cut: the judge takes it for all tests that begin so.
+    A path from the top of a container is removed, or, inside a parameter, replaced by the path of the repository here.
+    An id that was truncated at its first blank stays truncated: the judge takes it for all tests that begin with it.
 
     Args:
-        files: test files in which names without one may be (sympy records such). `text_of`: what stands in a file.
+        files: test files that may contain names without a file (sympy records these). `text_of`: returns a file's text.
     """
     ids: dict[str, None] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Unified diffs of instances: which files they touch, and the diff that takes one back."""
+"""Unified diffs of instances: the files they touch, and the reverse diff."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def files_in(patch: str) -> list[str]:
-    """Return the files that a patch leaves changed or new, in its order."""
+    """Return the files that a patch changes or adds, in its order."""
     return re.findall(r"^\+\+\+ b/(\S+)", patch, re.M)
 
 
 def reversed_patch(patch: str) -> str:
-    """Return the unified diff that takes a patch back. Raises: ValueError for a hunk that ends early."""
+    """Return the unified diff that reverts a patch. Raises: ValueError for a truncated hunk."""
     lines: list[str] = []
     removed: list[str] = []
     added: list[str] = []
-    last = lines  # where the line before went, which may be told that it ends without a line feed
-    left = [0, 0]  # lines of the hunk that are still to come, before and after
+    last = lines  # list of the previous line, for a following "no newline" mark
+    left = [0, 0]  # remaining lines of the hunk, before and after
     for line in patch.splitlines(keepends=True):
         sign, rest = line[:1], line[1:]
         if sign == "\\":

@@ -1,6 +1,6 @@
-"""Instances in the formats of SWE-bench and of sets like it, as one record.
+"""Instances in the formats of SWE-bench and similar sets, as one record.
 
-| format | told by | what it has |
+| format | recognised by | content |
 |---|---|---|
 | SWE-bench, SWE-Gym, SWE-rebench | `base_commit`, `test_patch` | fix, hidden tests, `version` or `install_config` |
 | SWE-smith | no `test_patch`, `repo` like `swesmith/owner__name.commit` | a patch that makes the bug, visible tests |
@@ -30,12 +30,12 @@ class Instance:
         id, repo, commit: the instance's name, owner/name, and the commit that it begins at.
         issue: what the agent reads.
         fix: the gold patch.
-        tests: a patch with hidden tests; empty where the tests are in the repository.
-        bug: a patch that makes the bug; empty where the commit has it.
+        tests: a patch with hidden tests; empty if the tests are in the repository.
+        bug: a patch that makes the bug; empty if the commit has the bug.
         failing, passing: names of tests, as recorded.
         version, python: the repository's version, and the interpreter's.
-        requirements, files: what pip installs, and files of requirements.
-        extras: the extras of the repository's package. All of these are empty where the row does not say.
+        requirements, files: packages for pip, and requirements files.
+        extras: the extras of the repository's package. All of these are empty if the row does not give them.
     """
 
     id: str

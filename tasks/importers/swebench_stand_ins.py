@@ -1,7 +1,7 @@
-"""Source distributions of the package index that stand in for a clone: neighbours of the base commits of instances.
+"""Source distributions from the package index that replace a clone: releases near the base commits of instances.
 
-Each has the bug of its instances (or gets it, see `FIXED`), both patches fit it, and of their tests those fail and pass
-that should, as far as `docs/environments/swe.md` says. A neighbour is not the commit: tasks made of it have the tag
+Each has the bug of its instances (or gets it, see `FIXED`), both patches apply, and the instances' tests fail and pass
+as they should, as far as `docs/environments/swe.md` says. A release is not the commit: tasks made from it have the tag
 `stand_in`.
 """
 

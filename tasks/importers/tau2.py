@@ -94,7 +94,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _summary(left_out: Mapping[str, str]) -> str:
-    """Each reason with the first tasks that it holds of."""
+    """Return each reason with the first tasks that it applies to."""
     tasks: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         tasks.setdefault(reason, []).append(name)
@@ -106,7 +106,7 @@ def _summary(left_out: Mapping[str, str]) -> str:
 
 
 def _split_of(folder: Path) -> dict[str, Split] | None:
-    """Return the split of each task of a domain; None where no train and test are published. Raises: TaskError."""
+    """Return the split of each task of a domain; None if no train and test are published. Raises: TaskError."""
     file = folder / "split_tasks.json"
     if not file.is_file():
         return None
@@ -140,9 +140,7 @@ class _Item:
     def __init__(
         self, identity: str, item: Mapping[str, Any], shared: Mapping[str, Any], ignore_nl_assertions: bool
     ) -> None:
-        """Read an item. Raises: TaskError for a score that cannot be given; KeyError, TypeError, ValueError,
-        AttributeError.
-        """
+        """Read an item. Raises: TaskError for an unsupported score; KeyError, TypeError, ValueError, AttributeError."""
         self.identity, self.item, self.shared = identity, item, shared
         criteria = item.get("evaluation_criteria") or {}
         basis = list(criteria.get("reward_basis") or DEFAULT_BASIS)
@@ -175,9 +173,7 @@ class _Item:
         ]
 
     def task(self, functions: Any, split: Split) -> Task:
-        """Make the task. Raises: TaskError for one that cannot be played as published; KeyError, TypeError,
-        ValueError.
-        """
+        """Make the task. Raises: TaskError if it cannot be played as published; KeyError, TypeError, ValueError."""
         known = {tool["name"] for tool in (*self.shared["tools"], *self.shared.get("user_tools", ()))}
         if unknown := next((action["name"] for action in self.actions if action["name"] not in known), None):
             raise TaskError(f"no tool {unknown!r}")
@@ -211,7 +207,7 @@ class _Item:
         )
 
     def _end_states(self, parameters: Mapping[str, Any], functions: Any) -> tuple[dict[str, Any], ...]:
-        """States and checks: at the beginning, as the published judge has them, after the oracle. Raises: TaskError."""
+        """Return states and checks: initial, published and after the oracle. Raises: TaskError."""
         customers = {tool["name"] for tool in parameters.get("user_tools", ())}
         check: list[Any] = [("host.check", [], {"checks": self.checks})]
         calls: list[Any] = [
@@ -222,7 +218,7 @@ class _Item:
             run: list[Any] = [("host.run", [], {"actions": self.actions})]
             first, checked, gold, then = functions.play(parameters, [[], check, run, check])
             done = gold
-            if customers:  # what agent and customer have in common is synchronised after each call of the oracle
+            if customers:  # the shared state is synchronised after each call of the oracle
                 done, then = functions.play(parameters, [calls, check])
         except ValueError as error:
             raise TaskError(f"its initial state cannot be reached: {error!s:.300}") from error
@@ -232,7 +228,7 @@ class _Item:
     def _is_earned(
         self, end: Mapping[str, Any], gold: Mapping[str, Any], outputs: Sequence[str], actions: Sequence[Any]
     ) -> bool:
-        """Whether what an agent leaves, says and calls is paid. Outputs are looked for in texts without commas."""
+        """Return whether an agent's final state, words and calls are rewarded. Outputs are searched without commas."""
         parts = {
             "DB": end["state"] == gold["state"],
             "COMMUNICATE": all(output in outputs and "," not in output for output in self.outputs),
@@ -243,7 +239,7 @@ class _Item:
 
 
 def _wishes(instructions: Any) -> str:
-    """Return what the customer is told, from its parts or as one text. Raises: KeyError, TypeError."""
+    """Return the customer's instructions, from its parts or as one text. Raises: KeyError, TypeError."""
     if isinstance(instructions, str):
         return instructions.strip()
     parts = {
@@ -256,7 +252,7 @@ def _wishes(instructions: Any) -> str:
 
 
 def _initial(published: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the initial state as the environment takes it. Raises: TaskError, KeyError, TypeError."""
+    """Convert the initial state to the environment's form. Raises: TaskError, KeyError, TypeError."""
     initial = {key: published[key] for key in ("initialization_data", "initialization_actions") if published.get(key)}
     history: Sequence[Mapping[str, Any]] = published.get("message_history") or ()
     if not history:

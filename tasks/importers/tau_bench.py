@@ -111,7 +111,7 @@ def _task(name: str, item: Mapping[str, Any], shared: Mapping[str, Any], functio
 
 
 def _items(file: Path) -> list[dict[str, Any]]:
-    """Return the tasks in a Python file, which is not run. Raises: TaskError."""
+    """Return the tasks in a Python file, without running the file. Raises: TaskError."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         lists = [each.value for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.List)]
@@ -121,7 +121,7 @@ def _items(file: Path) -> list[dict[str, Any]]:
 
 
 def _plain(node: ast.expr) -> Any:
-    """`Task(...)` and `Action(...)` as dictionaries, and literals. Raises: ValueError for anything else."""
+    """Return `Task(...)` and `Action(...)` as dictionaries, and literals. Raises: ValueError for anything else."""
     if isinstance(node, ast.Call):
         return {str(keyword.arg): _plain(keyword.value) for keyword in node.keywords}
     if isinstance(node, ast.List):

@@ -1,4 +1,4 @@
-"""Find databases in folders and make tasks of questions, for all importers of text-to-SQL."""
+"""Find databases in folders and make tasks from questions, for all importers of text-to-SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def first_file(folder: Path, *names: str) -> Path:
 
 
 def databases_in(folder: Path) -> dict[str, Path]:
-    """SQLite files below a folder by their own names, without the ending: as a flat folder and a folder for each."""
+    """Return the SQLite files below a folder by stem, for flat folders and for folders per database."""
     databases: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in SUFFIXES and path.is_file():

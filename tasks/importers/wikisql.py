@@ -92,7 +92,7 @@ def _gold(query: Mapping[str, Any], header: list[str], types: list[str]) -> str:
 
 
 def _columns(header: list[str], types: list[str]) -> list[list[str]]:
-    """Return the table's column names without quotes, made distinct without case."""
+    """Return the table's column names without quotes, made unique ignoring case."""
     used: set[str] = set()
     columns = []
     for number, (name, kind) in enumerate(zip(header, types, strict=True)):

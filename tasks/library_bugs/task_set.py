@@ -69,12 +69,12 @@ def _task(library: SmallLibrary, row: Mapping[str, Any], identifier: str, split:
 
 
 def oracle(task: Task) -> Script:
-    """View the file, put the right lines in the place of the wrong ones, submit."""
+    """View the file, replace the wrong lines by the right ones, submit."""
     return _player(task, *task.truth["replace"])
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Make the same calls on the first line, which is not wrong: add a space at its end."""
+    """Make the same calls on the correct first line: add a space at its end."""
     first = task.parameters["files"][_path(task)].partition("\n")[0]
     return _player(task, f"{first}\n", f"{first} \n")
 

@@ -1,6 +1,6 @@
 """The families of problems: a question, Python code that solves it with the standard library, and the answer.
 
-Where there is a closed form, the answer is computed by it, so that the reference code and the answer check each other.
+If there is a closed form, the answer is computed by it, so that the reference code and the answer check each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def multiples_below(rng: random.Random) -> Problem:
 
 
 def trailing_zeros(rng: random.Random) -> Problem:
-    """Zeros at the end of a factorial, by Legendre's formula."""
+    """Return the number of zeros at the end of a factorial, by Legendre's formula."""
     n = rng.randint(20, 1_400)
     answer, power = 0, 5
     while power <= n:
@@ -140,7 +140,7 @@ def recurrence(rng: random.Random) -> Problem:
 
 
 def lattice_paths(rng: random.Random) -> Problem:
-    """Paths on a grid through a point."""
+    """Return the number of paths on a grid through a point."""
     w, h = rng.randint(4, 12), rng.randint(4, 12)
     x, y = rng.randint(1, w - 1), rng.randint(1, h - 1)
     answer = math.comb(x + y, x) * math.comb(w - x + h - y, w - x)

@@ -39,7 +39,7 @@ def task_set_short(seed: int = 0) -> TaskSet:
 
 
 def is_held_out(name: str, what: str, value: str) -> bool:
-    """Whether no training task says this of this person: one value in six."""
+    """Return whether training never says this about this person: true for one value in six."""
     return (NAMES.index(name) + ATTRIBUTES[what].values.index(value)) % 6 == 0
 
 
@@ -70,7 +70,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task:
 
 
 def _value(rng: random.Random, name: str, what: str, *, held_out: bool = False) -> str:
-    """Return a value that training says of this person, or one that it never says."""
+    """Return a value that training says about this person, or one that it never says."""
     return rng.choice([value for value in ATTRIBUTES[what].values if is_held_out(name, what, value) == held_out])
 
 
@@ -81,18 +81,18 @@ def _session(rng: random.Random, name: str, values: dict[str, str]) -> str:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Note of each person all facts, those of all people in the same order; search for the person, and answer."""
+    """Note all facts of each person, everybody's in the same order; search for the person, and answer."""
     return _play(task, ATTRIBUTES)
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but leave each fact out with chance 1/2, and do not know what was not noted."""
+    """Play as the oracle does, but omit each fact with chance 1/2, and do not know facts that were not noted."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, [what for what in ATTRIBUTES if rng.random() >= FORGETS])
 
 
 def _play(task: Task, noted: Iterable[str]) -> list[Message]:
-    """Return the messages of a player that notes these attributes."""
+    """Return the messages of a player that notes only these attributes."""
     calls: list[Call] = []
     who, attribute, _ = task.truth["answer"].split()
     for name, values in json.loads(task.truth["facts"]).items():

@@ -1,4 +1,4 @@
-"""Generates the sessions: who says what, what of it is asked for, and what a good memory holds after each session."""
+"""Generate the sessions: who says what, which part is asked for, and the ideal memory after each session."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @dataclass(slots=True)
 class SessionWriter:
-    """The sessions of a task while they are written.
+    """The sessions of a task under construction.
 
     Attributes:
         lines: the lines of each session.
-        notes: for each session, what a memory should hold: key and text.
+        notes: for each session, the notes that a memory should hold: key and text.
         latest: the last note of each key.
     """
 
@@ -59,7 +59,7 @@ class SessionWriter:
         self.latest[key] = note
 
     def mention(self, session: int, name: str, kind: str, attribute: Attribute, value: str) -> None:
-        """Let a person, or another one, say a value of an attribute."""
+        """Let the person, or another one, say a value of an attribute."""
         key, parts = f"{name} {kind}", {"name": name, "value": value}
         if self.rng.random() < 1 / 3:
             speaker = self.rng.choice([person for person in self.people if person != name])
@@ -69,9 +69,9 @@ class SessionWriter:
         self.say(session, speaker, line.format(**parts), key, attribute.noted.format(**parts))
 
     def texts(self) -> list[str]:
-        """Return the text of each session, with two to four lines of small talk among what was said.
+        """Return the text of each session, with two to four lines of small talk inserted.
 
-        The notes are then in the order of their lines.
+        Afterwards the notes are in the order of their lines.
         """
         texts = []
         for number, lines in enumerate(self.lines):
@@ -86,7 +86,7 @@ class SessionWriter:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question, its answer, the keys of the notes that it needs, and the words of each that matter."""
+    """A question, its answer, the keys of the notes that it needs, and the relevant words of each note."""
 
     text: str
     answer: str
@@ -124,7 +124,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task:
 
 
 def _ask(sessions: SessionWriter, kind: str, attributes: dict[str, Attribute], *, changed: bool) -> AskedQuestion:
-    """Let people say what a question of this kind needs."""
+    """Let people say the facts that a question of this kind needs."""
     rng, name, last = sessions.rng, sessions.people[0], len(sessions.lines) - 1
     if kind in ("withdrawn", "allergic"):
         return _allergy(sessions, name, withdrawn=kind == "withdrawn")
@@ -185,18 +185,18 @@ def _say_more(sessions: SessionWriter, question: AskedQuestion) -> None:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Note every fact, write those that change anew, then search and answer."""
+    """Note every fact, rewrite changed facts, then search and answer."""
     return _play(task, lambda: True)
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but leave each note out with chance 1/2, and do not know what was not noted."""
+    """Play as the oracle does, but omit each note with chance 1/2, and do not know facts that were not noted."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, lambda: rng.random() >= FORGETS)
 
 
 def _play(task: Task, notes_it: Callable[[], bool]) -> list[Message]:
-    """Return the messages of a player that notes a fact where `notes_it` says so."""
+    """Return the messages of a player that notes a fact if `notes_it` returns true."""
     calls: list[Call] = []
     numbers: dict[str, int] = {}
     held: dict[str, str] = {}

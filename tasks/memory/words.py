@@ -17,12 +17,12 @@ class Attribute:
     """Something that people have one of. `{name}` and `{value}` are filled in.
 
     Attributes:
-        first: how the person says it at first.
-        changed: how another value is said later.
-        reported: how another person says it, at first or later.
+        first: how the person first says it.
+        changed: how the person later says another value.
+        reported: how another person says it, first or later.
         noted: an entry of the memory.
         question: the question about it.
-        values: the values that it may have.
+        values: the possible values.
     """
 
     first: str

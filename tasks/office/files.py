@@ -39,7 +39,7 @@ XLSX_PARTS = {
 
 
 def packed(data: bytes) -> Content:
-    """Return a file that is not text."""
+    """Encode a binary file."""
     return {"base64": base64.b64encode(data).decode()}
 
 
@@ -95,7 +95,7 @@ def archive(files: Mapping[str, str]) -> Content:
 
 
 def drawing(rng: random.Random) -> Picture:
-    """Return a picture of some rectangles, which no flip or turn maps onto itself: width, height and RGB."""
+    """Return a picture of some rectangles without symmetry under flips or turns: width, height and RGB."""
     width, height = rng.randrange(24, 48, 2), rng.randrange(50, 72, 2)
     colours = [bytes(rng.randrange(40, 250) for _ in range(3)) for _ in range(4)]
     rows = [[colours[0]] * width for _ in range(height)]

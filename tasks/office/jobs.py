@@ -1,4 +1,4 @@
-"""Kinds of office jobs. Each gives the prompt, the files at the start, and what files must hold in the end."""
+"""Kinds of office jobs. Each gives the prompt, the initial files, and the required final contents of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = ("item", "count")
 
 @dataclass(slots=True)
 class OfficeJob:
-    """One job: its prompt, what files must hold in the end, the files at the start, how many programs it takes."""
+    """One job: its prompt, the required final contents, the initial files, the number of programs it takes."""
 
     prompt: str
     expected: dict[str, Any]
@@ -24,7 +24,7 @@ class OfficeJob:
 
 
 class Cabinet:
-    """Two folders with a sheet, a letter, a text and a picture, of which a job takes what it needs."""
+    """Two folders with a sheet, a letter, a text and a picture, from which a job takes what it needs."""
 
     def __init__(self, rng: random.Random, words: OfficeVocabulary) -> None:
         self.rng, self.words = rng, words
@@ -59,7 +59,7 @@ class Cabinet:
         return self.rng.choice([thing for thing in self.words.things if thing not in listed])
 
     def sheet_with(self, changed: dict[str, str | int]) -> dict[str, Any]:
-        """Return what the sheet must hold: what it holds, and what changed."""
+        """Return the required contents of the sheet: its current contents with these changes."""
         return {self.sheet: {"cells": [list(named) for named in {**self.cells, **changed}.items()]}}
 
     def job(self, prompt: str, expected: dict[str, Any], programs: int = 1) -> OfficeJob:

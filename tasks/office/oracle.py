@@ -8,17 +8,17 @@ from typing import Any
 
 from agentgym import Call, Message, Task
 
-HOME = "/work/home"  # in the sandbox, as the agent is told
+HOME = "/work/home"  # path in the sandbox, as given to the agent
 Script = Callable[[Sequence[Message]], Message]
-MENU = {"vertically": 3, "clockwise": 5, "anti-clockwise": 6}  # how far down in the menu Image of mtPaint
-MAX_LOOKS, LARGE = 40, 100  # counts at the start are below 100, new ones are not
+MENU = {"vertically": 3, "clockwise": 5, "anti-clockwise": 6}  # position in mtPaint's menu Image
+MAX_LOOKS, LARGE = 40, 100  # initial counts are below 100, new ones are not
 
 
 class OfficePlayer:
-    """Performs steps one by one. Where a step waits for a window, it looks until that window is there."""
+    """Performs steps one by one. If a step waits for a window, the player looks until the window appears."""
 
     def __init__(self, steps: Iterator[tuple[Call, str]]) -> None:
-        """Take calls, each with what the titles and classes of the windows must fit afterwards, as a pattern."""
+        """Take calls, each with a pattern that the windows' titles and classes must match afterwards."""
         self._steps, self._awaited, self._looks = steps, "", 0
 
     def __call__(self, messages: Sequence[Message]) -> Message:
@@ -32,7 +32,7 @@ class OfficePlayer:
 
 
 def oracle(task: Task) -> Script:
-    """Solve the task, in the programs that it is about."""
+    """Solve the task in the programs that it requires."""
     return OfficePlayer(_Plan(task, wrong=False).steps())
 
 
@@ -90,7 +90,7 @@ class _Plan:
         yield _press("ctrl+s"), rf"\* {re.escape(self.name)} - Gnumeric"
 
     def is_new(self, name: str, value: str | float, rows: int) -> bool:
-        """Whether a cell is not as it was: a formula, a count that is large, or one of the new row."""
+        """Return whether a cell is new: a formula, a large count, or in the new row."""
         if self.kind == "row":
             return int(name[1:]) == rows
         return str(value).startswith("=") or (not isinstance(value, str) and value >= LARGE)
@@ -125,7 +125,7 @@ class _Plan:
 
     def paint(self) -> Iterator[tuple[Call, str]]:
         yield _launch("paint", self.path, r"\* Settings Toolbar")
-        yield _press("alt+F4"), r"\* mtPaint"  # the toolbar has the keyboard
+        yield _press("alt+F4"), r"\* mtPaint"  # the toolbar has the keyboard focus
         way = self.way()
         if way == "horizontally":
             yield _press("ctrl+m"), "Modified"
@@ -137,7 +137,7 @@ class _Plan:
             yield _press("ctrl+s"), r"\* mtPaint [0-9.]+ - "
 
     def way(self) -> str:
-        """How the picture has to be changed."""
+        """Return how the picture has to be changed."""
         ways = ("horizontally", "vertically", "anti-clockwise", "clockwise")
         return next(way for way in ways if way in self.prompt)
 
@@ -166,7 +166,7 @@ class _Plan:
         first, second = re.findall(r"\d+", self.prompt)[:2]
         yield _launch("calculator", "", "Galculator")
         for character in f"{first}*{second}{'0' if self.wrong else ''}":
-            yield _type(character), ""  # it misses keys that come fast
+            yield _type(character), ""  # the program misses fast keys
         yield _press("Return"), ""
         yield _press("ctrl+c"), ""
         yield _launch("editor", self.path, r"\* .*Mousepad")

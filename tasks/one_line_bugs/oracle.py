@@ -15,9 +15,9 @@ def oracle(task: Task) -> Script:
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Make the same calls on a line that is not wrong: add a space at its end."""
+    """Make the same calls on a correct line: add a space at its end."""
     head, *body = task.parameters["files"][module_of(task)].splitlines()
-    if "shown" in task.parameters:  # a policy that imitates this must not have to write the function's name
+    if "shown" in task.parameters:  # a policy that imitates this must not need the function's name
         head = next(line.strip() for line in (body[-1], body[0]) if line.strip() != wrong_line(task))
     return _player(task, head, head + " ")
 
@@ -29,7 +29,7 @@ def wrong_line(task: Task) -> str:
 
 
 def module_of(task: Task) -> str:
-    """Return the path of the module, which is the file without tests."""
+    """Return the path of the module, the only file without tests."""
     files: Mapping[str, str] = task.parameters["files"]
     return next(path for path in files if not path.startswith("test_"))
 

@@ -62,7 +62,7 @@ def _in_environment(environment: str, task: Task) -> Task:
 
 @cache
 def _generate(seed: int) -> dict[Split, list[Task]]:
-    """Return the tasks of every split, which all three sets share."""
+    """Return the tasks of every split, shared by all three sets."""
     known = [template for template in TEMPLATES if not template.held_out]
     unseen = [template for template in TEMPLATES if template.held_out]
     draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt).draw
@@ -78,7 +78,7 @@ def _draw(rng: random.Random, slot: TaskSlot, templates: Sequence[BugTemplate], 
 
 
 def _task(rng: random.Random, slot: TaskSlot, template: BugTemplate, name: str, number: int) -> Task | None:
-    """Make the task, or return None where no drawn input makes the bug visible."""
+    """Make the task; return None if no drawn input reveals the bug."""
     bug_index, wrong_line = rng.choice(template.bugs)
     lines = [line.format(k=number) for line in template.lines]
     bug = wrong_line.format(k=number)
@@ -124,9 +124,7 @@ def _task(rng: random.Random, slot: TaskSlot, template: BugTemplate, name: str, 
 
 
 def _outcome(source: str, name: str, value: Any) -> str:
-    """Return what the function returns or raises, as text. Its source comes from this package, so it is
-    executed here.
-    """
+    """Return the function's value or exception as text. The source comes from this package, so it is executed here."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     try:

@@ -1,4 +1,4 @@
-"""Takes the photographs: opens pages in Chromium and reads the bounding boxes of their elements from it."""
+"""Take the photographs: open pages in Chromium and read the bounding boxes of their elements."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def photograph(environment: Any, page_visit: Visit) -> list[tuple[list[Ele
 
 async def _look(environment: Any, stop: Stop, viewport: tuple[int, int]) -> tuple[list[Element], bytes]:
     await environment.evaluate(f"void (document.title = '', location.href = {json.dumps(stop.path)})")
-    with suppress(ToolError):  # the page that was left takes the question with it
+    with suppress(ToolError):  # leaving the page also cancels the pending query
         await environment.evaluate(_ARRIVED)
     await environment.evaluate(_ARRIVED)
     await environment.evaluate(

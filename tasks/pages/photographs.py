@@ -39,7 +39,7 @@ class Photograph:
         name: the name of its picture in the archive.
         stratum, site: as in `visits.py`.
         size: width and height in pixels.
-        elements: those wholly in view.
+        elements: elements wholly in view.
     """
 
     name: str
@@ -69,12 +69,12 @@ def write(path: Path, pages: Sequence[tuple[Photograph, bytes]]) -> None:
     index = "[\n" + ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows) + "\n]\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo(INDEX), index, zipfile.ZIP_DEFLATED)
-        for photograph, content in pages:  # a picture does not shrink any further
+        for photograph, content in pages:  # pictures are compressed already
             archive.writestr(zipfile.ZipInfo(f"{photograph.name}.webp"), content)
 
 
 def read_index(content: bytes) -> tuple[Photograph, ...]:
-    """Read the index that `write` has written."""
+    """Read an index written by `write`."""
     return tuple(
         Photograph(
             row["name"],

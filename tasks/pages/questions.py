@@ -1,4 +1,4 @@
-"""The questions about a photograph: each a sentence and the element that it is about."""
+"""The questions about a photograph: each a sentence and the element it refers to."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Question:
 
 
 def questions_of(page: Photograph) -> list[Question]:
-    """Every question that has exactly one right answer on this page."""
+    """Return every question that has exactly one right answer on this page."""
     questions = [*_by_name(page), *_by_purpose(page), *_beside(page)]
     counts = Counter(question.forms[0] for question in questions)
     return [question for question in questions if counts[question.forms[0]] == 1]
@@ -80,7 +80,7 @@ def _by_name(page: Photograph) -> Iterator[Question]:
     counts = Counter(element.name for element in page.elements)
     for element in page.elements:
         kind, phrase = _ROLES.get(element.role, ("", ""))
-        if kind and (kind != "text" or counts[element.name] == 1):  # words may be written on a link, too
+        if kind and (kind != "text" or counts[element.name] == 1):  # words may also be on a link
             yield Question(kind, _forms(phrase.format(f'"{element.name}"')), element)
 
 
@@ -91,7 +91,7 @@ def _by_purpose(page: Photograph) -> Iterator[Question]:
 
 
 def _beside(page: Photograph) -> Iterator[Question]:
-    """Elements of a list by their row, which is called by its first element, and their column, if it has a heading."""
+    """Yield list elements by row, named by its first element, and by column if it has a heading."""
     counts = Counter(element.name for element in page.elements)
     headings = [element for element in page.elements if element.role == "columnheader"]
     cells = [element for element in page.elements if element.role in ("cell", "link", "button", "textbox")]
@@ -119,7 +119,7 @@ def _forms(description: str) -> tuple[str, ...]:
 
 
 def _same_row(a: Box, b: Box) -> bool:
-    """Whether the vertical middle of each box lies between the top and bottom of the other."""
+    """Return whether the vertical centre of each box lies between the top and bottom of the other."""
     middle_a, middle_b = (a[1] + a[3]) / 2, (b[1] + b[3]) / 2
     return a[1] < middle_b < a[3] and b[1] < middle_a < b[3]
 

@@ -44,7 +44,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _generate(split: Split, stratum: str, kinds: Sequence[str], seed: int) -> list[Task]:
-    """Draw distinct questions; kinds have equal weight while they last."""
+    """Draw distinct questions; kinds have equal weight until they run out."""
     rng = random.Random(seed_of(NAME, split, stratum, seed))
     remaining: dict[str, list[tuple[Photograph, Question]]] = {kind: [] for kind in kinds}
     for page in photographs():

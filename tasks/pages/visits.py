@@ -1,4 +1,4 @@
-"""Chooses the pages to photograph: their data, window sizes and styles."""
+"""Choose the pages to photograph: their data, window sizes and styles."""
 
 # ruff: noqa: SIM905 - lists of words are read as words
 
@@ -66,7 +66,7 @@ def look(rng: random.Random) -> str:
     else:
         nav += f"; text-align: {rng.choice(('left', 'center', 'right'))}"
     page = rng.choice(("", "display: flex; flex-direction: column-reverse", "display: flex; flex-direction: row"))
-    if page.endswith("row"):  # the bar stands at the side
+    if page.endswith("row"):  # the bar is at the side
         nav += "; display: flex; flex-direction: column"
     top, side = rng.randint(0, 30), rng.choice(("auto", "0", "auto 0 0", "20px"))
     around, label = rng.randint(2, 30), rng.choice(("", "display: block", "margin-right: 30px"))
@@ -81,11 +81,11 @@ def look(rng: random.Random) -> str:
 
 
 def visit(stratum: str, attempt: int) -> Visit:
-    """Draw a visit, from a random stream of its own."""
+    """Draw a visit from its own random stream."""
     rng = random.Random(seed_of("gui/pages-v1", stratum, attempt))
     site = UNSEEN_SITE if stratum == "unseen_site" else rng.choices(KNOWN_SITES, (6, 3, 3, 8))[0]
     if stratum == "unseen_questions":
-        site = rng.choices(KNOWN_SITES, (3, 1, 1, 0))[0]  # where there are lists
+        site = rng.choices(KNOWN_SITES, (3, 1, 1, 0))[0]  # sites with lists
     seed = rng.randrange(100, 200) if stratum == "unseen_worlds" else rng.randrange(100)
     data, paths = _SITES[site](rng, seed, stratum)
     stops = tuple(

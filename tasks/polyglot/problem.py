@@ -1,4 +1,4 @@
-"""One function to be written: what it does, a reference in Python that computes the values, and inputs."""
+"""One function to write: its description, a Python reference that computes the values, and inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class FunctionProblem:
     """A function.
 
     Attributes:
-        words: what it does. arguments, returns: its signature.
+        words: description. arguments, returns: its signature.
         solve: computes the right value.
         inputs: arguments of its calls; the first two are shown as examples.
-        solutions: by language. Where `@a@b@` stands, the right solution has a, and a wrong one b.
+        solutions: by language. For `@a@b@`, the right solution has a, the wrong one b.
     """
 
     name: str
@@ -30,11 +30,11 @@ class FunctionProblem:
     solutions: Mapping[str, str]
 
     def signature(self) -> dict[str, Any]:
-        """`parameters["function"]` of a task."""
+        """Return `parameters["function"]` of a task."""
         return {"name": self.name, "arguments": [list(pair) for pair in self.arguments], "returns": self.returns}
 
     def cases(self) -> list[dict[str, Any]]:
-        """Each input with the right value."""
+        """Return each input with the right value."""
         return [{"arguments": list(given), "value": self.solve(*given)} for given in self.inputs]
 
     def right(self, language: str) -> str:
@@ -42,5 +42,5 @@ class FunctionProblem:
         return _MARKED.sub(r"\1", self.solutions[language]).lstrip()
 
     def wrong(self, language: str) -> str:
-        """Return a solution with one mistake, which some call shows."""
+        """Return a solution with one mistake, which some call reveals."""
         return _MARKED.sub(r"\2", self.solutions[language]).lstrip()

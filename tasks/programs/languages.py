@@ -1,4 +1,4 @@
-"""The table of languages: how a program is built and run in each, and how a reference solution is written."""
+"""The table of languages: how programs are built and run, and how a reference solution is written."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _of_c(steps: Sequence[Chosen], ending: Chosen, *, skip: str, put: str, divid
     """Return the parts of a program in a language with C's expressions.
 
     Args:
-        skip, put: templates of a statement that skips a number, and of one that replaces x. divide: whole division.
+        skip, put: templates of a statement that skips a number, and of one that replaces x. divide: integer division.
     """
     template = ENDINGS[ending[0]]
     lines = []
@@ -113,7 +113,7 @@ class ProgramLanguage:
     build: Sequence[str] = ()
 
     def program(self) -> dict[str, Any]:
-        """`parameters["program"]` of a task."""
+        """Return `parameters["program"]` of a task."""
         return {"file": self.file, "build": list(self.build), "run": list(self.run)}
 
 
@@ -121,7 +121,7 @@ LANGUAGES: Mapping[str, ProgramLanguage] = {
     "shell": ProgramLanguage("a bash script", "main.sh", ("bash", "main.sh"), _bash),
     "python": ProgramLanguage(
         "Python", "main.py", ("python3", "-S", "main.py"), _python
-    ),  # -S: starts in half the time
+    ),  # -S halves the start-up time
     "c": ProgramLanguage(
         "C",
         "main.c",

@@ -1,7 +1,7 @@
 """What the programs do: steps on each number of a list, then an ending that combines the numbers.
 
-Every step is written in the arithmetic that C, C++, JavaScript and bash share, and in Python where that differs.
-No number is negative, so remainders and divisions agree in all languages. `IDIV(a, b)` is a whole division.
+Every step is written in the arithmetic that C, C++, JavaScript and bash share, and separately in Python if it differs.
+No number is negative, so remainders and divisions agree in all languages. `IDIV(a, b)` is an integer division.
 """
 
 from __future__ import annotations

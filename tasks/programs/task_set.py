@@ -41,7 +41,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _draw(used: set[Any], split: Split, stratum: str, seed: int, index: int) -> Task:
-    """Draw a task whose program is not in `used`, from a random stream of its own."""
+    """Draw a task whose program is not in `used`, from its own random stream."""
     rng = random.Random(seed_of(NAME, split, stratum, seed, index))
     for _ in range(10_000):
         steps: tuple[Chosen, ...] = tuple(_chosen(rng, name) for name in rng.sample(list(STEPS), rng.randint(1, 3)))
@@ -74,7 +74,7 @@ def _task(
     printed = [stdout for _, stdout in cases]
     if max(printed.count(output) for output in printed) > 2:
         return None
-    name = list(LANGUAGES)[index % len(LANGUAGES)]  # as many of each
+    name = list(LANGUAGES)[index % len(LANGUAGES)]  # the same number for each
     language = LANGUAGES[name]
     examples, runs = ([{"stdin": a, "stdout": b} for a, b in part] for part in (cases[:EXAMPLES], cases[EXAMPLES:]))
     return Task(

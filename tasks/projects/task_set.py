@@ -50,7 +50,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A package: its functions by module. A last module, summary.py, calls one function of each of the others."""
+    """A package: its functions by module. A last module, summary.py, calls one function of each other module."""
 
     package: str
     modules: Mapping[str, Sequence[Function]]
@@ -62,7 +62,7 @@ class Project:
 
         Args:
             names: new names of functions, by the old name.
-            written: what replaces the text of a function, by its name; "" leaves the function out.
+            written: replacement text of functions, by name; "" omits the function.
         """
         names, replaced = names or {}, replaced or {}
         texts_by_path = {f"{self.package}/__init__.py": ""}
@@ -77,7 +77,7 @@ class Project:
         return texts_by_path
 
     def imports(self, names: Mapping[str, str] | None = None) -> str:
-        """Python code that imports every function of the package."""
+        """Return Python code that imports every function of the package."""
         lines = [
             f"from {self.package}.{module} import {', '.join(function.name for function in functions)}"
             for module, functions in self.modules.items()
@@ -135,7 +135,7 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def _task(rng: random.Random, slot: TaskSlot, material: Sequence[Task], kinds: Sequence[str]) -> Task | None:
-    """Make one task, or return None where fewer than four functions were drawn or the work does not apply to them."""
+    """Make one task; return None if fewer than four functions were drawn or the work does not apply to them."""
     sampled = {task.tags[0]: task for task in rng.sample(list(material), 6)}
     if len(sampled) < 4:
         return None
@@ -239,7 +239,7 @@ _WORK: Mapping[str, Callable[[Project, random.Random], Work | None]] = {
 
 
 def _target(project: Project) -> Function:
-    """Return the function that the work is on: the first function of the first module, which the summary calls."""
+    """Return the function to work on: the first of the first module, which the summary calls."""
     return next(iter(project.modules.values()))[0]
 
 

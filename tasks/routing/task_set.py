@@ -1,4 +1,4 @@
-"""Generates the questions, and who may be asked."""
+"""Generate the questions and the models on offer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _asks_new(slot: TaskSlot) -> bool:
 
 
 def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) -> list[Any] | None:
-    """Models of which as many know the field as the kind of the task says; None where there are none such."""
+    """Return models of which as many know the field as the task's kind requires; None if impossible."""
     general = [each for each in experts if len(each.skills) > 2 and (kind == "easy" or field in each.skills)]
     special = [each for each in experts if len(each.skills) <= 2]
     able = [each for each in special if field in each.skills]
@@ -78,7 +78,7 @@ def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) ->
 
 
 def oracle(task: Task) -> list[Message]:
-    """Answer what is easy at once; else note who knows the field of the question, and ask the cheapest who does."""
+    """Answer easy questions directly; otherwise note which models know the field, and ask the cheapest of them."""
     if task.tags[0] == "easy":
         return [_call("answer", text=task.truth["answer"])]
     field = task.tags[1]
@@ -88,7 +88,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Ask one of the models, whichever, and repeat what it says; every second time answer what is easy at once."""
+    """Ask an arbitrary model and repeat its answer; answer every second easy question directly."""
     rng = random.Random(seed_of("imperfect", task.id))
     if task.tags[0] == "easy" and rng.random() < 1 / 2:
         return oracle(task)

@@ -79,7 +79,7 @@ def names(domain: Domain, column: Column, count: int) -> list[str]:
 
 
 def key_of(parent: Table) -> str:
-    """Return the column in which a child holds its parent's id."""
+    """Return the column that holds the parent's id in a child table."""
     return f"{parent.singular}_id"
 
 
@@ -93,9 +93,7 @@ def _create(table: Table, parent: Table | None) -> str:
 
 
 def _values(domain: Domain, column: Column, count: int, rng: random.Random) -> list[object]:
-    """Return a column's values. Numbers of parents and children do not repeat where the range allows, so that "the
-    highest" is unambiguous.
-    """
+    """Return a column's values, unique in parents and children if possible, so that "the highest" is unambiguous."""
     if column.kind in ("title", "person", "code"):
         fixed = names(domain, column, min(count, 200))
         return (

@@ -64,9 +64,7 @@ def _changes(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def _question_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """Return the truth of a question; None where the answer is not a row, NULL or 0: such a task is answered without
-    looking.
-    """
+    """Return the truth of a question; None if the answer is not a row, NULL or 0, which could be guessed."""
     rows = connection.execute(statements[0]).fetchmany(2)
     if not rows or rows in ([(None,)], [(0,)]):
         return None
@@ -74,7 +72,7 @@ def _question_truth(connection: sqlite3.Connection, number: int, statements: Seq
 
 
 def _change_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """None where nothing would change: such a task would be done by doing nothing."""
+    """Return the truth of a change; None if nothing would change, because doing nothing would succeed."""
     changed = connection.total_changes
     connection.execute("SAVEPOINT trial")
     for statement in statements:

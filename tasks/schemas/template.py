@@ -59,7 +59,7 @@ class SchemaTemplate:
 
 
 def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the placeholders of a template stand for in SQL and, where that differs, in a prompt."""
+    """Return what a template's placeholders stand for in SQL, and in a prompt if different."""
     a, b, c = domain.tables
     fixed = {
         "as": a.name,
@@ -86,17 +86,17 @@ def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def some_parent(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
-    """Names of different parents."""
+    """Return the names of different parents."""
     return rng.sample(names(domain, domain.parent.columns[0], 18), count)
 
 
 def some_child(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
-    """Names of different children."""
+    """Return the names of different children."""
     return rng.sample(names(domain, domain.child.columns[0], 70), count)
 
 
 def some_choice(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
-    """Different values of the children's column of choices."""
+    """Return different values of the children's column of choices."""
     return rng.sample(domain.child.of_kind("choice")[0].choices, count)
 
 

@@ -1,4 +1,4 @@
-"""What customers want: each request draws what it is about, serves it with the real tools, and says it in words."""
+"""Customers' wishes: each request draws its subject, serves it with the real tools, and describes it in words."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Move = list[Any]
 
 @dataclass(slots=True)
 class Desk:
-    """A conversation that is being written: the customer, and what serves it, on the records so far.
+    """A conversation under construction: the customer, the moves that serve it, and the current records.
 
     Attributes:
         environment: an opened environment of the domain.
-        customer: the row of who calls.
-        moves: what the agent does: `["say", text]` or `["call", tool, arguments]`.
-        facts: what the customer says when it is asked with a key word about the request that is being written.
-        must_tell: what the agent must have said.
-        used: rows that a request is about already, so that no two are about the same.
+        customer: the row of the calling customer.
+        moves: the agent's moves: `["say", text]` or `["call", tool, arguments]`.
+        facts: the customer's answers about the current request, by key word of the question.
+        must_tell: values that the agent must have said.
+        used: rows that already have a request, so that no two requests share one.
     """
 
     rng: random.Random
@@ -47,18 +47,18 @@ class Desk:
         self.moves.append(["say", text])
 
     def tell(self, value: object) -> str:
-        """Note that the agent must say a value. Returns: it as text."""
+        """Record that the agent must say a value. Returns: the value as text."""
         self.must_tell.append(str(value))
         return str(value)
 
     def choose(self, rows: list[Any]) -> Any:
-        """Return a row at random that no request is about yet. Raises: IndexError if there is none."""
+        """Return a random row without a request. Raises: IndexError if there is none."""
         row = self.rng.choice([row for row in rows if row["id"] not in self.used])
         self.used.add(row["id"])
         return row
 
     def orders(self, *, status: str, old: bool = False) -> list[Any]:
-        """Return the customer's orders, told apart by their status and by whether they can still be returned."""
+        """Return the customer's orders with this status, filtered by whether they can still be returned."""
         since = (date.fromisoformat(NOW[:10]) - timedelta(days=30)).isoformat()
         rows = self.environment.store.rows("orders", customer_id=self.customer["id"], status=status)
         return [row for row in rows if status == "pending" or (row["delivered_on"] < since) == old]
@@ -93,7 +93,7 @@ def _change_address(desk: Desk) -> str:
 
 
 def _article(desk: Desk, *, old: bool) -> tuple[Any, Any, str]:
-    """Return an article of a delivered order. Returns: it, its order, and what it is."""
+    """Pick an article of a delivered order. Returns: the article, its order, and its description."""
     order = desk.rng.choice(desk.orders(status="delivered", old=old))
     article = desk.choose(list(desk.environment.store.rows("articles", order_id=order["id"], status="sold")))
     desk.call("articles_of", order_id=order["id"])
@@ -139,7 +139,7 @@ def _price_paid(desk: Desk) -> str:
 
 
 def _booking(desk: Desk, fare: str) -> tuple[Any, Any]:
-    """Return a booking and its flight."""
+    """Pick a booking of this fare. Returns: the booking and its flight."""
     store = desk.environment.store
     booking = desk.choose(list(store.rows("bookings", customer_id=desk.customer["id"], fare=fare, status="active")))
     flight = store.get("flights", booking["flight_id"])

@@ -1,4 +1,4 @@
-"""Generates the customers: what each wants and knows, what serves it, and the state that must be there afterwards."""
+"""Generate the customers: their wishes and knowledge, the moves that serve them, and the required final state."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _task(rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQ
             requests.append(REQUESTS[domain][kind](desk))
             request_facts.append(desk.facts)
             desk.facts = {}
-    except (IndexError, ValueError):  # the customer has nothing that this could be about
+    except (IndexError, ValueError):  # the customer has nothing that this request could be about
         return None
     changes = environment.store.changes()
     if len(set(requests)) < len(requests) or not (changes or desk.must_tell):
@@ -98,7 +98,7 @@ def _task(rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQ
 
 
 def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Sequence[Mapping[str, str]]) -> str:
-    """Return what a policy that plays the customer is told: each request with what the customer knows of it."""
+    """Return the instructions for a policy that plays the customer: each request with the known facts."""
     sentences = []
     for request, facts in zip(requests, request_facts, strict=True):
         answers = " ".join(dict.fromkeys(facts.values()))
@@ -107,7 +107,7 @@ def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Seq
 
 
 def _kinds(rng: random.Random, domain: str, count: int, *, new: bool) -> list[str]:
-    """Kinds of requests: of those that are trained, and with `new` one that is not."""
+    """Return kinds of requests: trained kinds, and with `new` one that is not trained."""
     known = [kind for kind in REQUESTS[domain] if (domain, kind) not in HELD_OUT]
     unknown = [kind for kind in REQUESTS[domain] if (domain, kind) in HELD_OUT]
     kinds = rng.sample(known, count - new) + (rng.sample(unknown, 1) if new else [])
@@ -116,7 +116,7 @@ def _kinds(rng: random.Random, domain: str, count: int, *, new: bool) -> list[st
 
 
 def _identify(desk: Desk) -> None:
-    """Ask who the customer is, and look up what is there."""
+    """Ask who the customer is, and look up the records."""
     customer = desk.customer
     if desk.app == "telecom":
         desk.facts["number"] = f"My number is {customer['number']}."
@@ -132,7 +132,7 @@ def _identify(desk: Desk) -> None:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Ask who it is, look, say what will be done, do it, and ask for more."""
+    """Ask who it is, look up the records, announce the action, do it, and ask for more."""
     return [_message(number, move) for number, move in enumerate(json.loads(task.truth["moves"]))]
 
 
@@ -152,7 +152,7 @@ def imperfect_oracle(task: Task) -> list[Message]:
 
 
 def hasty_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but leave out each change, and the numbers of each sentence, with chance 1/2 each."""
+    """Play as the oracle does, but omit each change, and each sentence's numbers, with chance 1/2."""
     rng = random.Random(seed_of("hasty", task.id))
     moves = []
     for move in json.loads(task.truth["moves"]):
@@ -165,7 +165,7 @@ def hasty_oracle(task: Task) -> list[Message]:
 
 
 def _reads(move: list[Any]) -> bool:
-    """Whether a move is a call that changes nothing."""
+    """Return whether a move is a call that changes nothing."""
     return bool(move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search"))))
 
 

@@ -1,4 +1,4 @@
-"""Generates the sessions: which cells the requests are about, and what each must come to."""
+"""Generate the sessions: the cells that requests are about, and the required result of each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _build(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def is_reserved(cell: int) -> bool:
-    """Whether a pair of item and city is kept for the stratum `unseen_instances`: two cells of every row and column."""
+    """Return whether a pair of item and city is reserved for `unseen_instances`: two cells per row and column are."""
     city, item = divmod(cell, len(ITEMS))
     return (item - city) % 4 == 0
 
@@ -81,21 +81,21 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int, *, environment: str)
 
 
 class StockWriter:
-    """Writes the requests of a session one after another, on the numbers that the right answers so far have left.
+    """Writes a session's requests one after another, on the numbers as the right answers so far left them.
 
-    All numbers of the table differ from each other at any time, so that an answer about another cell is wrong.
+    All numbers of the table differ at any time, so that an answer about another cell is wrong.
 
     Attributes:
-        dependent: how many of the requests so far depend on an earlier one.
+        dependent: number of requests so far that depend on an earlier one.
     """
 
     def __init__(self, rng: random.Random, numbers: list[int], cells: list[int]) -> None:
         self._rng, self._numbers, self._cells = rng, [*numbers], cells
-        self._changes: list[int | None] = []  # the cell that each request so far has changed
+        self._changes: list[int | None] = []  # the cell changed by each request so far
         self.dependent = 0
 
     def write(self) -> tuple[str, dict[str, Any], str]:
-        """Write one more. Returns: the request, its goal, and the statement that does it."""
+        """Write one more request. Returns: the request, its goal, and the statement that does it."""
         rng = self._rng
         lately = [cell for cell in self._changes[-LATELY:] if cell is not None]
         if lately and rng.random() < DEPENDENT:
@@ -104,7 +104,7 @@ class StockWriter:
         changed = set(self._changes)
         if fresh := [cell for cell in self._cells if cell not in changed]:
             return self._about(rng.choice(fresh), rng.choice(("count", "which", "set", "add")))
-        return self._about(rng.choice(self._cells), "set")  # of whatever was there, so it depends on nothing
+        return self._about(rng.choice(self._cells), "set")  # overwrites any value, so it depends on nothing
 
     def _about(self, cell: int, kind: str) -> tuple[str, dict[str, Any], str]:
         number = after = self._numbers[cell]

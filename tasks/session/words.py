@@ -19,7 +19,7 @@ FORMS = {
 
 
 def _mistaken(_task: Task, _kind: str, parts: Parts, rng: random.Random) -> Parts:
-    """Return the same with another item, or with another city where there is one."""
+    """Return the parts with another item or, if there is a city, another city."""
     part, names = ("city", CITIES) if "city" in parts and rng.random() < 0.5 else ("item", ITEMS)
     return {**parts, part: rng.choice([name for name in names if name != parts[part]])}
 

@@ -37,7 +37,7 @@ class FileTree:
         return [line.split(",") for line in self.files["data/sales.csv"].splitlines()[1:]]
 
     def below(self, folder: str, suffix: str = "") -> list[str]:
-        """Paths of files in a folder, sorted."""
+        """Return the paths of files in a folder, sorted."""
         return sorted(path for path in self.files if path.startswith(f"{folder}/") and path.endswith(suffix))
 
 

@@ -66,7 +66,7 @@ def _tree(environment: Any, seed: int, number: int) -> dict[str, Any]:
 
 
 def _chosen(environment: Any, tree: dict[str, Any], depth: int) -> str:
-    """Return a goal of that depth."""
+    """Return a goal of this depth."""
     goals = [name for name, own in environment.depths_in(tree).items() if own == depth]
     return str(random.Random(seed_of(NAME, *goals)).choice(goals))
 

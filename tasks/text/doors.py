@@ -46,7 +46,7 @@ def _like(task: Task, seed: int, environment: Any) -> Task:
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, horizons: Sequence[int]) -> Task:
-    """Horizons follow one another, and the two kinds after each round of them."""
+    """Make one task. Horizons alternate, and the two kinds alternate after each round of horizons."""
     rounds, index = divmod(slot.index, len(horizons))
     kind, horizon = COUNTS[rounds % len(COUNTS)], horizons[index]
     task: Task = environment.generate(

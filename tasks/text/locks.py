@@ -36,7 +36,7 @@ def locks(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, sizes: Sequence[int], kinds: Sequence[str]) -> Task:
-    """Sizes follow one another, and the kinds after each round of them."""
+    """Make one task. Sizes alternate, and kinds alternate after each round of sizes."""
     rounds, index = divmod(slot.index, len(sizes))
     kind, wheels = kinds[rounds % len(kinds)], sizes[index]
     own = kind == "own"

@@ -1,4 +1,4 @@
-"""Games of interactive fiction that a policy writes, and a search checks."""
+"""Games of interactive fiction that a policy writes and a search checks."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MAX_CHARS = 40_000
 async def write_game(
     policy: Policy, theme: str, *, name: str = "written/0000", least: int = 5, attempts: int = 4, seed: int = 0
 ) -> Task:
-    """Let a policy write a game. What is wrong with it is told to the policy, which may try again.
+    """Let a policy write a game. The policy is told what is wrong with it, and may try again.
 
     Args:
-        policy: any: a chat API, a local model, a script.
+        policy: any policy: a chat API, a local model, a script.
         theme: what the game is about, in words.
-        name: id of the task. least: commands that the shortest solution must have.
-        attempts: answers of the policy at most. seed: of its sampling.
+        name: id of the task. least: fewest commands of the shortest solution.
+        attempts: most answers of the policy. seed: of its sampling.
     Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
     """
     environment: Any = load("environments", "agentgym/text-fiction-v1")
@@ -72,7 +72,7 @@ async def write_game(
 
 
 def _object(text: str) -> Any:
-    """Return what stands between the first and the last brace. Raises: ValueError if that is no JSON."""
+    """Return the JSON between the first and the last brace. Raises: ValueError if it is not JSON."""
     begin, end = text.find("{"), text.rfind("}")
     if begin < 0 or end < begin:
         raise ValueError("the answer holds no JSON object")

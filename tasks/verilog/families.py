@@ -62,7 +62,7 @@ def choice(rng: random.Random) -> Design:
 
 
 def masked_parity(rng: random.Random) -> Design:
-    """Parity of some bits."""
+    """Return the parity of some bits."""
     w = rng.randint(4, 12)
     bits = sorted(rng.sample(range(w), rng.randint(2, w - 1)))
     mask = sum(1 << bit for bit in bits)
@@ -78,7 +78,7 @@ def masked_parity(rng: random.Random) -> Design:
 
 
 def many_ones(rng: random.Random) -> Design:
-    """Whether enough bits are set, and how many."""
+    """Return whether enough bits are set, and how many."""
     w = rng.randint(4, 10)
     k = rng.randint(2, w - 1)
     total = " + ".join(f"a[{bit}]" for bit in range(w))
@@ -314,7 +314,7 @@ def steady(rng: random.Random) -> Design:
 
 
 def gray(rng: random.Random) -> Design:
-    """Gray code of a number plus an offset."""
+    """Return the Gray code of a number plus an offset."""
     w, c = rng.randint(3, 10), rng.randint(0, 7)
 
     def step(v: Values) -> Values:

@@ -29,7 +29,7 @@ VALUES = {
 
 
 def is_reserved(label: str, options: Iterable[str]) -> bool:
-    """Whether the options of a field are one of the combinations, a fifth, that only `unseen_instances` has."""
+    """Return whether a field's options are a combination reserved for `unseen_instances`; one in five is."""
     return sum(map(VALUES[label].index, options)) % 5 == 0
 
 

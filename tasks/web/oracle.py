@@ -26,12 +26,12 @@ def imperfect_oracle(task: Task) -> Script:
 
 
 def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") -> Script:
-    """Follow steps (see `plan.Step`), one call per turn; give up where an element is not on the page.
+    """Follow steps (see `plan.Step`), one call per turn; give up if an element is not on the page.
 
-    On a page that is shown in part they scroll down until the element is in view.
+    On a page that is only partly in view the player scrolls down until the element appears.
 
-    The text of each message names the element before the call gives its number, so that a policy that imitates it
-    first identifies the element.
+    The text of each message names the element before the call gives its number, so that a policy that imitates the
+    player first identifies the element.
     """
     steps = list(plan)
 
@@ -59,9 +59,7 @@ def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") 
 
 
 def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> Sequence[str] | None:
-    """Return the first step that the conversation has not done yet; None after the last. A step may take
-    several turns.
-    """
+    """Return the first step not completed yet; None after the last. A step may take several turns."""
     done = 0
     for before, message in pairwise(messages):
         if message.role == "assistant" and done < len(steps):
@@ -71,7 +69,7 @@ def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> S
 
 
 def _goes_on(page: str) -> bool:
-    """Whether more of a page lies below what is in view."""
+    """Return whether the page continues below the view."""
     match = re.search(r"\[in view: \d+ to (\d+) of (\d+) px.*: scroll for the rest\]$", page)
     return match is not None and int(match[1]) < int(match[2])
 
@@ -79,7 +77,7 @@ def _goes_on(page: str) -> bool:
 def find(page: str, label: str) -> int | None:
     """Return the number of the first element whose line begins with a label, such as `button "Send"`.
 
-    Characters of icon fonts, which stand before the words of many buttons, are skipped.
+    Icon font characters, which precede the words of many buttons, are skipped.
     """
     match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", _ICON.sub("", page), re.MULTILINE)
     return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""What a template makes: the prompt, the changes that must result, and the steps of the scripted players."""
+"""The result of a template: the prompt, the required changes, and the steps of the scripted players."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class TaskPlan:
     Attributes:
         prompt: the text for the agent.
         steps: the oracle's steps, which end with the answer.
-        effects: exactly what must have changed at the end.
-        answer: the required answer; '' where any is right.
+        effects: the exact changes at the end.
+        answer: the required answer; '' if any is right.
         wrong: the steps of the imperfect oracle.
     """
 

@@ -1,4 +1,4 @@
-"""The few files that make a site of an installed application, as the archive that an asset gives."""
+"""The few files that make an installed application a site, as the archive of an asset."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def address_of(person: str, words: WebVocabulary) -> str:
 
 @cache
 def word_pairs(firsts: Sequence[str], seconds: Sequence[str], *, held_out: bool) -> list[str]:
-    """Return the pairs that are held out, every fifth, or all others. Every word is in pairs of both kinds."""
+    """Return the held-out pairs, every fifth, or all others. Every word is in pairs of both kinds."""
     return [
         f"{first} {second}"
         for i, first in enumerate(firsts)

@@ -27,15 +27,15 @@ def oracle(task: Task) -> Script:
 
 
 def retrieve_oracle(task: Task) -> Script:
-    """Return the oracle where there is a retriever alone: it searches for every page on the way."""
+    """Return the oracle for a plain retriever: it searches for every page on the way."""
     start, chain = _start_and_chain(task)
     return _script(lambda: _retrieve(start, chain))
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Return a script that walks as the oracle does, and answers with another fact of the last page.
+    """Walk as the oracle does, and answer with another fact of the last page.
 
-    Which one is settled by the fact that was asked for: who imitates both players has two answers to choose from.
+    The requested fact determines the other one, so a policy that imitates both players has two answers to choose from.
     """
     start, chain = _start_and_chain(task)
 

@@ -20,13 +20,13 @@ HELD_OUT_SHARE = 5
 
 @cache
 def chains(hops: int, held_out: bool) -> tuple[Chain, ...]:
-    """Every chain of this many relations, each continuing the one before, that is (or is not) held out."""
+    """Return every chain of this many relations, each continuing the last, that is (or is not) held out."""
     candidates = [chain for kind in KINDS for chain in _from(kind, hops)]
     return tuple(chain for chain in candidates if is_held_out(chain) is held_out)
 
 
 def is_held_out(chain: Chain) -> bool:
-    """Whether a chain is never trained on. Single relations never are held out, because every chain needs them."""
+    """Return whether a chain is held out. Single relations never are, because every chain needs them."""
     return len(chain) > 1 and seed_of(NAME, "held-out chain", *chain) % HELD_OUT_SHARE == 0
 
 
@@ -40,7 +40,7 @@ def _from(kind: str, hops: int) -> Iterator[Chain]:
 
 
 def makes_sense(base: KnowledgeBase, start: str, chain: Chain) -> bool:
-    """Whether nothing on the path occurs twice: no detours, and the question does not contain the answer."""
+    """Return whether nothing on the path repeats: no detours, and the question does not contain the answer."""
     path = base.walk(start, chain)
     return len(set(path)) == len(path)
 
@@ -48,7 +48,7 @@ def makes_sense(base: KnowledgeBase, start: str, chain: Chain) -> bool:
 def obscured(base: KnowledgeBase, name: str, forbidden: Collection[str], rng: random.Random) -> str | None:
     """Describe an entity by two facts that no other entity shares; None if it has no such facts.
 
-    The description names nothing in `forbidden`, which is what the question leads to.
+    The description names nothing in `forbidden`, the entities that the question leads to.
 
     Source of the idea: DeepDive (Lu et al. 2025) obfuscates the entities of walks over a knowledge graph.
     """
@@ -70,7 +70,7 @@ def obscured(base: KnowledgeBase, name: str, forbidden: Collection[str], rng: ra
 
 
 def variants(base: KnowledgeBase, start: str, chain: Chain) -> Iterator[tuple[str, Chain]]:
-    """Other questions with the same answer: starts and chains that lead to the same last fact.
+    """Yield other questions with the same answer: starts and chains that lead to the same last fact.
 
     Source of the idea: SvS (Liang et al. 2025) trains on variations of a problem that keep its answer.
     """

@@ -23,7 +23,7 @@ RESERVED = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a task set contains.
+    """Contents of a task set.
 
     Attributes:
         name: the registered name of the set. sizes: number of tasks by stratum.
@@ -31,8 +31,8 @@ class Plan:
         subjects: kinds of entity that questions start at.
         obscured: share of questions that describe their start instead of naming it.
         results: pages per search result; None for the environment's default.
-        editions: seeds of the wikis of a stratum, used in turn. Where there are few questions, many editions keep a
-            policy from memorising their answers.
+        editions: seeds of the wikis of a stratum, used in turn. If there are few questions, many editions keep a policy
+            from memorising their answers.
     """
 
     name: str

@@ -3,17 +3,17 @@
     from agentgym.credit import estimator
     careful = estimator("return_to_go | gated(threshold=1.0) | masked(overlong=True)")
 
-calibrated.py        turn rewards weighted by their correlation with success
-difficulty_scaled.py tasks weighted by how hard they are
-entropy_tokens.py    tokens weighted by the entropy of the policy
-entropy_weighted.py  turns weighted by the entropy of the policy
-flow_tokens.py       tokens weighted by how their hidden states go
-gated.py             lower rewards count only if higher ones were reached
-masked.py            trajectories that are not trained on
-rank_shaped.py       episodes whose hidden states spread more than usual
-self_certainty.py    turns paid for the certainty of the policy in spans, such as rationales
-span_weighted.py     tokens weighted by the spans that a reward named
-task_normalised.py   the same standard deviation for every environment of a batch
-top_tokens.py        only the tokens with much credit and high entropy
-truncation.py        other outcomes for episodes that a budget ended
+calibrated.py        weight turn rewards by their correlation with success
+difficulty_scaled.py weight tasks by their difficulty
+entropy_tokens.py    weight tokens by the policy's entropy
+entropy_weighted.py  weight turns by the policy's entropy
+flow_tokens.py       weight tokens by the flow of their hidden states
+gated.py             count lower rewards only if higher ones were reached
+masked.py            exclude trajectories from training
+rank_shaped.py       favour episodes whose hidden states spread more than usual
+self_certainty.py    reward the policy's certainty in spans, such as rationales
+span_weighted.py     weight tokens by the spans that a reward named
+task_normalised.py   give every environment of a batch the same standard deviation
+top_tokens.py        train only tokens with much credit and high entropy
+truncation.py        change the outcomes of episodes that a budget ended
 """

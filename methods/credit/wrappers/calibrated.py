@@ -1,4 +1,4 @@
-"""Calibration: a component of the turn rewards is weighted by its correlation with success."""
+"""Calibration: weight each component of the turn rewards by its correlation with success."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def calibrated(
     """The wrapped estimator with turn rewards sum_c weight_c * r^c, weight_c from `calibration` over the batch.
 
     A component that correlates with failure gets a negative weight. Not claimed to be unbiased: the weights come from
-    the same outcomes. Weights from an earlier window, given as `weights`, are constants of another objective, and
-    the class is that of the wrapped estimator.
+    the same outcomes. Weights from an earlier window, given as `weights`, are constants of another objective, and the
+    bias class of the wrapped estimator applies.
 
     Args:
-        weights: the weights of the components by name, for example `calibration(window).weights`; a component that
-            is not named does not count. If empty, they are computed from the batch itself.
+        weights: weight of each component by name, for example `calibration(window).weights`; components without a
+            weight do not count. If empty, the weights are computed from the batch itself.
         strength, least, minimum, success_at: see `calibration`.
     Returns: as the wrapped estimator. Degenerate: with too few successes or failures only the outcomes count.
     """
@@ -55,8 +55,8 @@ class Calibration:
     """Correlations of reward components with success.
 
     Attributes:
-        correlations: point-biserial correlation of each component with success, in [-1, 1]; 0 where
-            the component or success does not vary.
+        correlations: point-biserial correlation of each component with success, in [-1, 1]; 0 if the component or
+            success is constant.
         weights: the weights of each component.
         successes, failures: number of trajectories.
     """
@@ -78,7 +78,7 @@ def calibration(
     """Weigh each turn-reward component by its correlation with success over the turns of many groups.
 
     Args:
-        groups: a batch, or a window of the last ones; trajectories that are not valid do not count.
+        groups: a batch, or a window of recent batches; invalid trajectories do not count.
         strength: weight = strength * correlation.
         least: a correlation of at most this gives weight 0.
         minimum: with fewer successes or fewer failures every weight is 0, because a correlation could be chance.

@@ -17,9 +17,7 @@ def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:
-    """Return a rate that the task carries weighs tasks, whatever the agent does; the other weights depend on the
-    episodes.
-    """
+    """Return the bias class. Weights given by the tasks alone add no bias; the other weights depend on the episodes."""
     by_episodes = options["strength"] and not options["component"]
     return "biased" if (by_episodes or options["gap"]) and base != "heuristic" else base
 
@@ -41,17 +39,17 @@ def difficulty_scaled(
 ) -> list[Array]:
     """The wrapped estimator's advantages, all those of a group times w.
 
-    w = 1 + strength * (1 - mean outcome of the group), for outcomes between 0 and 1: a task that is solved less often
-    counts more. With `component`, w = the mean of that outcome component in the group, for example a rate that the task
-    carries (reward `task_weight`), and `strength` is unused. With `gap`, w is multiplied by the highest less the lowest
-    outcome of the group.
+    w = 1 + strength * (1 - mean outcome of the group), for outcomes between 0 and 1: a rarely solved task counts more.
+    With `component`, w is the mean of this outcome component in the group, for example a rate that the task carries
+    (reward `task_weight`), and `strength` is unused. With `gap`, w is multiplied by the group's highest minus lowest
+    outcome.
 
     Args:
         component: the name of an outcome component; give it the weight 0 in the reward.
-        strength: how much more a task that is never solved counts than one that always is; 0 leaves all alike.
-        gap: whether groups that differ little in their outcomes count less.
-    Returns: as the wrapped estimator. With `strength = 0.0` exactly what it gives.
-    Raises: CreditError if the outcomes of a group do not have the component.
+        strength: how much more a never solved task counts than an always solved one; 0 weighs all alike.
+        gap: whether groups with similar outcomes count less.
+    Returns: as the wrapped estimator; with `strength = 0.0` exactly its advantages.
+    Raises: CreditError if a group's outcomes lack the component.
     """
     scaled = []
     for group, advantages in zip(groups, estimate(groups), strict=True):

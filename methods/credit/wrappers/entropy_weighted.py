@@ -33,13 +33,13 @@ def entropy_weighted(
 ) -> list[Array]:
     """Increase advantages, or keep them only, where the policy was uncertain.
 
-    "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: the sign never changes, and
-    an advantage of 0 stays 0. "top": A for the share of the group's turns with the highest entropy, 0 for the rest.
+    "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: the sign never changes, and an
+    advantage of 0 stays 0. "top": A for the given share of the group's turns with the highest entropy, 0 for the rest.
 
     Args:
-        weight: of H (nats) in the bonus; 0 is the wrapped estimator bit for bit.
+        weight: of H (nats) in the bonus; 0 is the wrapped estimator, bit for bit.
         limit: above 1; the bonus is at most |A| / limit.
-        share: of turns that "top" keeps, at least one; ties are all kept. 1 keeps all.
+        share: of turns that "top" keeps, at least one; ties are all kept. 1 keeps every turn.
     Returns: as the wrapped estimator.
     """
     weighted = []

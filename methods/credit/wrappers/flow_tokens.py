@@ -21,11 +21,11 @@ def flow_tokens(
 ) -> Array:
     """A_ik * w_ikl with A_ik * w_ikl = A_ik + clip(weight * r_ikl, -|A_ik| / limit, |A_ik| / limit).
 
-    r is 1 for the token of the episode whose state deviates least from the flow of successful episodes, -1 for the one
-    that deviates most, and linear between. The sign never changes, and an advantage of 0 stays 0.
+    r is 1 for the token of the episode whose state deviates least from the flow of successful episodes, -1 for the
+    token that deviates most, and linear in between. The sign never changes, and an advantage of 0 stays 0.
 
     Args:
-        weight: of r; 0 leaves every token the advantage of its turn.
+        weight: of r; with 0 every token has its turn's advantage.
         limit: above 1; the bonus is at most |A| / limit.
     Returns: [N, T, L] weights between 1 - 1/limit and 1 + 1/limit; 1 in an episode without deviations.
     """

@@ -34,22 +34,22 @@ def gated(
 ) -> list[Array]:
     """The wrapped estimator on gated rewards: those of a level count if every level above reached its threshold.
 
-    Without `levels` there are two: the outcome, and below it the turn rewards. The bias class is that of the
-    wrapped estimator, for another objective: the gated rewards.
+    Without `levels` there are two: the outcome, and below it the turn rewards. The wrapped estimator's bias class
+    applies to another objective: the gated rewards.
 
-    Whether a gate opens is known at the end of the episode, so by default the gated rewards are paid there: a late
+    Whether a gate opens is known only at the end of the episode, so by default the gated rewards are paid there: a late
     turn that opens the gate then gets credit for them. If they are paid to their own turns, estimators of the return
-    from a turn on (`return_to_go`, `mt_grpo`) miss that and are biased; those of episode returns (`rloo`) are not.
+    from a turn on (`return_to_go`, `mt_grpo`) miss this credit and are biased; estimators of episode returns (`rloo`)
+    are not.
 
     Args:
         threshold: the outcome at or above which turn rewards count.
-        levels: names of reward components, the highest first, each with the threshold at or above which
-            the ones below it count. R = sum_h w_h r_h prod_{h' above h} 1[r_h' >= threshold_h'], w the
-            group's weights. A component of turns is compared by its sum over the episode. Components that
-            are not named do not count.
+        levels: names of reward components, the highest first, each with the threshold at or above which lower levels
+            count. R = sum_h w_h r_h prod_{h' above h} 1[r_h' >= threshold_h'], w the group's weights. A turn component
+            is compared by its sum over the episode. Components that are not named do not count.
         paid: "end" adds the gated turn rewards to the outcome; "turns" (the paper) leaves them on their turns.
     Returns: as the wrapped estimator. Degenerate: if no trajectory passes a gate, only the levels above it count.
-    Raises: CreditError naming a level that is no component.
+    Raises: CreditError naming a level that is not a component.
     """
     gated_groups = [_by_level(group, levels) if levels else _by_outcome(group, threshold) for group in groups]
     return estimate([_paid_at_the_end(group) for group in gated_groups] if paid == "end" else gated_groups)

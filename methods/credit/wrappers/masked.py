@@ -1,4 +1,4 @@
-"""Masking: trajectories that ended in certain ways are not trained on."""
+"""Masking: exclude trajectories with certain endings from training."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def masked(
 ) -> list[Array]:
     """The wrapped estimator's advantages, and 0 for the trajectories that are masked.
 
-    Biased: whether a trajectory is masked depends on what it did, so behaviour that leads there is
-    neither rewarded nor punished. That is its purpose: long attempts are not punished for the cap.
+    Biased: whether a trajectory is masked depends on what it did, so behaviour that leads to masking is neither
+    rewarded nor punished. This is intended: long attempts are not punished for hitting a limit.
 
     Args:
         over_turn: mask trajectories that were stopped by the turn limit.
@@ -54,7 +54,7 @@ def masked(
         hopeless: mask trajectories that a stop rule ended early.
         statistics: "kept" leaves masked trajectories in the baselines of the others; "dropped" removes them from the
             baselines too.
-    Returns: as the wrapped estimator. With nothing to mask, and with no option set, exactly what it gives.
+    Returns: as the wrapped estimator; exactly its advantages if nothing is masked and no option is set.
     """
     hidden = [_hidden(group, over_turn, void_turn, overlong, hopeless) for group in groups]
     if statistics == "dropped":

@@ -36,14 +36,14 @@ def rank_shaped(
     """A + min(max(weight * (w tanh d_r + (1 - w) tanh d_v), 0), |A| / limit), with w = sigmoid(gain * d_a).
 
     d_r, d_v and d_a are how far the effective rank of the episode's hidden states, its velocity and its acceleration
-    lie above what has been usual so far: where the rank accelerates the rank itself counts, elsewhere its velocity.
-    The sign never changes, and an advantage of 0 stays 0.
+    exceed their running norms: where the rank accelerates, the rank itself counts, elsewhere its velocity. The sign
+    never changes, and an advantage of 0 stays 0.
 
     Args:
-        weight: of the bonus; 0 is the wrapped estimator bit for bit.
-        gain: how sharply the acceleration decides between the two.
+        weight: of the bonus; 0 is the wrapped estimator, bit for bit.
+        gain: how sharply the acceleration switches between rank and velocity.
         limit: above 1; the bonus is at most |A| / limit.
-        scale: "falling" multiplies the weight by 1 less the running mean of success, so that the bonus fades.
+        scale: "falling" multiplies the weight by 1 minus the running mean success, so that the bonus fades.
     Returns: as the wrapped estimator.
     """
     shaped = []

@@ -1,4 +1,4 @@
-"""Self-certainty: turns are also paid for how far the policy was from guessing in the spans that the reward named."""
+"""Self-certainty: also reward a turn for how far from guessing the policy was in the spans that the reward named."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def self_certainty(
 ) -> list[Array]:
     """The wrapped estimator on rewards to which weight * the mean of KL(U || pi) over rationale tokens is added.
 
-    The tokens are those of the spans that a reward named, whatever the value of the span: `behaviour_action` names the
-    rationales. A turn without any, or whose spans could not be found, gets nothing. The certainty is a number
-    of the policy as it is; no gradient flows through it, so the result is declared heuristic.
+    The tokens are those of the spans that a reward named, whatever the span's value: `behaviour_action` names the
+    rationales. A turn without spans, or whose spans were not found, gets no bonus. The certainty is a property of the
+    current policy; no gradient flows through it, so the result is declared heuristic.
 
     Args:
         weight: in reward units per nat. A peaked distribution over a vocabulary of 150,000 has some 10 to 20 nats.
-        paid: "turns" adds each turn's own mean to the turn's reward; "end" adds the mean over all such tokens of an
+        paid: "turns" adds each turn's own mean to the turn's reward; "end" adds the mean over all these tokens of an
             episode to its outcome, for estimators of outcomes.
     Returns: as the wrapped estimator; with `weight = 0.0` exactly what it gives.
     """

@@ -1,4 +1,4 @@
-"""Spans: within a turn, the tokens of the spans that a reward named carry its advantage."""
+"""Spans: within a turn, put its advantage on the tokens of the spans that a reward named."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def span_weighted(
 ) -> Array:
     """A_ik * v on the tokens of a span with the value v, and A_ik * outside on the other tokens of such a turn.
 
-    A turn without a span is left as it is: each of its tokens has the turn's advantage.
+    A turn without a span is unchanged: each of its tokens has the turn's advantage.
 
     Args:
-        turns: "punished" weighs turns with a negative advantage alone, as is right for spans that name what failed:
-            a failing line must not be encouraged because the episode went well. "all" weighs every turn with a span.
-            "signed" too, and where the value has the other sign than the advantage the weight is 0, else its amount: a
-            rewarded turn encourages what was right in it, a punished one discourages what was wrong.
-        outside: of a turn with a span, the weight of the tokens that lie in none.
+        turns: "punished" weighs only turns with a negative advantage, as is right for spans that name what failed: a
+            failing line must not be encouraged because the episode went well. "all" weighs every turn with a span.
+            "signed" does too, with weight |v| if v and the advantage have the same sign, else 0: a rewarded turn
+            encourages what was right in it, a punished turn discourages what was wrong.
+        outside: in a turn with spans, the weight of the tokens outside them.
     Returns: [N, T, L] weights.
     """
     values = pad_tokens(group, group.signal("span_values"), otherwise=np.nan)

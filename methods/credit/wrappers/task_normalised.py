@@ -1,4 +1,4 @@
-"""Task normalisation: advantages of every environment of a batch get the same standard deviation."""
+"""Task normalisation: give the advantages of every environment in a batch the same standard deviation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:
 def task_normalised(estimate: Estimate, groups: Sequence[Group], *, weigh: Weigh = "trajectories") -> list[Array]:
     """(A - mean) / (std + 1e-6) over all groups of the batch with the same environment.
 
-    Biased, as dividing by the standard deviation of the own advantages is; and if `weigh` is not "trajectories", by
-    a mean in which long trajectories have more weight. Around `grpo` it is `agentrl`.
+    Biased, because it divides by the standard deviation of the same advantages; and, unless `weigh` is "trajectories",
+    by a mean in which long trajectories have more weight. Around `grpo` it equals `agentrl`.
 
     Args:
         weigh: weights in mean and std, by trajectory, turn, or token (the paper).

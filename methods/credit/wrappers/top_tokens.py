@@ -1,4 +1,4 @@
-"""Top tokens: only the tokens with much credit, at which the policy was uncertain, are trained."""
+"""Top tokens: train only the tokens with much credit at which the policy was uncertain."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def top_tokens(
 
     Args:
         share: of the tokens, at least one of them; ties are all trained. 1 trains every token.
-        final_share: the share after `steps` optimiser steps, which is approached evenly; with `steps = 0` it is unused.
-        within: what the share is counted in. In a group, trajectories with larger advantages have more of it.
+        final_share: the share after `steps` optimiser steps, approached linearly; unused with `steps = 0`.
+        within: the set of tokens that the share is taken from. In a group, trajectories with larger advantages get
+            more.
     Returns: [N, T, L] weights.
     """
     done = min((group.train_version or 0) / steps, 1.0) if steps else 0.0

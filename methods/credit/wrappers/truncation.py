@@ -1,4 +1,4 @@
-"""Truncation: other outcomes for episodes that a budget ended, or nearly ended."""
+"""Truncation: change the outcomes of episodes that a budget ended or nearly ended."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def truncation(
 ) -> list[Array]:
     """The wrapped estimator with a penalty on long episodes, or with bootstrapped outcomes of truncated ones.
 
-    With "overlong" the class is that of the wrapped estimator, of another objective; with "bootstrap" it is as
-    biased as the critic is wrong. To leave such episodes out of the loss instead, see `masked`.
+    With "overlong" the wrapped estimator's bias class applies to another objective; with "bootstrap" the bias is the
+    critic's error. To leave such episodes out of the loss instead, see `masked`.
 
     Args:
         mode: "overlong" as `overlong_penalised`, "bootstrap" as `bootstrapped`.
@@ -55,11 +55,11 @@ def truncation(
 
 
 def bootstrapped(group: Group) -> Group:
-    """Return the group in which the value after the last turn is added to the outcome of a truncated episode.
+    """Return the group with the value after the last turn added to the outcome of each truncated episode.
 
-    As biased as the critic is wrong. `turn_gae` has an option of its own for it.
-    Raises: MissingSignalError without outcomes or values; CreditError naming a truncated trajectory whose value
-        after its last turn is missing.
+    Its bias is the critic's error. `turn_gae` has its own option for this.
+    Raises: MissingSignalError without outcomes or values; CreditError naming a truncated trajectory without a value
+        after its last turn.
     """
     valid = group.select(group.valid)
     after = np.zeros(group.size)
@@ -68,15 +68,15 @@ def bootstrapped(group: Group) -> Group:
 
 
 def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, penalty: float = 1.0) -> Group:
-    """Return the group in which an episode near its token limit loses up to `penalty` of its outcome.
+    """Return the group with up to `penalty` subtracted from the outcome of each episode near its token limit.
 
-    It loses nothing up to limit_tokens - buffer_tokens of its own tokens, then linearly more, and all of `penalty` from
+    The penalty is 0 up to limit_tokens - buffer_tokens of the episode's own tokens, grows linearly, and is full from
     limit_tokens on.
 
     Args:
         limit_tokens, buffer_tokens: own tokens of an episode, at least 1, the buffer within the limit.
         penalty: reward units, at least 0.
-    Raises: MissingSignalError without outcomes or lengths; CreditError for numbers that make no sense.
+    Raises: MissingSignalError without outcomes or lengths; CreditError for invalid numbers.
     Source: soft overlong punishment of DAPO, arXiv:2503.14476, eq. 13.
     """
     if not (1 <= buffer_tokens <= limit_tokens and 0 <= penalty < np.inf):

@@ -11,13 +11,13 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class SourceLanguage:
-    """A language of the libraries.
+    """A programming language of the libraries.
 
     Attributes:
-        name: as in the name of its set, and of its folder. `runner`: of `agentgym/swe-edit-v1`.
-        names: the libraries. `unseen`: those of the held-out split.
-        of_library: the files of each, with {name}. `shared`: of all. `tests`: patterns of test files.
-        source: the file that has the bug.
+        name: as in the name of its set and its folder. `runner`: of `agentgym/swe-edit-v1`.
+        names: the libraries. `unseen`: libraries of the held-out split.
+        of_library: the files of each, with {name}. `shared`: files of all. `tests`: patterns of test files.
+        source: the file with the bug.
     """
 
     name: str
@@ -56,12 +56,12 @@ class SmallLibrary:
 
     @property
     def path(self) -> str:
-        """The file that has the bug."""
+        """Return the file with the bug."""
         return self.language.source.format(name=self.name)
 
     @cached_property
     def tests(self) -> dict[str, str]:
-        """The code of each test, by its id, in the order of the file."""
+        """Return the code of each test, by its id, in file order."""
         text = next(text for path, text in self.files.items() if "test" in path)
         if self.language.name == "c":
             pairs = re.findall(r"^TEST\((\w+)\) \{\n(.*?)^\}", text, re.M | re.S)
@@ -72,7 +72,7 @@ class SmallLibrary:
 
 @cache
 def libraries(language: SourceLanguage) -> tuple[SmallLibrary, ...]:
-    """All libraries of a language, those that are held out last."""
+    """Return all libraries of a language, held-out ones last."""
     folder = files(__name__).joinpath(language.name)
 
     def library(name: str) -> SmallLibrary:
