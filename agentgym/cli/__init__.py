@@ -1,8 +1,8 @@
-"""The command line. `app` holds the list of commands; each command or group of commands has a module of its own.
+"""The command line. `app` lists the commands; each command or group of commands has its own module.
 
-`options` are options that commands share, `policies` reads a --policy argument, `user_code` imports what --import
-names, `human` lets a person play, `console` and `tables` print. Heavy modules are imported inside the commands, so that
-help is quick. `registered` finds the commands of other packages, which use the names below.
+`options` has shared options, `policies` reads a --policy argument, `user_code` imports --import modules, `human` lets a
+person play, `console` and `tables` print. Heavy modules are imported inside the commands, so that help is quick.
+`registered` finds the commands of other packages, which use the names below.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from agentgym.errors import AgentGymError
 
 FAILED = 2
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
-"""Packages that only some commands need, and the extra that brings them."""
+"""Packages that only some commands need, and the extra that installs them."""
 RENAMED_COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {}
 """Old commands and their present names: `("tasks", "mix"): ("dev", "tasks-mix")`."""
 RENAMED_OPTIONS: dict[str, dict[str, str]] = {}
@@ -87,7 +87,7 @@ class Commands(OpenGroup):
 
 
 def current_spelling(arguments: list[str]) -> list[str]:
-    """Arguments in which old commands and options have their present names; an old one gives a deprecation warning."""
+    """Return arguments with old commands and options replaced by current ones; warn of deprecation for each."""
     for old_command in (tuple(arguments[:1]), tuple(arguments[:2])):
         if old_command in RENAMED_COMMANDS:
             new_command = RENAMED_COMMANDS[old_command]

@@ -14,7 +14,7 @@ from agentgym.text import hundredfold, percent, points, visible
 
 
 def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:
-    """Tables of what evaluation.tournament.tournament returns."""
+    """Return tables for the result of evaluation.tournament.tournament."""
     head = f"{result['tasks']} {result['split']} tasks of {result['task_set']}, manifest {result['manifest']}"
     head += f", tagged {result['tag']}" if result["tag"] else ""
     head += f", solved and {result['also']}" if result["also"] else ""
@@ -57,7 +57,7 @@ def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def seeds_tables(result: Mapping[str, Any]) -> list[RenderableType]:
-    """Tables of what evaluation.tournament.over_seeds returns."""
+    """Return tables for the result of evaluation.tournament.over_seeds."""
     arms = _table("Agent", "Seeds", "Mean", "IQM", "95 % interval")
     for name, arm in result["arms"].items():
         arms.add_row(

@@ -1,4 +1,4 @@
-"""Where the commands write: results to standard output, everything else to standard error."""
+"""Output of the commands: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a command, with what to type to go on."""
+    """Ctrl-C during a command, with a hint on how to resume."""
 
     def __init__(self, hint: str) -> None:
         self.hint = hint
@@ -34,24 +34,24 @@ class Interrupted(KeyboardInterrupt):
 
 
 def out() -> Console:
-    """Return standard output. Made anew each time, so that a redirected stream is found."""
+    """Return a new console on standard output, so that a redirected stream is respected."""
     return UncutConsole()
 
 
 def err() -> Console:
-    """Return standard error."""
+    """Return a new console on standard error."""
     return UncutConsole(stderr=True)
 
 
 def print_error(message: str) -> None:
-    """One clean red message."""
+    """Print an error message in red."""
     err().print(Text.assemble(("Error: ", "bold red"), (message, "red")), soft_wrap=True)
 
 
 def show_our_warnings() -> None:
-    """Print agentgym's own warnings as one yellow line each, and each once; those of other packages stay as they are.
+    """Print each of agentgym's own warnings once, as a yellow line; leave other packages' warnings unchanged.
 
-    Without this, Python shows no deprecation at all, and other warnings with the path of the file that gave them.
+    By default Python hides deprecations, and shows other warnings with the path of the file that issued them.
     """
     show_others, printed = warnings.showwarning, set[str]()
 
@@ -63,20 +63,20 @@ def show_our_warnings() -> None:
             err().print(Text.assemble(("Warning: ", "bold yellow"), (str(message), "yellow")), soft_wrap=True)
 
     warnings.showwarning = show
-    if not sys.warnoptions:  # `python -W` and PYTHONWARNINGS go first
+    if not sys.warnoptions:  # `python -W` and PYTHONWARNINGS take precedence
         warnings.simplefilter("default", AgentGymDeprecationWarning)
 
 
 def quieten_bitsandbytes() -> None:
-    """Keep its advice off the terminal to install kernels for CPUs that would sample in bfloat16.
+    """Hide the advice of bitsandbytes to install CPU kernels, which would sample in bfloat16.
 
-    peft imports it wherever it is installed.
+    peft imports bitsandbytes whenever it is installed.
     """
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def show_tracebacks(debug: bool) -> None:
-    """With --debug, print the traceback of each failure of an episode on standard error, and the same failure once."""
+    """With --debug, print the traceback of each distinct episode failure once on standard error."""
     handler, printed = logging.StreamHandler(), set[str]()
 
     def first_time(record: logging.LogRecord) -> bool:
@@ -93,7 +93,7 @@ def show_tracebacks(debug: bool) -> None:
 
 @contextmanager
 def resumable(hint: str) -> Iterator[None]:
-    """Turn Ctrl-C into Interrupted, which says how to go on."""
+    """Turn Ctrl-C into Interrupted with a hint on how to resume."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -101,7 +101,7 @@ def resumable(hint: str) -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T], agent: object = None) -> T:
-    """Run a command's async part; end the sandboxes' shared backends, and the agent if it is a policy, with it."""
+    """Run a command's async part, then close the shared sandbox backends, and the agent if it is a policy."""
     return asyncio.run(_closing(work, agent))
 
 
@@ -118,11 +118,11 @@ async def _closing(work: Coroutine[Any, Any, T], agent: object) -> T:
 
 
 def exit_by_failures(causes: Counter[str], episodes: int) -> None:
-    """End the command with exit code 1 where every episode failed, or one did by a bug in somebody's code.
+    """Exit with code 1 if every episode failed, or any failed because of a bug in code.
 
     Args:
-        causes: of the episodes that failed, with how often, as `Trajectory.error` says them.
-        episodes: how many were played.
+        causes: counts of the failed episodes by `Trajectory.error`.
+        episodes: the number of episodes played.
     """
     from agentgym.rollout.failures import LOGGER, is_bug
 
@@ -136,7 +136,7 @@ def exit_by_failures(causes: Counter[str], episodes: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write what the user asked for into a file, whole or not at all, and say where. Raises: EvaluationError."""
+    """Write a text to a file atomically, and print the path. Raises: EvaluationError."""
     from agentgym.errors import EvaluationError
 
     partial = path.with_name(path.name + ".partial")
@@ -150,7 +150,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def progress_bar() -> PhaseProgress:
-    """Show a bar with a count, the time left and a note on standard error; lines where that is not a terminal."""
+    """Return a progress bar with count, time left and note on standard error; plain lines if not a terminal."""
     from agentgym.training.monitoring.progress import PhaseProgress
 
     return PhaseProgress(err())

@@ -146,7 +146,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
 
 
 def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, NDArray[np.float64]]:
-    """Return the advantages that the run gave these trajectories; empty if some were never given any."""
+    """Return the advantages that the run gave these trajectories; empty if any lacks them."""
     import numpy as np
 
     ids = {trajectory.id for group in groups for trajectory in group}
@@ -155,7 +155,7 @@ def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, ND
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
             row = json.loads(line)
-        except ValueError:  # the last line of a run that was cut short
+        except ValueError:  # truncated last line of an interrupted run
             continue
         if row["trajectory"] in ids:
             advantages[row["trajectory"]] = np.array(row["advantages"], np.float64)
@@ -163,7 +163,7 @@ def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, ND
 
 
 def estimator_names(text: str | None) -> list[str]:
-    """Estimators, written as in recipes; all of them for None. Commas separate them too where no option holds one."""
+    """Return estimators written as in recipes, or all for None. Commas also separate them if no option holds one."""
     from agentgym import registry
 
     if text is None:

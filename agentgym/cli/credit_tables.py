@@ -1,4 +1,4 @@
-"""What `agentgym credit` shows in the terminal."""
+"""The terminal tables of `agentgym credit`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.text import percent
 
 
 def audit_table(audit: Audit) -> RenderableType:
-    """Agreement of each estimator with counterfactual credit, and what its advantages look like."""
+    """Return a table of each estimator's agreement with counterfactual credit, and its advantages' statistics."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Estimator", no_wrap=True)
     for head in ("Same sign", "Rank", "No gradient", "Singletons"):
@@ -47,7 +47,7 @@ def audit_table(audit: Audit) -> RenderableType:
 def advice_table(
     facts: CreditFacts, advice: Sequence[Suggestion], ratios: Mapping[str, float], *, used: str
 ) -> RenderableType:
-    """Return the facts of a run, what to try, and the signal to noise that the model predicts.
+    """Return the facts of a run, suggestions, and the signal-to-noise ratios predicted by the model.
 
     Args:
         used: the estimator of the run.

@@ -1,7 +1,7 @@
 """One-line descriptions of registered names, read from source files without importing them.
 
-Importing everything that is registered takes many seconds (torch, transformers). `agentgym list` needs only the first
-line of a docstring, so the module's source is parsed and never executed.
+Importing everything registered takes many seconds (torch, transformers). `agentgym list` needs only the first line of
+each docstring, so the module's source is parsed and never executed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 MAX_HOPS = 6
-"""How many imports and base classes are followed from a name to its docstring."""
+"""The maximum imports and base classes to follow from a name to its docstring."""
 
 
 def describe(kind: Any, name: str) -> str:
     """Return the first line of a registered object's docstring, or "" if it has none.
 
-    An object that was registered in this process is asked directly. An entry point is looked up in its source file.
+    For an object registered in this process use the object itself. For an entry point read its source file.
     """
     from agentgym import registry
 
@@ -41,9 +41,7 @@ def _first_line(docstring: str | None) -> str:
 
 
 def _search(module: str, name: str, hops: int) -> str | None:
-    """Return the docstring of `name` in `module`; follows imports, base classes, and calls such as
-    `grpo.preset(...)`.
-    """
+    """Return the docstring of `name` in `module`, following imports, base classes and calls like `grpo.preset(...)`."""
     tree = _parse(module)
     if tree is None or hops == 0:
         return None
@@ -52,7 +50,7 @@ def _search(module: str, name: str, hops: int) -> str | None:
             return ast.get_docstring(node) or _of_base_class(module, node, hops)
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             return _of_assigned(module, node.value, hops)
-    for statement in ast.walk(tree):  # imports under TYPE_CHECKING too: that is how a lazy package names its exports
+    for statement in ast.walk(tree):  # includes imports under TYPE_CHECKING, which name a lazy package's exports
         if isinstance(statement, ast.ImportFrom):
             for alias in statement.names:
                 if (alias.asname or alias.name) == name:
@@ -104,7 +102,7 @@ def _parse(module: str) -> ast.Module | None:
 
 @cache
 def _spec(module: str) -> ModuleSpec | None:
-    """Find a module as an import would, but without importing its parents, as `importlib.util.find_spec` does."""
+    """Find a module like an import, but without importing its parents, unlike `importlib.util.find_spec`."""
     parent, _, _ = module.rpartition(".")
     locations = None
     if parent:
@@ -112,7 +110,7 @@ def _spec(module: str) -> ModuleSpec | None:
         locations = package.submodule_search_locations if package else None
         if locations is None:
             return None
-    for finder in sys.meta_path:  # not PathFinder alone: editable installations have a finder of their own
+    for finder in sys.meta_path:  # not only PathFinder: editable installations have their own finder
         spec = finder.find_spec(module, locations)
         if spec is not None:
             return spec

@@ -1,9 +1,9 @@
-"""Options of a command that are the fields of a class: their types, their defaults, and the text under each as help.
+"""Command options from the fields of a class: with their types, their defaults, and the text under each as help.
 
-`@takes(agent=AgentOptions)` gives a command one option for each field of AgentOptions, and the command receives an
-instance as its argument `agent`. Fields that hold another class of options stand flat among the others, and fields
-that cannot be said in a word of text are left out. The classes are looked at when the command runs or its help is
-shown: a function that returns one may import it, so that `agentgym --help` imports no more than it needs.
+`@takes(agent=AgentOptions)` gives a command one option per field of AgentOptions, and the command receives an
+instance as its argument `agent`. Fields that hold another class of options are flattened, and fields without a
+one-word text form are left out. The classes are inspected when the command runs or its help is shown: a function
+that returns a class may import it, so that `agentgym --help` imports no more than it needs.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _SAID_IN_A_WORD = (str, int, float, bool, Path)
 
 
 class OptionValueError(AgentGymError, ValueError):
-    """The options of a command do not go together, or one has a value that it may not have."""
+    """The options of a command are incompatible, or one has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Fields of a class that become options, for a command that decides about the others or has defaults of its own."""
+    """Fields of a class that become options, for a command that uses only some fields or has its own defaults."""
 
     options: type
     """The class of options."""
     only: Sequence[str] | Mapping[str, str] | None = None
-    """The fields that become options, or the names of these options with the field behind each. By default all do."""
+    """The fields that become options, or a mapping from option names to fields. By default all fields."""
     defaults: Mapping[str, Any] = dataclass_field(default_factory=dict)
-    """The defaults of this command by the name of the option, where the class has others."""
+    """This command's defaults by option name, overriding the class's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ class _Leaf:
     """A field that becomes an option."""
 
     path: tuple[str, ...]
-    """The fields that lead to it from the class of the command."""
+    """The path of field names from the command's class to this field."""
     parameter: inspect.Parameter
     """The option as a parameter of a function that Typer understands."""
 
 
 def takes(**sources: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command, in place of each argument that is named, options for the fields of a class.
+    """Replace each named argument of a command by options for the fields of a class.
 
-    The command has to be registered with `cls=FieldsCommand`.
+    The command must be registered with `cls=FieldsCommand`.
 
     Args:
-        sources: for each argument a class of options, Fields of one, or a function that returns one of both.
+        sources: per argument a class of options, Fields of a class, or a function that returns either.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +76,7 @@ def takes(**sources: Any) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def _own_parameters(command: Callable[..., None], sources: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a command, with their annotations but for those that stand for fields."""
+    """Return the parameters of a command, with annotations resolved except for those that stand for fields."""
     written = {name: text for name, text in command.__annotations__.items() if name not in {"return", *sources}}
     hints = get_type_hints(types.SimpleNamespace(__annotations__=written), command.__globals__, include_extras=True)
     parameters = inspect.signature(command).parameters.values()
@@ -87,7 +87,7 @@ def _own_parameters(command: Callable[..., None], sources: Mapping[str, Any]) ->
 def _with_parameters(
     call: Callable[..., None], command: Callable[..., None], parameters: list[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Give a function the name and the text of a command, and these parameters."""
+    """Give a function the name and docstring of a command, and these parameters."""
     named = wraps(command)(call)
     named.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     named.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -95,7 +95,7 @@ def _with_parameters(
 
 
 class FieldsCommand(TyperCommand):
-    """A command whose options may be fields of classes, which are looked at when they are needed."""
+    """A command whose options may be fields of classes, which are inspected lazily."""
 
     @override
     def get_params(self, ctx: Any) -> Any:
@@ -110,7 +110,7 @@ class FieldsCommand(TyperCommand):
 def _expand(
     command: Callable[..., None], own: Mapping[str, inspect.Parameter], sources: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """Return a function with a parameter for each field, which calls the command with instances of the classes."""
+    """Return a function with one parameter per field, which calls the command with instances of the classes."""
     loaded = {name: _loaded(source) for name, source in sources.items()}
     leaves = {name: list(_leaves(source)) for name, source in loaded.items()}
 
@@ -133,7 +133,7 @@ def _loaded(source: Any) -> Fields:
 
 
 def _leaves(source: Fields) -> Iterator[_Leaf]:
-    """Yield the fields of a class that become options, also those of classes inside it."""
+    """Yield the fields of a class that become options, including fields of nested classes."""
     leaves = {leaf.parameter.name: leaf for leaf in _fields_of(source.options, (), None)}
     only = list(leaves) if source.only is None else source.only
     names = only if isinstance(only, Mapping) else {name: name for name in only}
@@ -173,7 +173,7 @@ def _default(source: Any, field: Any) -> Any:
 
 
 def _annotation(annotation: Any) -> Any:
-    """Return the type of an option for a field; None for one that cannot be said in a word."""
+    """Return the type of an option for a field; None if the field has no one-word text form."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _annotation(parts[0])
@@ -185,9 +185,9 @@ def _annotation(annotation: Any) -> Any:
 
 
 def _info(annotation: Any, text: str, panel: str | None) -> Any:
-    """Return Typer's description of an option: what the annotation says of it, its text as help, and its limits.
+    """Return Typer's description of an option, from the annotation, with its text as help and its limits.
 
-    Typer knows no limits that are excluded, such as `gt=0`: the class itself refuses these.
+    Typer has no exclusive limits such as `gt=0`: the class itself refuses the limit value.
     """
     from rich.markup import escape
 
@@ -211,7 +211,7 @@ def _info(annotation: Any, text: str, panel: str | None) -> Any:
 
 
 def _marks(annotation: Any) -> Iterator[Any]:
-    """Yield what an annotation says beside the type, also inside a union: limits, and how an option is spelt."""
+    """Yield an annotation's metadata, also inside a union: limits, and the spelling of an option."""
     for part in get_args(annotation):
         yield from _marks(part)
     for mark in getattr(annotation, "__metadata__", ()):
@@ -219,7 +219,7 @@ def _marks(annotation: Any) -> Iterator[Any]:
 
 
 def _make(source: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
-    """Make an instance with these values, by their paths. Raises: OptionValueError naming what is wrong."""
+    """Make an instance from values by path. Raises: OptionValueError naming the fault."""
     cls = source if isinstance(source, type) else type(source)
     arguments: dict[str, Any] = {}
     for field in fields(cls):
@@ -235,7 +235,7 @@ def _make(source: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
 
 
 def known_name(kind: Any) -> Callable[[str | None], str | None]:
-    """Return an option's callback that refuses a name nothing is registered under, also where it would not be used."""
+    """Return an option's callback that refuses unregistered names, even if the option would not be used."""
 
     def check(name: str | None) -> str | None:
         from agentgym import registry

@@ -1,4 +1,4 @@
-"""A line now and then while a command has nothing to report yet, so that it does not look dead."""
+"""Occasional lines while a command has nothing to report yet, so that it does not look stuck."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from agentgym.training.monitoring.progress import PhaseProgress
 
 FIRST_S = 5.0
-"""The seconds after which the first line is printed. Each later one comes after twice the time."""
+"""The seconds before the first line. The wait doubles with each further line."""
 
 
 @contextmanager
 def heartbeat(progress: PhaseProgress, text: str, *, first_s: float = FIRST_S) -> Iterator[None]:
-    """Print a line with the time that has passed until the first task of a progress bar gets on.
+    """Print lines with the elapsed time until the first task of a progress bar advances.
 
     Args:
-        progress: whose console is written to. text: what is being done.
+        progress: the progress bar, whose console is used. text: the current activity.
     """
     done, began = threading.Event(), time.monotonic()
 

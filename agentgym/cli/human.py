@@ -23,7 +23,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
 class Unreadable(Exception):
-    """A line is not a call; the message says why. `more`: it may become one with the next line."""
+    """A line is not a call; the message says why. `more`: whether further lines may complete it."""
 
     def __init__(self, why: str, *, more: bool = False) -> None:
         self.more = more
@@ -34,9 +34,9 @@ class HumanPolicy(Policy):
     """Asks a person for every turn.
 
     Args:
-        console: where to show. `read`: gives one line, None at the end of the input.
+        console: the console to print on. `read`: returns one line, or None at the end of the input.
     Attributes:
-        left: the person has left; `interrupted`: by Ctrl-C.
+        left: whether the person has left. `interrupted`: whether by Ctrl-C.
     """
 
     name = "human"
@@ -48,7 +48,7 @@ class HumanPolicy(Policy):
         self.left = self.interrupted = False
 
     async def generate(self, request: Request) -> Reply:
-        """Return what the person says next. Reading blocks the event loop: there is nothing else to do."""
+        """Return the person's next message. Reading blocks the event loop, which has nothing else to do."""
         self._tools = {schema["function"]["name"]: _described(schema["function"]) for schema in request.tools}
         for message in request.messages[self._messages_printed :]:
             if message.role == "tool":
@@ -61,7 +61,7 @@ class HumanPolicy(Policy):
         return Reply(self._ask())
 
     def show_tools(self) -> None:
-        """One line for each tool."""
+        """Print one line per tool, and the help."""
         for tool in self._tools.values():
             self._console.print(Text.assemble("  ", (tool.signature(), "cyan"), f"  {tool.description}"))
         self._console.print(Text(HELP, style="dim"))
@@ -96,14 +96,14 @@ class HumanPolicy(Policy):
 
 
 def _described(function: Mapping[str, Any]) -> Tool:
-    """Return a tool as a request describes it, to be shown and not to be run."""
+    """Return a tool from a request's description, for display only."""
     return Tool.from_schema(function["name"], function["description"], function["parameters"], lambda arguments: None)
 
 
 def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:
-    """Read a call as a person types it: Python-like, JSON, or the bare name of a tool without arguments.
+    """Parse a call typed by a person: Python-like, JSON, or the bare name of a tool without arguments.
 
-    Arguments without a name are taken in the tool's order. Nothing in the text is ever executed.
+    Positional arguments follow the tool's order. Nothing in the text is ever executed.
     Raises: Unreadable.
     """
     text = text.strip()
@@ -132,7 +132,7 @@ def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:
 
 
 def read_line(prompt: str) -> str | None:
-    """One line of standard input without its end, None when there is no more."""
+    """Return one line of standard input without its line end; None at the end of input."""
     if sys.stdin.isatty():
         try:
             return input(prompt)

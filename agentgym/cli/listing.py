@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentgym.registry import Kind
 
 GAP = 2
-"""Blanks between two columns of names, and before the first."""
+"""The spaces between two columns of names, and before the first."""
 
 
 def list_names(
@@ -95,7 +95,7 @@ def _print_descriptions(kind: Kind) -> None:
 
 
 def in_columns(names: list[str], width: int) -> list[str]:
-    """Lay names out in as many equal columns as fit, filled from top to bottom; names are never cut."""
+    """Lay out names in as many equal columns as fit, filled from top to bottom; never truncate names."""
     if not names:
         return []
     cell = max(map(len, names)) + GAP

@@ -60,9 +60,7 @@ def _value(text: str) -> Any:
 
 
 def _with_field(current: Any, field: str, value: Any, spelling: str) -> Any:
-    """Return a copy of a dictionary or dataclass in which one field, perhaps of a dictionary in it, has another
-    value.
-    """
+    """Return a copy of a dictionary or dataclass with one field, possibly nested, set to another value."""
     if is_dataclass(current) and not isinstance(current, type):
         known = list(inspect.signature(type(current)).parameters)
         if field not in known:

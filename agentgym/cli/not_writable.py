@@ -1,4 +1,4 @@
-"""Errors of a disk that is full, or a place where nothing may be written, as one message."""
+"""One message for errors of a full disk or missing write permission."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full", re.IGNORECASE)
 _TORCH_TEXT = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos", re.DOTALL)
-"""What torch says where a file could not be written whole: it keeps the reason to itself."""
+"""Torch's messages for a file that could not be written completely, which do not give the reason."""
 
 
 def not_writable(error: BaseException) -> str | None:
-    """Return the message where something could not be written for want of room or of a right; None for other errors."""
+    """Return the message for an error of a full disk or missing permission; None for other errors."""
     for cause in _chain(error):
         number, file = getattr(cause, "errno", None), getattr(cause, "filename", None)
         path = f" {file}" if file else ""

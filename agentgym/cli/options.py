@@ -53,9 +53,9 @@ def split_tasks(text: str, default: str) -> tuple[str, str]:
 
 
 def one_task(task_set: TaskSet, split: str, index: int, task_id: str | None) -> Task:
-    """Return the task with this id or, without one, at this place of the split.
+    """Return the task with this id or, without an id, at this index of the split.
 
-    Raises: TaskError saying which tasks there are.
+    Raises: TaskError naming the available tasks.
     """
     candidates = task_set[split]
     if task_id is not None:
@@ -91,7 +91,7 @@ def backend_option() -> Fields:
 
 
 def unhurried(config: RolloutConfig) -> RolloutConfig:
-    """Return a config for a player who may think for hours, and may send many messages without a call."""
+    """Return a config for a slow player, who may think for hours and send many messages without a call."""
     from agentgym.rollout import Budgets
 
     budgets = Budgets(max_turns=10_000, max_calls=10_000, time_s=24 * 3600.0, max_void_turns=10_000, infra_retries=0)

@@ -1,4 +1,4 @@
-"""What --policy means: `oracle`, a checkpoint, run folder or hub model, or `<registered policy>:<where>#<model>`."""
+"""Parse --policy: `oracle`, a checkpoint, run folder or hub model, or `<registered policy>:<where>#<model>`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PolicyArgumentError(AgentGymError, ValueError):
 
 
 _RECORDED = ("call_format", "template_options", "quantization", "logit_hook", "logit_hook_options")
-"""Keys of a recipe's [policy] that its checkpoints do not hold."""
+"""Keys of a recipe's [policy] that its checkpoints do not store."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 Agent: TypeAlias = "Policy | Callable[[Task], Policy]"
 
@@ -72,7 +72,7 @@ def load_policy(
 
     Args:
         pairs: further options of the policy, as NAME=VALUE.
-    Raises: PolicyArgumentError saying what could be written instead; what the policy itself raises.
+    Raises: PolicyArgumentError naming valid alternatives; any error of the policy itself.
     """
     from agentgym import registry
 
@@ -106,19 +106,19 @@ def load_policy(
 
 
 def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
-    """Without those that change no answer, so that a run may be resumed with, for example, more patience."""
+    """Return the pairs that can change answers; a run may be resumed with different values of the others."""
     return sorted(pair for pair in pairs if re.split(r"[.=]", pair)[0] not in ("retry_policy", "connections"))
 
 
 def _local_model(source: str, given: dict[str, Any], pairs: Sequence[str]) -> Agent:
-    """Return a model of transformers, which reads images where its configuration says so."""
+    """Return a transformers model, which reads images if its configuration says so."""
     from agentgym import registry
     from agentgym.training.monitoring.silence import silence_libraries
 
     factory = registry.load("policies", "transformers")
     options = options_for(factory, pairs, "--policy-option", "a local policy", positional=1)
     try:
-        with silence_libraries():  # the bar of its weights is none of the user's business
+        with silence_libraries():  # hides the progress bar of loading weights
             model: Agent = factory(source, **({"sees": None} | given | options))
     except TypeError as error:
         if not pairs:
@@ -140,7 +140,7 @@ def _oracle(task_set: TaskSet) -> Agent:
 
 
 def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the checkpoint in a folder, for a run folder its last one, and what its recipe says of how it is used."""
+    """Return the checkpoint in a folder, or a run folder's last one, and the policy options of its recipe."""
     folder = next((p for p in (path, path.parent.parent) if (p / "recipe.toml").is_file()), None)
     recorded: dict[str, Any] = {}
     if folder is not None:
@@ -148,7 +148,7 @@ def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
             section = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))["policy"]
             recorded = {name: section[name] for name in _RECORDED if name in section}
         except (tomllib.TOMLDecodeError, OSError, KeyError):
-            pass  # the checkpoint is what was asked for; an unreadable recipe only loses the defaults
+            pass  # an unreadable recipe only loses the defaults
     from agentgym.storage import checkpoint_in
 
     checkpoint = checkpoint_in(path)
@@ -161,7 +161,7 @@ def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _make(name: str, address: str, model: str, given_options: dict[str, str | None], pairs: Sequence[str]) -> Agent:
-    """Build a registered policy. Options it does not take are an error, not left out in silence."""
+    """Build a registered policy. Raise PolicyArgumentError for options that it does not take."""
     from agentgym import registry
 
     factory = registry.load("policies", name)

@@ -39,7 +39,7 @@ class OpenGroup(TyperGroup):
 
 
 def _words(ctx: Any) -> list[str]:
-    """Return the names of the groups that lead to a context, without the name of the program."""
+    """Return the group names on the path to a context, without the program's name."""
     return [] if ctx.parent is None else [*_words(ctx.parent), ctx.info_name]
 
 

@@ -229,7 +229,7 @@ async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
 
 
 def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) -> Budgets:
-    """Budgets that do not end an episode by themselves: replays follow the record, and a person may think for a day."""
+    """Return budgets too large to end an episode: replays follow the record, and a person may think for a day."""
     from agentgym.rollout import Budgets
 
     return Budgets(

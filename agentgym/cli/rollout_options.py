@@ -61,4 +61,4 @@ class RolloutOptions:
 
 
 def _any(**options: Any) -> None:
-    """Take every option: whether the environments of the tasks do is checked when they are known."""
+    """Accept every option: the tasks' environments check the options once they are known."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger | None]:
-    """Open the ledger of a run folder. The cluster is connected to before anything is written.
+    """Open the ledger of a run folder, connecting to the cluster before anything is written.
 
     Yields: the ledger, None without a folder.
-    Raises: AgentGymError where the cluster cannot be reached; LedgerError if another command plays into the folder.
+    Raises: AgentGymError if the cluster cannot be reached; LedgerError if another command plays into the folder.
     """
     from agentgym.rollout.engine import ConnectingEngine
     from agentgym.storage.ledger import Ledger

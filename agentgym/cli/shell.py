@@ -127,7 +127,7 @@ async def _line(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult:
 
 
 async def _interruptible(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult | None:
-    """Run a line; Ctrl-C ends it and nothing else. Returns: None if it was interrupted."""
+    """Run a line; Ctrl-C ends only this line. Returns: None if it was interrupted."""
     loop, running = asyncio.get_running_loop(), asyncio.create_task(_line(sandbox, line, timeout_s))
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, running.cancel)
@@ -167,14 +167,14 @@ def _read(prompt: str) -> str | None:
 
 
 def _exit_code(result: ExecResult) -> int:
-    """As a shell says it: 128 and the signal's number, 124 for a timeout."""
+    """Return the exit code as a shell does: 128 plus the signal's number, 124 for a timeout."""
     if result.timed_out:
         return 124
     return 128 - result.exit_code if result.exit_code < 0 else result.exit_code
 
 
 def _show(result: ExecResult, timeout_s: float) -> None:
-    """Output as it was written into a file or pipe, and made visible on a terminal."""
+    """Write output unchanged into a file or pipe, and with control characters made visible on a terminal."""
     from agentgym.text import visible
 
     for stream, data in ((sys.stdout, result.stdout), (sys.stderr, result.stderr)):

@@ -28,7 +28,7 @@ MAX_LINES = 40
 
 
 def evaluation_table(evaluation: Evaluation) -> RenderableType:
-    """Success overall and by tag, then what went wrong."""
+    """Return a table of success overall and per tag, followed by the failures."""
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
     for name in ("Tasks", "n", "Success", "95 % interval"):
         table.add_column(name, justify="left" if name == "Tasks" else "right")
@@ -79,7 +79,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
 
 
 def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
-    """Return what came out of some episodes: success, turns, how they stopped, what went wrong."""
+    """Return a table of the results of some episodes: success, turns, stop reasons, failures."""
     valid = [t for t in trajectories if t.valid]
     by_task: dict[str, list[float]] = {}
     scored = [t for t in trajectories if t.scored]
@@ -117,7 +117,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
 
 
 def print_episode(trajectory: Trajectory, console: Console) -> None:
-    """One episode as a conversation."""
+    """Print one episode as a conversation."""
     console.print(Text(trajectory.id, style="bold"))
     for message in trajectory.opening:
         console.print(message_panel(message))
@@ -149,7 +149,7 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
 
 
 def message_panel(message: Message) -> RenderableType:
-    """Return a message of the opening, or of the environment."""
+    """Return the panel of an opening message or an environment's message."""
     return Quoted(message.role, Text(_clip(message.text)))
 
 
@@ -162,13 +162,13 @@ def call_text(call: Call) -> Text:
 
 
 def result_text(result: Result) -> Text:
-    """Return what came back; what went wrong in red."""
+    """Return the text of a result; errors in red."""
     text = _clip(Message("tool", result.content).text) or "[nothing]"
     return Text(text) if result.ok else Text(f"{result.status.value}: {text}", style="red")
 
 
 def _means(evaluation: Evaluation) -> str:
-    """How many calls ran and how many turns an episode had; empty where there was no call or no valid episode."""
+    """Return the share of calls that ran and the mean turns, omitting either without calls or valid episodes."""
     calls, turns = evaluation.execution_rate(), evaluation.mean_turns()
     ran = "" if math.isnan(calls) else f"calls that ran {percent(calls)}, "
     return ran + ("" if math.isnan(turns) else f"turns {turns:.1f} an episode, ")
@@ -185,7 +185,7 @@ def _failures(counts: Counter[str]) -> list[Text]:
 
 
 def _in_number(meaning: str, count: int) -> str:
-    """Return what a kind of failure means, in the singular for one."""
+    """Return the meaning of a kind of failure, in the singular for a count of one."""
     noun, _, rest = meaning.partition(" ")
     return meaning if count != 1 else f"{noun.removesuffix('s')} {rest.replace(' were ', ' was ')}"
 

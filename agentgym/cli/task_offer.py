@@ -1,4 +1,4 @@
-"""Tasks that a command offers to other programs: what each such command checks, opens and closes."""
+"""Tasks that a command offers to other programs: the checks, setup and cleanup shared by such commands."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TaskOffer:
 
 @contextmanager
 def offer_tasks(options: OfferOptions, config: RolloutConfig) -> Iterator[TaskOffer]:
-    """Load tasks, read the tokens of the clients, listen, and say where. The ledger is closed with the block.
+    """Load tasks, read the clients' tokens, listen, and print the address. Close the ledger after the block.
 
     Args:
         config: how the episodes are played.

@@ -1,4 +1,4 @@
-"""Lets SIGTERM and SIGHUP end a command as Ctrl-C does: episodes are closed, and the command says how to go on."""
+"""Make SIGTERM and SIGHUP end a command like Ctrl-C: episodes are closed, and the command says how to resume."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StopSignal:
 
     @property
     def exit_code(self) -> int:
-        """Exit code that shells expect of a program that a signal ended: 130, 143 or 129."""
+        """The exit code that shells expect after a signal: 130, 143 or 129."""
         return 128 + self.received
 
     @property
@@ -33,7 +33,7 @@ class StopSignal:
 def interrupted_by_signals() -> Iterator[StopSignal]:
     """Raise KeyboardInterrupt inside the block when one of SIGNALS arrives, as for Ctrl-C.
 
-    A signal that has a handler already, or is ignored, is left alone. Does nothing outside the main thread.
+    Leave signals alone that are ignored or already have a handler. Do nothing outside the main thread.
     """
     stop, process = StopSignal(), os.getpid()
 

@@ -1,4 +1,4 @@
-"""A console that cuts nothing: a pipe gets whole lines, and a table that is too wide for a terminal becomes a list."""
+"""A console that never truncates: a pipe gets whole lines, and a table too wide for the terminal becomes a list."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 PIPE_WIDTH = 1_000_000
-"""Columns of a line that no terminal shows. Nothing is padded to it."""
+"""The width of a line outside a terminal. Nothing is padded to it."""
 _LEAST_PROSE = 24
 
 
 class UncutConsole(Console):
-    """As rich's, but no line, cell or name is ever cut, and names and figures are not broken.
+    """A rich console that truncates no line, cell or name, and never wraps names and figures.
 
-    Prose in a table wraps between words. In a terminal other texts do, too, and a table whose names and figures do not
-    fit side by side is shown as a list of its rows. Elsewhere, as in a pipe or a file, lines are as long as they need
-    to be.
+    Prose in a table wraps between words. In a terminal other texts wrap too, and a table whose names and figures do not
+    fit side by side becomes a list of its rows. Elsewhere, as in a pipe or a file, lines may have any
+    length.
 
     Args:
         stderr: write to standard error.
@@ -35,7 +35,7 @@ class UncutConsole(Console):
             self.soft_wrap, self.width = True, PIPE_WIDTH
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich's. A table is laid out so that it is not cut."""
+        """Render as rich does, but lay out tables so that they are not truncated."""
         if isinstance(renderable, Table):
             _keep_names_whole(renderable)
             options = options or self.options
@@ -48,7 +48,7 @@ class UncutConsole(Console):
 
 
 class Indented:
-    """A text some columns to the right: wrapped in a terminal, elsewhere with each line as it is."""
+    """An indented text: wrapped in a terminal, elsewhere with unwrapped lines."""
 
     def __init__(self, text: Text, columns: int) -> None:
         self._text, self._columns = text, columns
@@ -76,19 +76,19 @@ class Quoted:
 
 
 def _keep_names_whole(table: Table) -> None:
-    """Let only columns of prose wrap, between words or, in a word that is longer than the column, anywhere."""
+    """Let only columns of prose wrap, between words, or inside words longer than the column."""
     for position, column in enumerate(table.columns):
         column.no_wrap = column.no_wrap or not position or not _is_prose(column)
         column.overflow = "fold"
 
 
 def _is_prose(column: Column) -> bool:
-    """Whether cells of a column are sentences: text with several spaces."""
+    """Return whether any cell of a column holds a sentence: text with several spaces."""
     return column.justify != "right" and any(_text_of(cell).plain.count(" ") > 2 for cell in column.cells)
 
 
 def _least_width(console: Console, table: Table, options: ConsoleOptions) -> int:
-    """Return how many columns of the terminal a table needs with its prose wrapped."""
+    """Return the terminal columns that a table needs with its prose wrapped."""
     at_will = options.update(width=PIPE_WIDTH)
     saved = 0
     for column in table.columns:
@@ -99,7 +99,7 @@ def _least_width(console: Console, table: Table, options: ConsoleOptions) -> int
 
 
 def _as_list(table: Table) -> RenderableType:
-    """Return the rows of a table one below the other, each cell on a line of its own after the name of its column."""
+    """Return the rows of a table as a list, with each cell on its own line after its column's name."""
     names = [_text_of(column.header) if table.show_header else Text() for column in table.columns]
     width = max((name.cell_len for name in names[1:]), default=0)
     lines: list[RenderableType] = [] if table.title is None else [_text_of(table.title)]

@@ -1,4 +1,4 @@
-"""--import: code of the user's own, which registers environments, task sets, rewards and policies."""
+"""--import: the user's own code, which registers environments, task sets, rewards and policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class UserCodeError(AgentGymError, ImportError):
 
 
 def import_user_code(names: list[str] | None) -> list[str]:
-    """Import each module, or .py file by its path. Raises: UserCodeError with what went wrong in it."""
+    """Import each module, or .py file by its path. Raises: UserCodeError with the failure and its location."""
     for name in names or []:
         try:
             if name.endswith(".py"):
@@ -35,7 +35,7 @@ def import_user_code(names: list[str] | None) -> list[str]:
 
 
 def _fault(name: str, error: Exception) -> str:
-    """Return what went wrong in an import, and where."""
+    """Return the message for a failed import, with its location."""
     from agentgym.rollout.failures import raised_at
 
     words = f"--import {name}: {type(error).__name__}: {str(error).rstrip('.')}"
@@ -75,4 +75,4 @@ Import = Annotated[
         help="Import this first: it registers environments, task sets or rewards of your own. Repeatable.",
     ),
 ]
-"""The option as every command takes it."""
+"""The --import option shared by all commands."""

@@ -1,20 +1,20 @@
-"""More than one host: environments that live elsewhere, and episodes that are played on the nodes of a Ray cluster.
+"""Several hosts: remote environments, and episodes and sandboxes on the nodes of a cluster.
 
     environment = RemoteEnvironment("http://10.0.0.7:8650", "agentgym/sql-v1")
     config = RolloutConfig(engine=RayEngine("10.0.0.7:6379"))
 
 Environment server: environment_server.py answers requests, served_episodes.py keeps the open episodes and their leases,
 serving.py listens. Client side: remote_environment.py, and server_connection.py, which talks to one server.
-wire.py: what travels between them. tokens.py: the secret that both know.
+wire.py: the messages between them. tokens.py: the shared secret.
 
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run, relay.py
-what an episode on a node has in place of the policy and the ledger. episode_spool.py: those that end while the driver
-is away, and leased_worker.py, which outlives it for that. ray_engine.py and ray_nodes.py: all of this on Ray.
+stands in for the policy and the ledger on a node. episode_spool.py stores episodes that end while the driver is away;
+leased_worker.py outlives the driver for this purpose. ray_engine.py and ray_nodes.py run all of this on Ray.
 
 Sandboxes on nodes: sandbox_host.py makes them there, hosted_backend.py and hosted_sandbox.py are the driver's side, and
 ray_backend.py starts the hosts on the nodes of a Ray cluster. kubernetes_backend.py claims pods through
-kubernetes_api.py; pod.py is the driver's end of one, pod_host.py the program in it, and host_messages.py what they say.
-host_link.py is the way to the hosts of both kinds, with their heartbeats; ray_host.py carries its calls to an actor.
+kubernetes_api.py; pod.py is the driver's end of a pod, pod_host.py the program in it, host_messages.py their messages.
+host_link.py connects to hosts of both kinds, with heartbeats; ray_host.py carries its calls to a Ray actor.
 """
 
 from __future__ import annotations

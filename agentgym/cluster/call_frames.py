@@ -1,6 +1,6 @@
-"""How calls between two processes of ours travel over a byte stream: pickled, each with its number and its size.
+"""Frames of calls between two of our processes over a byte stream: pickled, each with its number and size.
 
-Only for ends that trust each other (which `call_stream` makes sure of), because to unpickle is to run code.
+Only for ends that trust each other (which `call_stream` ensures), because unpickling can run code.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from agentgym.trajectory import Provenance, Trajectory, Turn
 _HEADER = struct.Struct(">QQ")
 """The number of a call, and how many bytes of pickle follow."""
 _FREQUENT = (Call, Message, Provenance, Reply, Request, Result, Sampling, Trajectory, Turn)
-"""Pickled as calls of their constructors, which takes half the time of Python's own way for dataclasses with slots."""
+"""Classes pickled as constructor calls, in half the time of Python's default for dataclasses with slots."""
 
 
 class Pickled:
-    """What is sent to several nodes and pickled once. It arrives as what was pickled.
+    """A value pickled once and sent to several nodes, where it arrives unpickled.
 
     Args:
         data: the pickle.
@@ -41,9 +41,9 @@ class Pickled:
 
 
 def frame(number: int, value: Any) -> bytes:
-    """Return a value as it travels. What `__main__` defines travels whole, as with Ray.
+    """Return a value as a frame. Definitions in `__main__` are sent by value, as with Ray.
 
-    Raises: anything, if it cannot.
+    Raises: any error, if the value cannot be pickled.
     """
     buffer = io.BytesIO()
     buffer.write(bytes(_HEADER.size))
@@ -54,18 +54,18 @@ def frame(number: int, value: Any) -> bytes:
 
 
 def value_of(data: bytes) -> Any:
-    """Return the value of a frame. Raises: anything, for example for want of a module."""
+    """Return the value of a frame. Raises: any error, for example for a missing module."""
     return pickle.loads(data)
 
 
 class CallReader:
-    """Cuts what a byte stream brings into frames."""
+    """Splits a byte stream into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the number and the content of each frame that is complete now."""
+        """Add received data; yield number and content of each completed frame."""
         self._buffer += data
         start = 0
         while len(self._buffer) - start >= _HEADER.size:
@@ -80,7 +80,7 @@ class CallReader:
 
 @cache
 def _pickler() -> Any:
-    """Ray's own pickler, with shorter ways for what travels most."""
+    """Return Ray's pickler with shortcuts for the most frequent classes."""
     base = import_ray().cloudpickle.CloudPickler
     short_ways: dict[type, Any] = {cls: _constructor_call(cls) for cls in _FREQUENT}
     short_ways |= {cls: lambda member: (type(member), (member.value,)) for cls in (ResultStatus, StopReason)}
@@ -89,6 +89,6 @@ def _pickler() -> Any:
 
 
 def _constructor_call(cls: type) -> Any:
-    """How pickle is told to make a dataclass anew: by its constructor, with all fields in order."""
+    """Return a pickle reducer that rebuilds a dataclass by its constructor, with all fields in order."""
     values = attrgetter(*(field.name for field in fields(cls)))
     return lambda instance: (cls, values(instance))

@@ -1,7 +1,7 @@
-"""Calls to an object in a process of ours on another node, over one TCP connection for each event loop of the driver.
+"""Calls to an object in our process on another node, over one TCP connection per event loop of the driver.
 
-Such a call takes a twentieth of the processor time of one through Ray. Both ends prove that they know a key, which has
-travelled through Ray, before anything is unpickled. The connection is not encrypted.
+Such a call takes a twentieth of the CPU time of a call through Ray. Before anything is unpickled, both ends prove that
+they know a key, which was sent through Ray. The connection is not encrypted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.cluster.host_link import in_short
 from agentgym.errors import NodeFailed, NodeLost
 
 CONNECT_S = 5.0
-"""How long a connection may take, and how long the two ends may take to prove that they know the key."""
+"""The timeout of connecting, and of the two ends proving that they know the key."""
 KEY_BYTES = 32
 _READ_BYTES = 1 << 18
 
@@ -30,7 +30,7 @@ class CallServer:
     """The node's end: runs coroutines of an object for callers that know the key.
 
     Args:
-        target: whose methods are called.
+        target: the object whose methods are called.
         key: KEY_BYTES random bytes.
     """
 
@@ -40,7 +40,7 @@ class CallServer:
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str) -> int:
-        """Begin to listen at an address of this host. Returns: the port. Raises: OSError."""
+        """Start listening on an address of this host. Returns: the port. Raises: OSError."""
         self._server = await asyncio.start_server(self._serve, address, 0, limit=_READ_BYTES)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -69,10 +69,10 @@ class CallServer:
 
 
 class CallStream:
-    """The driver's end, on the event loop that it is made on.
+    """The driver's end, bound to the event loop that creates it.
 
     Args:
-        connect: gives the connection, or raises NodeLost. Calls may be made before it is there.
+        connect: returns the connection, or raises NodeLost. Calls may be made before it is established.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Streams]]) -> None:
@@ -85,9 +85,7 @@ class CallStream:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there, and wait for nothing, on this event loop. Raises: any error, for arguments that cannot
-        travel.
-        """
+        """Call a method there from this event loop, without waiting. Raises: any error of pickling the arguments."""
         answer: Future[Any] = Future()
         if self._lost:
             answer.set_exception(NodeLost(self._lost))
@@ -102,7 +100,7 @@ class CallStream:
         return answer
 
     def close(self) -> None:
-        """End every wait for an answer with NodeLost."""
+        """Close the connection; every pending call raises NodeLost."""
         self._running.cancel()  # which runs none of it, where it has not begun
         self._end("its connection was closed")
 

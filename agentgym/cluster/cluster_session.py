@@ -1,7 +1,7 @@
-"""The driver's side of a run on several nodes: hands out episodes, answers for the policy, keeps the ledger.
+"""The driver's side of a run on several nodes: assigns episodes, answers policy requests, writes the ledger.
 
-A worker that does not answer is given up. Its episodes begin anew on others, and nothing that it may still send is
-read: so no episode is lost, and none is counted twice.
+A worker that does not answer is given up. Its episodes restart on other workers, and anything that it may still send
+is ignored: so no episode is lost, and none is counted twice.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from agentgym.trajectory import Provenance, Trajectory, Turn
 MAX_MOVES = 3
 """How often an episode may lose its worker before it counts as failed."""
 MAX_FAILURES = 3
-"""A node on which so many episodes in a row failed gets no more of them while there is another. Failures are quick, so
-a node whose disk is full would otherwise always be the one with the least to do."""
+"""A node with this many failed episodes in a row gets no more episodes while another node is left. Failures are quick,
+so a node with a full disk would otherwise always have the lowest load."""
 END_S = 30.0
-"""How long workers may take to close what a run left open."""
+"""How long workers may take to close a run's open episodes."""
 
 
 class WorkerLink(Protocol):
-    """The way to the EpisodeWorker of one node.
+    """The connection to the EpisodeWorker of one node.
 
     Attributes:
         name: the name of the node, for messages.
-        cpus: of the node: it gets episodes in proportion.
-        spooled: ids of episodes of the ledger that have ended there before, for a driver that was lost.
+        cpus: the node's CPUs: it gets episodes in proportion.
+        spooled: ids of episodes of the ledger that ended there earlier, while their driver was lost.
     """
 
     name: str
@@ -45,7 +45,7 @@ class WorkerLink(Protocol):
     async def deliver(self, items: list[Event]) -> None: ...
 
     async def collect(self) -> list[Event]:
-        """Return what the worker has reported. Raises: any error, when it is gone or has not answered in time."""
+        """Return the worker's events. Raises: any error, if the worker is gone or does not answer in time."""
         ...
 
     async def end(self) -> None: ...
@@ -61,9 +61,9 @@ class RemoteEpisode:
 
     Attributes:
         number: the number of the episode in this run.
-        done: its trajectory, its checkpoints and what of the node failed it; or NodeLost.
-        writing: its last turn, on its way into the ledger.
-        events: how many the worker has sent of it.
+        done: its trajectory, its checkpoints and the node's failure, if any; or NodeLost.
+        writing: the task that writes its most recent turn into the ledger.
+        events: how many events of the episode the worker has sent.
     """
 
     number: int
@@ -76,7 +76,7 @@ class RemoteEpisode:
 
 
 class Worker:
-    """What the driver knows of one worker: its episodes, and what is to be sent with the next delivery."""
+    """The driver's record of one worker: its episodes, and the items of the next delivery."""
 
     def __init__(self, link: WorkerLink, lose: Callable[[Worker, Exception], None]) -> None:
         self.link, self._lose = link, lose
@@ -91,7 +91,7 @@ class Worker:
         return self.episodes / self.link.cpus
 
     def send(self, item: Event) -> None:
-        """Send with everything else that is to be sent in this pass of the event loop."""
+        """Send an item, batched with all others from this pass of the event loop."""
         self._outbox.append(item)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._deliver())
@@ -106,7 +106,7 @@ class Worker:
             items, self._outbox = self._outbox, []
             try:
                 await self.link.deliver(items)
-            except Exception as error:  # noqa: BLE001  what was sent may have been done, and is not sent again
+            except Exception as error:  # noqa: BLE001  the items may have been executed, so they are not sent again
                 self._lose(self, error)
 
 
@@ -114,8 +114,8 @@ class ClusterSession:
     """Plays the episodes of one run on workers.
 
     Args:
-        links: to the workers, one for each node. They have begun the run.
-        on_lost: told of each worker that is given up, with the reason.
+        links: connections to the workers, one per node, which have begun the run.
+        on_lost: called with each worker that is given up, and the reason.
     """
 
     def __init__(
@@ -132,14 +132,14 @@ class ClusterSession:
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
-        """Play an episode on some node. One that a node failed is played on another one, once.
+        """Play an episode on some node. If the node made it fail, play it once more on another node.
 
-        Raises: ClusterError when no worker is left.
+        Raises: ClusterError if no worker is left.
         """
         notes: list[str] = []
         failed_on: Worker | None = None
         while len(notes) <= MAX_MOVES:
-            self._episodes.episode(job, policy)  # notes in the record how it is made
+            self._episodes.episode(job, policy)  # records the episode's settings in its provenance
             placement = self._assign(job, policy, avoid=failed_on)
             worker = placement.worker
             try:
@@ -165,13 +165,13 @@ class ClusterSession:
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Note that the end of an episode is in the ledger, where there is one: it will not be asked for again."""
+        """Tell the worker that an episode's end is in the ledger, if there is one, and need not be kept."""
         worker, number = self._unrecorded.pop(job.trajectory.id, (None, 0))
         if worker is not None:
             worker.send(("recorded", number, job.trajectory.id))
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
-        """Return a number that rises with the episode, and what it is doing now."""
+        """Return a number that grows as the episode advances, and its current state."""
         for placement in self._placements.values():
             if placement.job is job:
                 return placement.events, f"being played on {placement.worker.link.name}"
@@ -179,17 +179,17 @@ class ClusterSession:
 
     @property
     def playing(self) -> int:
-        """Episodes that are on workers now."""
+        """The number of episodes on workers now."""
         return len(self._placements)
 
     def _others(self, worker: Worker) -> list[Worker]:
         return [other for other in self._workers if other is not worker and not other.is_lost]
 
     def _assign(self, job: EpisodeJob, policy: Policy, *, avoid: Worker | None = None) -> RemoteEpisode:
-        """Send an episode to the worker that has kept its end, or to the one with the least to do that does not fail.
+        """Send an episode to the worker that stored its end, or to the healthy worker with the lowest load.
 
         Args:
-            avoid: not to this one, if there is another.
+            avoid: a worker to avoid if there is another.
         """
         alive = [worker for worker in self._workers if not worker.is_lost]
         if not alive:
@@ -216,13 +216,13 @@ class ClusterSession:
         return placement
 
     async def close(self) -> None:
-        """End what is still played, and wait until the workers have closed it."""
+        """End all running episodes, and wait until the workers have closed them."""
         for task in (*self._pumps, *self._answering):
             task.cancel()
         await asyncio.gather(*self._pumps, *self._answering, return_exceptions=True)
 
         async def end(worker: Worker) -> None:
-            await worker.flush()  # what is recorded, above all
+            await worker.flush()  # above all the "recorded" items
             await worker.link.end()
 
         try:
@@ -235,11 +235,11 @@ class ClusterSession:
                 worker.link.give_up()
 
     async def _pump(self, worker: Worker) -> None:
-        """Take what a worker sends until it is gone."""
+        """Handle a worker's events until it is gone."""
         while True:
             try:
                 events = await worker.link.collect()
-            except Exception as error:  # noqa: BLE001  whatever it is, this worker cannot be relied on any more
+            except Exception as error:  # noqa: BLE001  after any error this worker is unreliable
                 self._lose(worker, error)
                 return
             if worker.is_lost:
@@ -285,7 +285,7 @@ class ClusterSession:
             placement.writing = self._start(self._keep(placement, *rest))  # these start in the order of the events
 
     def _judge_policy(self, number: int | None) -> Policy | None:
-        """Return what answers a judge that asks the player itself; None for an episode that has ended."""
+        """Return the policy for a judge that asks the playing policy; None for an episode that has ended."""
         policy = self._episodes.policy
         return policy if number is None and isinstance(policy, Policy) else None
 
@@ -303,12 +303,12 @@ class ClusterSession:
             await asyncio.wait({writing})
         try:
             answer = await getattr(policy, method)(*arguments)
-        except Exception as error:  # noqa: BLE001  raised where it was asked, which knows what to do with it
+        except Exception as error:  # noqa: BLE001  raised again at the asking worker, which handles it
             answer = error if isinstance(error, PolicyError) else PolicyError(f"{type(error).__name__}: {error}")
         worker.send(("answer", request, answer))
 
     async def _keep(self, placement: RemoteEpisode, turn: Turn | None = None, head: Trajectory | None = None) -> None:
-        """Note in the ledger that an episode starts, or one of its turns; with the first turn comes its head."""
+        """Write the start of an episode, or one of its turns, to the ledger; the first turn comes with `head`."""
         ledger, trajectory = self._episodes.config.ledger, placement.job.trajectory
         if ledger is None or placement.done.done():
             return
@@ -319,7 +319,7 @@ class ClusterSession:
             _copy(head, trajectory)
         try:
             await ledger.write_turn(trajectory, turn)
-        except Exception as error:  # noqa: BLE001  a turn that cannot be kept ends the run
+        except Exception as error:  # noqa: BLE001  a turn that cannot be written ends the run
             if not placement.done.done():
                 placement.done.set_exception(error)
 
@@ -331,13 +331,13 @@ class ClusterSession:
 
 
 def _copy(source: Trajectory, target: Trajectory) -> None:
-    """Everything of an episode but what the driver knows better: its id and its task."""
+    """Copy every field of an episode except the id and task, which the driver keeps."""
     for field in fields(Trajectory):
         if field.name not in ("id", "task"):
             setattr(target, field.name, getattr(source, field.name))
 
 
 def _clear(trajectory: Trajectory) -> None:
-    """Make the trajectory what it was before it was played."""
+    """Reset the trajectory to its state before it was played."""
     _copy(Trajectory(trajectory.id, trajectory.task, trajectory.sample, trajectory.seed), trajectory)
     trajectory.provenance = Provenance()

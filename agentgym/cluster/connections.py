@@ -1,4 +1,4 @@
-"""The connections of an environment server: strangers may neither hold them open nor take them from others."""
+"""The connections of an environment server. Strangers, without a valid token, can neither hold nor exhaust them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connections:
-    """All open connections, and those of them on which a request had a valid token.
+    """All open connections, divided into strangers and those that sent a valid token.
 
     Args:
-        most: open at once. One more takes the slot of the oldest stranger; without a stranger it is refused.
+        most: the maximum open at once. A further one replaces the oldest stranger, or is refused if there is none.
         first_request_s: how long a stranger may stay.
     """
 
@@ -22,7 +22,7 @@ class Connections:
         self._known: set[object] = set()
 
     def add(self, connection: BoundedConnection) -> bool:
-        """Note a new connection. Returns: whether it may stay."""
+        """Add a new connection. Returns: whether it may stay."""
         if len(self._strangers) + len(self._known) >= self.most:
             if not self._strangers:
                 return False
@@ -31,7 +31,7 @@ class Connections:
         return True
 
     def accept(self, address: object) -> None:
-        """Let the connection from an address stay: it has sent a valid token."""
+        """Let the connection from an address stay, because it sent a valid token."""
         if self._strangers.pop(address, None) is not None:
             self._known.add(address)
 
@@ -45,9 +45,9 @@ class Connections:
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that ends where it sends no valid token for too long.
+    """A connection that is closed if it sends no valid token in time.
 
-    A head without an end, and a body that is never read, count as nothing.
+    An unfinished request head, or a body that is never read, does not count.
     """
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
@@ -69,7 +69,7 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def drop(self) -> None:
-        """End it at once, whatever is still to be sent."""
+        """Close the connection at once, discarding unsent data."""
         self.transport.abort()
 
     def _end_stranger(self) -> None:

@@ -1,13 +1,13 @@
-"""The application behind `agentgym serve environments`: which requests it lets in, and what it answers.
+"""The application behind `agentgym serve environments`: access checks and answers.
 
-GET    /v1/environments                          what is served
-POST   /v1/environments/NAMESPACE/NAME           describe one: its tools and what else it offers
-POST   /v1/environments/NAMESPACE/NAME/episodes  open one, once there is room
+GET    /v1/environments                          list the served environments
+POST   /v1/environments/NAMESPACE/NAME           describe one: its tools and optional methods
+POST   /v1/environments/NAMESPACE/NAME/episodes  open an episode, once there is room
 POST   /v1/episodes/ID/OPERATION                 reset, call, respond ... (operations.py)
-DELETE /v1/episodes/ID                           close it
+DELETE /v1/episodes/ID                           close an episode
 POST   /v1/heartbeats                            renew leases
 
-Who is refused gets a status and {"error": {"kind", "message"}}. A client that goes away cancels what it asked for.
+A refused request gets a status and {"error": {"kind", "message"}}. Disconnecting cancels a client's request.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from agentgym.errors import AgentGymError
 from agentgym.sandbox import Backend
 
 SMALL = 64 * 1024
-"""A request of so many bytes waits for nobody."""
+"""Requests up to this many bytes do not wait for the budget."""
 
 
 class ByteBudget:
-    """Bytes that may be held at once, given out in the order of asking.
+    """A budget of bytes held at once, granted in request order.
 
     Args:
-        total: none may ask for more.
+        total: the budget; larger requests are reduced to it.
     """
 
     def __init__(self, total: int) -> None:
@@ -49,7 +49,7 @@ class ByteBudget:
 
     @asynccontextmanager
     async def reserve(self, n_bytes: int) -> AsyncIterator[None]:
-        """Hold some bytes for the block, once they are free."""
+        """Wait until the bytes are free and hold them during the block."""
         if n_bytes <= SMALL:
             yield
             return
@@ -89,7 +89,7 @@ class ByteBudget:
 
 
 _EXPIRE_EVERY = 0.1
-"""Of a lease, the share after which ended leases are looked for."""
+"""The interval of checks for ended leases, as a share of a lease."""
 _MIB = 2**20
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -98,8 +98,8 @@ class EnvironmentServer:
     """Serves environments to clients that have a token.
 
     Args:
-        names: registered ids of those that are served.
-        tokens: each is a client of its own: it sees its own episodes alone.
+        names: registered ids of the served environments.
+        tokens: each token identifies one client, which sees only its own episodes.
         backend: makes the sandboxes; a registered name or a Backend.
         options_allowed: whether a client may give options to the constructor of an environment.
         accepted: called with the address of each connection on which a request had a valid token.
@@ -122,7 +122,7 @@ class EnvironmentServer:
         self._descriptions: dict[str, dict[str, Any]] = {}
 
     def application(self) -> Starlette:
-        """Return what an ASGI server runs. Its end closes every episode and the sandboxes' shared backends."""
+        """Return the ASGI application. Its shutdown closes every episode and the sandboxes' shared backends."""
         named = "/v1/environments/{namespace}/{name}"
         routes = [
             ("/v1/environments", "GET", self._list),
@@ -153,7 +153,7 @@ class EnvironmentServer:
             await self.episodes.expire()
 
     def _answering(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Around a handler: who may ask, and every refusal as an answer."""
+        """Wrap a handler: check access, and turn every refusal into a response."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -164,12 +164,12 @@ class EnvironmentServer:
             except WireError as error:
                 return _refusal(ServerRefusal(400, "bad_request", f"The request cannot be read: {error}."))
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody reads it
+                return Response(status_code=400)  # nobody receives it
 
         return answer
 
     def _admit(self, request: Request) -> None:
-        """Note who asks. Raises: ServerRefusal."""
+        """Check token and protocol, and note the owner. Raises: ServerRefusal."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         owner = number_of(given.strip(), self._tokens) if scheme.lower() == "bearer" else None
         if owner is None:
@@ -225,7 +225,7 @@ class EnvironmentServer:
 
     async def _close(self, request: Request) -> dict[str, Any]:
         episode = self.episodes.find(request.state.owner, request.path_params["id"])
-        # a client that goes away meanwhile does not leave the environment half closed
+        # shielded: a client's disconnect must not leave the environment half closed
         return {"close_error": await asyncio.shield(asyncio.ensure_future(self.episodes.close(episode)))}
 
     async def _renew(self, request: Request) -> dict[str, Any]:
@@ -235,7 +235,7 @@ class EnvironmentServer:
         return {"lost": self.episodes.renew(request.state.owner, episode_ids)}
 
     async def _body(self, request: Request, most_mib: int = 1) -> bytes:
-        """Return the body of a request, as long as it is neither too large nor too slow. Raises: ServerRefusal."""
+        """Return the body of a request. Raises: ServerRefusal if it is too large or too slow."""
         most, pieces, size = most_mib * _MIB, [], 0
         _length(request, most)
         try:
@@ -277,14 +277,14 @@ class EnvironmentServer:
             except (AgentGymError, TypeError) as error:
                 raise ServerRefusal(400, "bad_environment", f"{name} cannot be made here: {error}") from error
             digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
-            if len(self._descriptions) > 2 * len(self._names) + 64:  # made of options that clients think up
+            if len(self._descriptions) > 2 * len(self._names) + 64:  # clients can send unlimited different options
                 self._descriptions.clear()
             self._descriptions[key] = {**description, "digest": digest, "agentgym": __version__}
         return self._descriptions[key]
 
 
 async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
-    """Return the result of some work, which is cancelled if the client goes away. Raises: ClientDisconnect."""
+    """Return the result of some work; cancel it if the client disconnects. Raises: ClientDisconnect."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_until_disconnected(request))
     try:
@@ -305,7 +305,7 @@ async def _until_disconnected(request: Request) -> None:
 
 
 def _wait_s(arguments: Mapping[str, Any]) -> float:
-    """How long the client waits for room. Raises: ServerRefusal."""
+    """Return how many seconds the client will wait for room. Raises: ServerRefusal."""
     wait_s = arguments.get("wait_s", 0.0)
     if not isinstance(wait_s, (int, float)) or isinstance(wait_s, bool) or not wait_s >= 0:
         raise ServerRefusal(400, "bad_request", "`wait_s` is a number of seconds.")
@@ -313,7 +313,7 @@ def _wait_s(arguments: Mapping[str, Any]) -> float:
 
 
 def _length(request: Request, most: int) -> int:
-    """Return the length that a request announces. Raises: ServerRefusal for none, and for one that is too large."""
+    """Return a request's content length. Raises: ServerRefusal if it is missing or too large."""
     text = request.headers.get("content-length", "")
     if not text.isdecimal():
         raise ServerRefusal(411, "no_length", "A request says how long it is (content-length).")

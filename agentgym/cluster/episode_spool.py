@@ -1,4 +1,4 @@
-"""Episodes that have ended on a node while their driver was away, on the node's disk until a driver takes them."""
+"""Episodes that ended on a node while their driver was away, stored on the node's disk until a driver fetches them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agentgym.errors import ClusterError
 from agentgym.trajectory import Trajectory
 
 MAX_BYTES = 2**30
-"""No more than this is kept on a node, of all runs together: the oldest make room. They are played again."""
+"""The maximum stored on a node for all runs together. The oldest are deleted and played again."""
 KEEP_S = 7 * 24 * 3600.0
-"""What nobody has taken for so long is removed."""
+"""The age at which unfetched episodes are removed."""
 _LOGGER = logging.getLogger(__name__)
 
 
 def folder_of_user() -> Path:
-    """Where the episodes of this user are kept on this host. Raises: ClusterError if another user made it."""
+    """Return the folder of this user's episodes on this host. Raises: ClusterError if others own or can access it."""
     folder = Path(tempfile.gettempdir()) / f"agentgym-episodes-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     state = folder.lstat()
@@ -33,12 +33,12 @@ def folder_of_user() -> Path:
 
 
 class EpisodeSpool:
-    """The ended episodes of one ledger that are on this host.
+    """The stored ended episodes of one ledger on this host.
 
-    Files are unpickled, so the folder must be one that only this user writes.
+    Files are unpickled, so only this user may have write access to the folder.
 
     Args:
-        folder: for all ledgers. `ledger`: the identity of the one whose episodes these are.
+        folder: the folder for all ledgers. `ledger`: the identity of the episodes' ledger.
     """
 
     def __init__(self, folder: Path, ledger: str, *, most_bytes: int = MAX_BYTES) -> None:
@@ -46,7 +46,7 @@ class EpisodeSpool:
         self._folder = folder / _digest(ledger)
 
     def ids(self) -> set[str]:
-        """Of the episodes that are kept. What has been here for too long is removed."""
+        """Return the ids of the stored episodes. Remove files that are too old."""
         episodes = set()
         for file in self._root.glob("*/*"):
             with suppress(OSError):
@@ -57,7 +57,7 @@ class EpisodeSpool:
         return episodes
 
     def write(self, trajectory: Trajectory, checkpoints: dict[Any, Any]) -> bool:
-        """Keep an episode. Returns: whether it is kept; it is not where the disk or the allowance is full."""
+        """Store an episode. Returns: False if the disk or the allowance is full, or the episode cannot be pickled."""
         file = self._file(trajectory.id)
         try:
             data = pickle.dumps((trajectory, checkpoints), protocol=pickle.HIGHEST_PROTOCOL)
@@ -67,14 +67,14 @@ class EpisodeSpool:
             unfinished.write_bytes(data)
             unfinished.rename(file)
             file.with_suffix(".id").write_text(trajectory.id, encoding="utf-8")
-        except (OSError, pickle.PicklingError, TypeError, AttributeError) as error:  # or what is in it cannot be stored
+        except (OSError, pickle.PicklingError, TypeError, AttributeError) as error:
             _LOGGER.warning("%s has ended, and cannot be kept for its driver: %s", trajectory.id, error)
             self.remove(trajectory.id)
             return False
         return True
 
     def read(self, episode: str) -> tuple[Trajectory, dict[Any, Any]] | None:
-        """Return an episode that is kept; None if it is not, or was damaged."""
+        """Return a stored episode; None if it is missing or damaged."""
         try:
             trajectory, checkpoints = pickle.loads(self._file(episode).read_bytes())
         except Exception as error:  # noqa: BLE001  a damaged pickle may raise anything; the episode is played again
@@ -84,14 +84,14 @@ class EpisodeSpool:
         return (trajectory, checkpoints) if trajectory.id == episode else None
 
     def remove(self, episode: str) -> None:
-        """Forget an episode, if it is kept."""
+        """Delete an episode, if it is stored."""
         file = self._file(episode)
         for path in (file, file.with_suffix(".id"), file.with_suffix(".new")):
             with suppress(OSError):
                 path.unlink()
 
     def _make_room(self, n_bytes: int) -> None:
-        """Remove the oldest episodes until so many bytes fit. Raises: OSError if they are too many."""
+        """Remove the oldest episodes until `n_bytes` fit. Raises: OSError if they can never fit."""
         if n_bytes > self._most_bytes:
             raise OSError(f"it has {n_bytes} bytes, and {self._most_bytes} are allowed")
         sizes = {file: file.stat() for file in self._root.glob("*/*")}

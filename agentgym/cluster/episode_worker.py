@@ -1,7 +1,7 @@
-"""EpisodeWorker: plays whole episodes on a node, beside their sandboxes, for a driver elsewhere.
+"""EpisodeWorker: plays whole episodes on a node, next to their sandboxes, for a remote driver.
 
-The driver takes what happens from `collect` (requests to the policy, finished turns, ends of episodes) and sends what
-is to be done by `deliver` (episodes to begin, replies, cancellations). It knows nothing of what carries the two.
+The driver receives events from `collect` (policy requests, finished turns, ends of episodes) and sends items with
+`deliver` (episodes to begin, replies, cancellations). The worker does not depend on the transport.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from agentgym.sandbox import Backend
 from agentgym.trajectory import Trajectory
 
 COLLECT_S = 1.0
-"""How long `collect` waits before it answers with nothing: so that silence means that the worker is gone."""
+"""How long `collect` waits before it returns no events, so that silence means that the worker is gone."""
 
 SAME_EVERYWHERE = (PolicyError, JudgeError, RewardError, EnvironmentServerError, RemoteEnvironmentError)
-"""Failures of what all nodes use alike. Any other may be the node's: its disk, a sandbox, a package that it lacks."""
+"""Failures of resources that all nodes share. Others may be the node's: its disk, a sandbox, a missing package."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """What the episodes of a run have in common, as plain data that travels to each node.
+    """The shared settings of a run's episodes, as plain data sent to each node.
 
     Attributes:
-        rollout: how they are played; its engine is left out.
+        rollout: how episodes are played, without the engine.
         policy: the name, renderer, version and context of the policy, which stays with the driver.
-        ledger: the identity of the driver's ledger, which gets finished turns before the end of an episode; empty for
-            one that has none, None without a ledger.
-        checkpoints: keys of the checkpoints that are wanted.
-        registered: what was registered in the driver's process, by kind and name.
+        ledger: the identity of the driver's ledger, which gets each turn when it finishes; empty for a ledger
+            without identity, None without a ledger.
+        checkpoints: keys of the requested checkpoints.
+        registered: the parts registered in the driver's process, by kind and name.
     """
 
     rollout: RolloutConfig
@@ -73,7 +73,7 @@ class SessionSpec:
 
 
 async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
-    """Return what a driver checks of this node before it uses it. Args: as EpisodeWorker.probe."""
+    """Return the facts that a driver checks before using this node. Args: as EpisodeWorker.probe."""
     answer: dict[str, Any] = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -91,18 +91,18 @@ async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
 
 
 def fault_of(facts: Mapping[str, Any]) -> str:
-    """Why a node of these facts cannot be used; nothing if it can."""
+    """Return why a node with these facts cannot be used; empty if it can."""
     if facts["agentgym"] != __version__:
         return f"it has agentgym {facts['agentgym']}, and this process {__version__}: install the same on all."
     return f"sandboxes cannot be made there: {facts['unavailable']}" if facts["unavailable"] else ""
 
 
 class EpisodeWorker:
-    """Plays the episodes of any number of runs. One on each node; it keeps their sandboxes' backends.
+    """Plays the episodes of any number of runs and holds their sandbox backends. There is one worker per node.
 
     Args:
-        folder: where episodes are kept that have ended and that the driver has not recorded (see EpisodeSpool); None
-            keeps nothing.
+        folder: stores ended episodes that the driver has not recorded (see EpisodeSpool); None stores
+            nothing.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -110,18 +110,18 @@ class EpisodeWorker:
         self._folder = folder
 
     def beat(self) -> None:
-        """Answer a heartbeat of the driver, on a thread for these alone."""
+        """Answer a heartbeat of the driver, on a dedicated thread."""
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
-        """Return what the driver checks before it uses a node.
+        """Return the facts that the driver checks before using a node.
 
         Args:
-            backend: tried by making a sandbox; its `unavailable` is the reason why there is none.
+            backend: probed by making a sandbox; `unavailable` in the answer is the reason for a failure.
         """
         return await node_facts(backend)
 
     async def activity(self) -> dict[str, int]:
-        """Return what goes on here: `episodes` being played, and `asking`, requests to the policy that are open."""
+        """Return the current activity: `episodes` being played, and `asking`, open requests to the policy."""
         sessions = self._sessions.values()
         return {
             "episodes": sum(session.playing for session in sessions),
@@ -129,7 +129,7 @@ class EpisodeWorker:
         }
 
     async def begin(self, session: str, spec: SessionSpec) -> set[str]:
-        """Get ready for the episodes of a run. Returns: ids of episodes of its ledger that have ended here before."""
+        """Prepare for the episodes of a run. Returns: ids of episodes of its ledger that ended here earlier."""
         registry.adopt(spec.registered)
         spool = None
         if self._folder is not None and spec.ledger:
@@ -138,14 +138,14 @@ class EpisodeWorker:
         return spool.ids() if spool is not None else set()
 
     async def deliver(self, session: str, items: list[Event]) -> None:
-        """Do what the driver asks: ("start", number, trajectory, fork), ("answer", request, value or error),
-        ("cancel", number), and what it says: ("recorded", number, id), after which an end is not wanted any more."""
+        """Process the driver's items: ("start", number, trajectory, fork), ("answer", request, value or error),
+        ("cancel", number), and ("recorded", number, id), after which an end need not be kept."""
         if (running := self._sessions.get(session)) is not None:
             for item in items:
                 running.do(item)
 
     async def collect(self, session: str) -> list[Event]:
-        """Return what has happened since it was last asked; waits a second for something to happen.
+        """Return all events since the last call; wait up to a second for one.
 
         Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
             checkpoints, NodeFailed or None), ("broken", number, text).
@@ -154,12 +154,12 @@ class EpisodeWorker:
         return [] if running is None else await running.mailbox.take(COLLECT_S)
 
     def keep_ends(self) -> None:
-        """Write the ends that no driver has recorded to the disk, and those to come too."""
+        """Write all unrecorded ends to the disk, now and in future."""
         for running in self._sessions.values():
             running.keep_ends()
 
     async def end(self, session: str) -> None:
-        """Cancel the episodes of a run and close their environments. Ends that were not recorded are kept."""
+        """Cancel the episodes of a run and close their environments. Store unrecorded ends."""
         if (running := self._sessions.pop(session, None)) is not None:
             running.keep_ends()
             await running.close()
@@ -176,7 +176,7 @@ class _Session:
     def __init__(self, spec: SessionSpec, spool: EpisodeSpool | None) -> None:
         self._spec, self.mailbox = spec, Mailbox()
         self._spool = spool
-        self._keeps_ends = False  # at once
+        self._keeps_ends = False  # whether ends are written to the disk immediately
         self._unrecorded: dict[int, tuple[Trajectory, Checkpoints]] = {}
         self._episodes: dict[int, asyncio.Task[None]] = {}
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
@@ -184,7 +184,7 @@ class _Session:
 
     @property
     def playing(self) -> int:
-        """Episodes that have begun and not ended."""
+        """The number of episodes that have begun and not ended."""
         return len(self._episodes)
 
     def do(self, item: Event) -> None:
@@ -201,7 +201,7 @@ class _Session:
             episode.cancel()
 
     def keep_ends(self) -> None:
-        """Write ended episodes to the disk from now on, and those that the driver has not recorded."""
+        """Write the unrecorded ended episodes to the disk, and future ones as they end."""
         self._keeps_ends = True
         unrecorded, self._unrecorded = self._unrecorded, {}
         for trajectory, checkpoints in unrecorded.values():
@@ -209,7 +209,7 @@ class _Session:
                 self._spool.write(trajectory, checkpoints)
 
     def _ended(self, number: int, trajectory: Trajectory, checkpoints: Checkpoints) -> None:
-        """Remember an end until the driver has recorded it. Failures are played again, so they are not kept."""
+        """Keep an end until the driver has recorded it. Failures are played again, so they are not kept."""
         if self._spool is None or trajectory.stop_reason is StopReason.INFRA_ERROR:
             return
         self._unrecorded[number] = trajectory, checkpoints
@@ -236,7 +236,7 @@ class _Session:
             self.mailbox.put(("end", number, trajectory, filled, failure_of_node(episode)))
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001  an episode keeps its failures: this is a bug of ours
+        except Exception as error:  # noqa: BLE001  Episode.play handles failures itself: this is our bug
             self.mailbox.put(("broken", number, f"{type(error).__name__}: {error}"))
         finally:
             with suppress(KeyError):
@@ -259,9 +259,9 @@ class _Session:
 
 
 def failure_of_node(episode: Episode) -> NodeFailed | None:
-    """Return what a driver is told of an episode that failed, and may not fail on another node.
+    """Return the failure to report for an episode that may succeed on another node; None for any other episode.
 
-    A judge fails with the node where a sandbox failed the judge.
+    A judge's failure counts as the node's if a sandbox caused it.
     """
     failure = episode.failure
     if failure is None or (isinstance(failure, SAME_EVERYWHERE) and not isinstance(failure.__cause__, SandboxError)):

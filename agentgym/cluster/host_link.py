@@ -1,4 +1,4 @@
-"""The driver's way to its own process on a node, and the heartbeats that say whether it is there."""
+"""The driver's connection to its process on a node, and the heartbeats that check whether it is alive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.errors import NodeFailed, NodeLost
 
 BEAT_S = 1.0
 SILENCE_S = 4.0
-"""A node that answers no heartbeat for so long is given up: within a beat more, so within 5 seconds."""
+"""A node that answers no heartbeat for this long is given up at the next beat, so within 5 seconds."""
 END_S = 5.0
 """How long `ended` waits."""
 
@@ -25,7 +25,7 @@ class HostNode:
     """Where a host runs.
 
     Attributes:
-        id: what the cluster calls it. name: for messages, such as its address. cpus: that it has, at least 1.
+        id: the cluster's id for it. name: a name for messages, such as its address. cpus: its CPUs, at least 1.
     """
 
     id: str
@@ -34,27 +34,27 @@ class HostNode:
 
 
 class RemoteHost(Protocol):
-    """Carries calls to the process on a node. It may be used from any thread."""
+    """Carries calls to the process on a node. Thread-safe."""
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there, and wait for nothing.
+        """Call a method there without waiting.
 
-        The future raises NodeLost with the reason if the answer is lost, and NodeFailed if the host is there and could
-        not do this.
+        The future raises NodeLost with the reason if the answer is lost, and NodeFailed if the host is alive but failed
+        to run the method.
         """
 
     def beat(self) -> Future[Any]:
-        """Call `beat` there, which is answered however busy the host is."""
+        """Call `beat` there, which even a busy host answers."""
 
     def end(self) -> None:
-        """End the process, and wait for that."""
+        """End the process, and wait until it has ended."""
 
 
 class HostLink:
-    """The way to the host on one node: a SandboxHost or an EpisodeWorker. It may be used from any event loop.
+    """The connection to the host on one node: a SandboxHost or an EpisodeWorker. Usable from any event loop.
 
     Attributes:
-        lost: why it was given up, once it was.
+        lost: why it was given up; empty until then.
         answered_at: when it last answered a heartbeat, by the monotonic clock.
     """
 
@@ -67,15 +67,15 @@ class HostLink:
         self._ending: threading.Thread | None = None
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Call a method of the host, and wait for nothing."""
+        """Call a method of the host without waiting."""
         if not self.lost:
             self.host.call(method, *arguments)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the host, once.
 
-        Raises: NodeLost if the answer is lost or the host is given up: what was asked may have been done, so it is
-            never sent again. NodeFailed if the host is there, and could not do this.
+        Raises: NodeLost if the answer is lost or the host is given up: the call may have run, so it is never sent
+            again. NodeFailed if the host is alive but failed to run the method.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -96,7 +96,7 @@ class HostLink:
                 self._waiting.pop(answer, None)
 
     def lose(self, reason: BaseException | str) -> None:
-        """Give the host up: every wait for an answer ends with NodeLost."""
+        """Give up the host: every pending `ask` raises NodeLost."""
         if isinstance(reason, BaseException):
             reason = str(reason) if isinstance(reason, NodeLost) else in_short(reason)
         with self._lock:
@@ -111,18 +111,18 @@ class HostLink:
         self._ending.start()
 
     async def ended(self) -> None:
-        """Wait until the host that was given up is ended, if its cluster answers; after a while its lease ends it."""
+        """Wait at most `END_S` seconds until the given-up host has ended; otherwise its lease ends it later."""
         if self._ending is not None:
             await asyncio.to_thread(self._ending.join, END_S)
 
 
 class HostWatch:
-    """A thread that asks every host whether it is there. The event loops of the driver may be busy.
+    """A thread that checks whether every host is alive, since the driver's event loops may be busy.
 
     Args:
-        silence_s: a host that has answered nothing for so long is given up. Time in which this process itself stood
-            still does not count.
-        beat_s: how often to ask.
+        silence_s: a host that is silent for this long is given up. Time in which this process itself was stopped
+            does not count.
+        beat_s: the interval of heartbeats.
     """
 
     def __init__(self, silence_s: float = SILENCE_S, beat_s: float = BEAT_S) -> None:
@@ -132,7 +132,7 @@ class HostWatch:
         self._stop = threading.Event()
 
     def watch(self, link: HostLink) -> None:
-        """Begin to ask a host."""
+        """Start checking a host."""
         self._links.add(link)
         if self._thread is None:
             self._stop = threading.Event()
@@ -141,7 +141,7 @@ class HostWatch:
             self._thread.start()
 
     def end(self) -> None:
-        """Stop asking the hosts."""
+        """Stop checking all hosts."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -154,7 +154,7 @@ class HostWatch:
             late_s = time.monotonic() - woken_at - self._beat_s
             woken_at = time.monotonic()
             for link in [*self._links]:
-                if late_s > self._beat_s:  # this process was stopped, or had no processor
+                if late_s > self._beat_s:  # this process was stopped, or got no CPU time
                     link.answered_at = min(woken_at, link.answered_at + late_s)
                 if link.lost:
                     self._links.discard(link)
@@ -166,7 +166,7 @@ class HostWatch:
     def _ask(self, link: HostLink) -> None:
         try:
             beat = link.host.beat()
-        except Exception as error:  # noqa: BLE001  its cluster is being shut down, or it is known to be dead
+        except Exception as error:  # noqa: BLE001  the cluster is shutting down, or the host is known to be dead
             link.lose(error)
             return
 

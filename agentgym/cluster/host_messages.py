@@ -1,7 +1,7 @@
-"""What travels between a driver and a SandboxHost over a byte stream: messages in pieces, so that none blocks another.
+"""Messages between a driver and a SandboxHost over a byte stream, sent in pieces so that none blocks another.
 
-A message is JSON and, after it, the bytes that its values hold. Only the classes named here are made of it, so the
-other side can have no code run. A piece is its header (number of the message, 1 if it is the last, size) and its part.
+A message is JSON followed by the bytes in its values. Decoding makes only the classes named here, so the other side
+cannot run code. A piece is a header (message number, 1 for the last piece, size) and a part of the message.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BUILTIN_ERRORS = (OSError, ValueError, TypeError, KeyError, NotImplementedError
 
 
 class HostMessageError(ValueError):
-    """What arrived is not a message of this protocol."""
+    """The received data is not a message of this protocol."""
 
 
 def encode(value: Any) -> bytes:
-    """Return a message. Raises: TypeError, ValueError, RecursionError for what cannot travel."""
+    """Return a value as a message. Raises: TypeError, ValueError, RecursionError if it cannot be sent."""
     blobs: list[bytes] = []
     head = json.dumps(_plain(value, blobs), separators=(",", ":")).encode()
     return b"".join((_LENGTH.pack(len(head)), head, *blobs))
@@ -50,21 +50,21 @@ def decode(message: bytes) -> Any:
 
 
 def pieces(number: int, message: bytes) -> Iterator[bytes]:
-    """Yield a message as pieces, each to be sent as a whole."""
+    """Yield a message in pieces, each of which must be sent contiguously."""
     for start in range(0, len(message), PIECE_BYTES):
         part = message[start : start + PIECE_BYTES]
         yield _PIECE.pack(number, start + PIECE_BYTES >= len(message), len(part)) + part
 
 
 class MessageReader:
-    """Puts messages together from what a byte stream brings."""
+    """Assembles messages from a byte stream."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._parts: dict[int, bytearray] = {}
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the number and the bytes of each message that is complete now. Raises: HostMessageError."""
+        """Add received data; yield number and bytes of each completed message. Raises: HostMessageError."""
         self._buffer += data
         while len(self._buffer) >= _PIECE.size:
             number, is_last, size = _PIECE.unpack_from(self._buffer)
@@ -83,7 +83,7 @@ class MessageReader:
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:
-    """Return a value as JSON data: what JSON lacks is an object of one member, which says what it is."""
+    """Return a value as JSON data: a type that JSON lacks becomes an object whose only key names the type."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes | bytearray):
@@ -105,7 +105,7 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
 
 
 class _Values:
-    """Makes values of JSON data, and takes their bytes from what follows it, in order."""
+    """Builds values from JSON data, taking their bytes in order from the data after the JSON."""
 
     def __init__(self, blobs: memoryview) -> None:
         self._blobs = blobs
@@ -122,7 +122,7 @@ class _Values:
             data, self._blobs = bytes(self._blobs[:content]), self._blobs[content:]
             return data
         if kind == "tuple":
-            return tuple([self.of(item) for item in content])  # a generator would hide the order
+            return tuple([self.of(item) for item in content])  # a list makes the evaluation order explicit
         if kind == "map":
             return {self.of(key): self.of(item) for key, item in content}
         if kind == "error":

@@ -1,10 +1,10 @@
-"""What backends have in common whose sandboxes a SandboxHost makes on each of some nodes elsewhere.
+"""The common base of backends whose sandboxes are made by SandboxHosts on other nodes.
 
     driver: environments, tools, policy  ──calls──>  node: SandboxHost ──> namespaces backend ──> sandboxes
                                          <─results──
 
-A call whose answer is lost may have run. It is never sent again, but raises SandboxDied: the episode goes on from its
-checkpoint in another sandbox, or begins anew. Only a creation is tried on another node: no code of the agent ran yet.
+A call whose answer is lost may have run. It is never sent again, but raises SandboxDied: the episode continues from its
+checkpoint in another sandbox, or restarts. Only creation is retried on another node, since no agent code has run yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEASE_S = 30.0
 
 
 class HostedBackend:
-    """Creates sandboxes on the node that has the fewest for its processors. A subclass says which nodes there are."""
+    """Creates sandboxes on the node with the fewest per CPU. A subclass provides the nodes."""
 
     name: str
 
@@ -34,11 +34,11 @@ class HostedBackend:
         self._host_watch = HostWatch()
 
     async def _ready(self) -> list[SandboxHostLink]:
-        """Return the hosts that are there, at least one. Raises: SandboxUnavailable."""
+        """Return the available hosts, at least one. Raises: SandboxUnavailable."""
         raise NotImplementedError
 
     async def _choose(self) -> SandboxHostLink:
-        """Return the host that is to make the next sandbox. Raises: SandboxUnavailable."""
+        """Return the host for the next sandbox. Raises: SandboxUnavailable."""
         return min(await self._ready(), key=lambda link: link.load)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
@@ -65,7 +65,7 @@ class HostedBackend:
                     link.sandboxes -= 1
 
     async def probe(self) -> Capabilities:
-        """Return what every node can enforce: a limit that one of them cannot is missing."""
+        """Return what every node can enforce. A limit is missing if any node cannot enforce it."""
         try:
             links = await self._ready()
             reports = [await link.ask("capabilities") for link in links]
@@ -82,7 +82,7 @@ class HostedBackend:
         )
 
     async def running(self) -> list[Running]:
-        """Return the sandboxes that drivers have on the nodes; of other drivers' the owner is not known."""
+        """Return all drivers' sandboxes on the nodes; the owner of other drivers' sandboxes is unknown."""
         rows: dict[str, Running] = {}
         for link in await self._ready():
             for row in await link.ask("running"):
@@ -92,7 +92,7 @@ class HostedBackend:
         return [*rows.values()]
 
     async def clean(self) -> list[str]:
-        """Remove what processes that have ended left behind on the nodes."""
+        """Remove the leftovers of ended processes on the nodes."""
         links = await self._ready()
         return [f"{line} (on {link.node.name})" for link in links for line in await link.ask("clean")]
 

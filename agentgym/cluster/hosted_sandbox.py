@@ -1,4 +1,4 @@
-"""A sandbox that a SandboxHost keeps on a node elsewhere, as its driver sees it."""
+"""The driver's view of a sandbox that a SandboxHost runs on another node."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from agentgym.sandbox.metering import record_usage
 
 
 class SandboxHostLink(HostLink):
-    """The way to the SandboxHost on one node. `ask` raises SandboxDied.
+    """The connection to the SandboxHost on one node. `ask` raises SandboxDied.
 
     Attributes:
-        sandboxes: how many it has, or is making.
+        sandboxes: how many it has or is creating.
     """
 
     def __init__(self, node: HostNode, host: RemoteHost) -> None:
@@ -29,11 +29,11 @@ class SandboxHostLink(HostLink):
 
     @property
     def load(self) -> float:
-        """Sandboxes for each processor."""
+        """Sandboxes per CPU."""
         return self.sandboxes / self.node.cpus
 
     def next_number(self) -> int:
-        """Return a number for a call, by which it can be cancelled."""
+        """Return a new call number, used to cancel the call."""
         return next(self._numbers)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
@@ -45,10 +45,10 @@ class SandboxHostLink(HostLink):
 
 
 class HostedSandbox(SandboxWrapper):
-    """A sandbox that a SandboxHost keeps.
+    """A sandbox on a SandboxHost.
 
     Attributes:
-        image_digest: of the image that its files are from.
+        image_digest: the digest of the image that its files come from.
     """
 
     def __init__(self, link: SandboxHostLink, key: str, image_digest: str, base: Snapshot | None) -> None:
@@ -58,7 +58,7 @@ class HostedSandbox(SandboxWrapper):
         self._closed: asyncio.Future[None] | None = None
 
     async def run(self, method: str, program: Any, **options: Any) -> ExecResult:
-        if method == "exec":  # what travels is plain data
+        if method == "exec":  # only plain data is sent
             program = program if isinstance(program, str | bytes) else [str(part) for part in program]
             options["env"] = dict(options["env"] or {})
         result = await super().run(method, program, **options)
@@ -69,11 +69,11 @@ class HostedSandbox(SandboxWrapper):
         await super().write(path, bytes(data), mode)
 
     async def open_channel(self, argv: Sequence[str]) -> HostedChannel:
-        """Start a process that speaks JSON lines."""
+        """Start a process that communicates in JSON lines."""
         return HostedChannel(self, await self.call("open_channel", [str(part) for part in argv]))
 
     async def snapshot(self) -> Snapshot:
-        """Return the files under /work and /tmp. Layers that it was made from do not travel."""
+        """Return the files under /work and /tmp. Layers that the sandbox was made from are not transferred."""
         snapshot = await super().snapshot()
         known = {layer.digest: layer for layer in (self._base.layers if self._base else ())}
         layers = tuple(known.get(layer.digest, layer) for layer in snapshot.layers)
@@ -81,11 +81,11 @@ class HostedSandbox(SandboxWrapper):
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The requests to its network, as of the last answer of its node."""
+        """The sandbox's network requests, as of the node's last answer."""
         return self._connections
 
     async def close(self) -> None:
-        """Kill everything and leave nothing behind. Of a node that is lost, the lease ends it."""
+        """Kill all processes and leave nothing behind. On a lost node the lease ends the sandbox."""
         if self._closed is not None:
             await asyncio.wait({self._closed})
             return
@@ -94,17 +94,17 @@ class HostedSandbox(SandboxWrapper):
         try:
             self._connections = await self._link.ask("discard", self._key) or self._connections
         except SandboxDied:
-            pass  # with its node
+            pass  # it died with its node
         finally:
             self._closed.set_result(None)
 
     async def host_pid(self) -> int:
-        """Return the process on the node that keeps it."""
+        """Return the id of the host process on the node."""
         facts = await self._link.ask("probe")
         return int(facts["pid"])
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the sandbox on its node, once. Raises: what it raises there; SandboxDied."""
+        """Call a method of the sandbox on its node, once. Raises: the method's error; SandboxDied."""
         if self._ended:
             raise SandboxDied(self._ended)
         number = self._link.next_number()

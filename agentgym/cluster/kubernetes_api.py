@@ -1,6 +1,6 @@
-"""Requests to the API server of a Kubernetes cluster, with the account of a kubeconfig or of the pod that this runs in.
+"""Requests to the API server of a Kubernetes cluster, with the account of a kubeconfig or of the current pod.
 
-The library kubernetes_asyncio reads kubeconfigs, gets tokens and verifies certificates; this says what went wrong.
+The library kubernetes_asyncio reads kubeconfigs, gets tokens and verifies certificates; this module explains errors.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from agentgym._imports import install_command
 from agentgym.errors import ClusterError, MissingExtraError
 
 GROUP = "extensions.agents.x-k8s.io"
-"""Of claims and warm pools, as kubernetes-sigs/agent-sandbox defines them."""
+"""The API group of claims and warm pools, defined by kubernetes-sigs/agent-sandbox."""
 VERSION = "v1beta1"
 REQUEST_S = 15.0
 """How long a request may take."""
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_TLS_END_S = 0.25  # what aiohttp's manual gives connections to end before the loop does
+_TLS_END_S = 0.25  # time for connections to close before the loop ends, from aiohttp's manual
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -32,7 +32,7 @@ class ApiError(ClusterError):
     """A request to the API server failed.
 
     Attributes:
-        status: the HTTP status of the answer; 0 if there was none, so that the request may have been done.
+        status: the HTTP status of the answer; 0 without an answer, in which case the request may have run.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -56,7 +56,7 @@ def import_kubernetes() -> Any:
 
 
 class KubernetesApi:
-    """One API server, asked from one event loop.
+    """One API server, used from one event loop.
 
     Args:
         context: the context of the kubeconfig; None for its current one, or for the account of this pod if there is no
@@ -70,7 +70,7 @@ class KubernetesApi:
         self._client: Any = None
 
     async def connect(self) -> None:
-        """Read the configuration. Raises: ClusterError if there is none, or it cannot be used; MissingExtraError."""
+        """Read the configuration. Raises: ClusterError if it is missing or unusable; MissingExtraError."""
         self._client = import_kubernetes().client.ApiClient(await self._configuration())
         self.host = self._client.configuration.host
 
@@ -91,7 +91,7 @@ class KubernetesApi:
             else:
                 library.config.load_incluster_config(configuration)
                 namespace = (_ACCOUNT / "namespace").read_text().strip()
-        except Exception as error:  # the library raises whatever a wrong file leads to
+        except Exception as error:  # the library raises many types for a wrong file
             source = f"The kubeconfig at {files}" if is_outside else "The service account of this pod"
             raise ClusterError(f"{source} cannot be used: {type(error).__name__}: {error}") from error
         self.namespace = self.namespace or namespace
@@ -110,7 +110,7 @@ class KubernetesApi:
         return str(loader.current_context["context"].get("namespace") or "default")
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         client, self._client, self.host = self._client, None, ""
         if client is not None:
             await client.close()

@@ -3,8 +3,8 @@
     driver ──claim──> API server ──> controller ──> pod of the pool
            ──calls, by exec──────────────────────> pod: SandboxHost ──> namespaces backend ──> sandboxes
 
-A pod is only where sandboxes are made: their limits, their network and what they withstand are those of the backend in
-it. It holds several, is claimed when the ones before are full, and is released when the backend is closed.
+A pod is only the place where sandboxes are made: the backend in it determines their limits, network and isolation. A
+pod holds several sandboxes, is claimed when the earlier pods are full, and is released when the backend is closed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLAIM_LEASE_S = 300.0
 """How long a pod outlives its driver."""
 READY_S = 180.0
 PROBE_S = 120.0
-"""How long the host in a pod may take to start and to try a sandbox."""
+"""How long the host in a pod may take to start and to probe a sandbox."""
 ROOM_S = 600.0
 """How long a sandbox may wait until another is closed."""
 _LOOK_S = 0.05
@@ -46,15 +46,15 @@ class KubernetesBackend(HostedBackend):
     """Creates sandboxes in pods of a warm pool (SandboxWarmPool of extensions.agents.x-k8s.io/v1beta1).
 
     Args:
-        pool: name of the warm pool. The image of its pods has this version of agentgym.
-        namespace: of the pool; None for that of the context.
-        context: of the kubeconfig, which KUBECONFIG names; None for the current one, or in a pod for its account.
-        pods: how many to claim at most; None for as many as the pool keeps ready.
-        per_pod: how many sandboxes a pod has room for. Its limits of memory and processors must suit them.
+        pool: name of the warm pool. Its pods' image must have this version of agentgym.
+        namespace: the pool's namespace; None for the context's.
+        context: a context of the kubeconfig in KUBECONFIG; None for the current one, or in a pod for its account.
+        pods: the maximum to claim; None for as many as the pool keeps ready.
+        per_pod: the maximum sandboxes per pod. The pod's memory and CPU limits must suffice for them.
         backend: registered name of the backend in the pods.
-        python: what starts Python there.
+        python: the Python command in the pods.
         lease_s: how long sandboxes outlive the last heartbeat of this process, in seconds.
-        claim_lease_s: how long pods outlive this process, in seconds. Clocks must agree better than that.
+        claim_lease_s: how long pods outlive this process, in seconds. Clocks must differ by less.
         ready_s, room_s: how long to wait for a pod to be ready, and for room in one, in seconds.
     Raises: UnknownNameError if nothing is registered as the backend; ValueError for a number below 1.
     """
@@ -96,7 +96,7 @@ class KubernetesBackend(HostedBackend):
         return self._alive or [await self._choose()]
 
     async def _choose(self) -> SandboxHostLink:
-        """Choose a pod with room, which is claimed if need be."""
+        """Choose a pod with room, claiming one if necessary."""
         ends = time.monotonic() + self._room_s
         self._waiting += 1
         try:
@@ -123,9 +123,7 @@ class KubernetesBackend(HostedBackend):
         return min(roomy, key=lambda link: link.load) if roomy else None
 
     def _claim_in_progress(self) -> Future[SandboxHostLink] | None:
-        """Return a claim that may give room to one who waits: begun now if there are too few. None if no more may be
-        made.
-        """
+        """Return a pending claim, beginning one if waiters need more pods; None if no more may be made."""
         with self._lock:
             self._claiming = [claim for claim in self._claiming if not claim.done()]
             have = len(self._claiming)
@@ -134,7 +132,7 @@ class KubernetesBackend(HostedBackend):
             return self._claiming[-1] if self._claiming else None
 
     async def _claim_pod(self) -> SandboxHostLink:
-        """Return a host in a pod of the pool, which was tried. Raises: ClusterError, MissingExtraError, SandboxDied."""
+        """Claim a pod and return its probed host. Raises: ClusterError, MissingExtraError, SandboxDied."""
         await self._connect()
         pool = await self._api.read("sandboxwarmpools", self._pool)
         self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
@@ -148,7 +146,7 @@ class KubernetesBackend(HostedBackend):
             if fault:
                 remedy = _REMEDY if "sandboxes cannot" in fault else ""
                 raise ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
-        except (TimeoutError, KeyError, TypeError) as error:  # a pod may answer anything, or nothing
+        except (TimeoutError, KeyError, TypeError) as error:  # a pod may send any answer, or none
             link.lose(error)
             raise ClusterError(f"The host in {link.node.name} does not say what it is ({error!r}).") from error
         except BaseException as error:
@@ -160,13 +158,13 @@ class KubernetesBackend(HostedBackend):
         return link
 
     async def running(self) -> list[Running]:
-        """Return the sandboxes of this process, and the pods that other processes have claimed, each as one row."""
+        """Return the sandboxes of this process, and the pods claimed by other processes, one row each."""
         own = await super().running() if self._alive else []
         rows = [row for row in await self._claims() if row.id not in self._links]
         return own + rows
 
     async def clean(self) -> list[str]:
-        """Release the pods whose process has ended, or whose time to live has passed though they are still there."""
+        """Release pods whose process has ended, or which outlived their time to live."""
         orphans = [row for row in await self._claims() if row.orphaned]
         for row in orphans:
             await self._answer_to(self._api.delete_claim(row.id))
@@ -186,7 +184,7 @@ class KubernetesBackend(HostedBackend):
             self._loop = self._thread = None
 
     async def _wind_up(self) -> None:
-        """Let claims that were given up be released, and end the connections."""
+        """Wait for the release of abandoned claims, and close the connections."""
         if rest := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(rest, timeout=END_S)
         await self._api.close()
@@ -209,7 +207,7 @@ class KubernetesBackend(HostedBackend):
             await self._api.connect()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """Begin work on the event loop of this backend, which outlives those of its callers."""
+        """Start work on this backend's event loop, which outlives its callers' loops."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-kubernetes", daemon=True)
@@ -218,7 +216,7 @@ class KubernetesBackend(HostedBackend):
 
 
 def _row_of(claim: Mapping[str, Any]) -> Running:
-    """Return a claim as a row of `running`. Its process is known if that is or was on this host."""
+    """Return a claim as a row of `running`. Its process is known only if it is or was on this host."""
     names, spec = claim["metadata"], claim["spec"]
     owner = Owner.from_labels(names.get("annotations") or {})
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""An EpisodeWorker in a process of its own that outlives its driver for the length of a lease, and then ends itself."""
+"""An EpisodeWorker in its own process, which outlives its driver for the length of a lease and then exits."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from agentgym.cluster.ray_host import CalledDirectly
 from agentgym.cluster.ray_nodes import PROBE_S
 
 CLOSE_S = 20.0
-"""How long it may take to close the environments of a driver that is gone."""
+"""How long closing the environments of a lost driver may take."""
 
 
 class LeasedWorker(CalledDirectly, EpisodeWorker):
-    """Plays on while its driver is away: tools that run end, and so do episodes that need no other reply.
+    """Keeps playing while its driver is away: running tools finish, and so do episodes that need no further reply.
 
-    After a third of the lease without a heartbeat the ends of episodes go to the disk. After the lease everything is
-    closed, and the process ends.
+    After a third of the lease without a heartbeat the ends of episodes are written to the disk. After the lease
+    everything is closed, and the process exits.
 
     Args:
-        lease_s: how long it outlives the last heartbeat, in seconds.
+        lease_s: how long the worker outlives the last heartbeat, in seconds.
     """
 
     def __init__(self, lease_s: float) -> None:
         folder: Path | None = None
-        with suppress(OSError):  # where the disk is full, nothing is kept
+        with suppress(OSError):  # with a full disk, nothing is stored
             folder = folder_of_user()
         super().__init__(folder)
         self._lease_s = lease_s
@@ -40,12 +40,12 @@ class LeasedWorker(CalledDirectly, EpisodeWorker):
         threading.Thread(target=self._watch, name="agentgym-lease", daemon=True).start()
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
-        """Return what the driver checks before it uses a node."""
+        """Return the facts that the driver checks before using a node."""
         self._loop = asyncio.get_running_loop()
         return await super().probe(backend)
 
     async def begin(self, session: str, spec: SessionSpec) -> set[str]:
-        """Get ready for the episodes of a run. Returns: ids of episodes of its ledger that have ended here before."""
+        """Prepare for the episodes of a run. Returns: ids of episodes of its ledger that ended here earlier."""
         self.beat()
         return await super().begin(session, spec)
 

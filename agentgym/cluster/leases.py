@@ -1,4 +1,4 @@
-"""The leases of the episodes that are open on a server, and the heartbeats that renew them."""
+"""The leases of the open episodes on a server, and the heartbeats that renew them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import httpx
 from agentgym.errors import AccessRefused, EnvironmentServerError, LeaseLost
 
 _PER_LEASE = 4
-"""Heartbeats in the length of a lease."""
+"""Heartbeats per lease duration."""
 
 
 class EpisodeLease:
-    """An open episode, which heartbeats keep.
+    """An open episode, kept alive by heartbeats.
 
     Attributes:
-        client: its own connections. One pool for all episodes would look through all of them at each request.
-        loop: on which it was opened, and which its connections belong to.
+        client: its own connection pool. A shared pool would search all episodes' connections at each request.
+        loop: the event loop that opened it and owns its connections.
         message_bytes: the largest request that the server reads.
         number: the number of the next request. The server begins requests in the order of their numbers.
         dropped: numbers of requests that were cancelled, and may never arrive.
-        lost: why it is no longer open, once it is not.
+        lost: the reason why it is no longer open; None while it is.
     """
 
     def __init__(self, episode_id: str, client: httpx.AsyncClient, message_bytes: int) -> None:
@@ -35,23 +35,23 @@ class EpisodeLease:
         self._limits: set[asyncio.Timeout] = set()
 
     def watch(self, limit: asyncio.Timeout) -> None:
-        """Have a running request end when the lease is lost."""
+        """End a running request when the lease is lost."""
         self._limits.add(limit)
 
     def unwatch(self, limit: asyncio.Timeout) -> None:
         self._limits.discard(limit)
 
     def lose(self, error: EnvironmentServerError) -> None:
-        """End every request that waits for an answer."""
+        """Mark the lease as lost, and end every request that waits for an answer."""
         if self.lost is None:
             self.lost = error
         for limit in self._limits:
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the timeout has just ended
                 limit.reschedule(asyncio.get_running_loop().time())
 
 
 class LeaseServer(Protocol):
-    """What renews leases: `ServerConnection`."""
+    """The part of `ServerConnection` that renews leases."""
 
     url: str
 
@@ -63,10 +63,10 @@ class LeaseServer(Protocol):
 
 
 class Heartbeats:
-    """Renews the leases of one event loop. If the server is silent for the length of a lease, all are lost.
+    """Renews the leases of one event loop. If the server is silent for a lease duration, all leases are lost.
 
     Args:
-        connection: to the server.
+        connection: the connection to the server.
         lease_s: how long a lease lasts, in seconds.
     """
 
@@ -85,7 +85,7 @@ class Heartbeats:
         self._leases.pop(lease.id, None)
 
     async def end(self) -> None:
-        """Renew nothing any more."""
+        """Stop renewing."""
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
 

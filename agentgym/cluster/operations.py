@@ -1,4 +1,4 @@
-"""What a client may ask of an open environment: each operation reads its arguments, runs, and returns JSON data."""
+"""The operations on an open environment: each reads its arguments, runs, and returns JSON data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agentgym.storage.codec import message_from_json, message_to_json, result_to
 from agentgym.task import Task, task_from_json
 
 _OWN_FILES, _OWN_BYTES, _HEADER_BYTES = 16, 2**20, 1024
-"""Of a checkpoint, beyond what a spec allows: directories that every sandbox has, and what describes each file."""
+"""Allowances of a checkpoint beyond its spec: directories that every sandbox has, and the header of each file."""
 
 Arguments = Mapping[str, Any]
 Operation = Callable[[Environment, Arguments], Awaitable[Any]]
 
 
 class InvalidRequest(Exception):
-    """The arguments of an operation are not what it takes."""
+    """The arguments of an operation are invalid."""
 
 
 async def _reset(environment: Environment, arguments: Arguments) -> list[Any]:
@@ -49,10 +49,9 @@ async def _restore(environment: Environment, arguments: Arguments) -> None:
 
 
 def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapshot:
-    """Return the snapshot of some archives, its digests computed here: sandboxes of other clients share layers by
-    digest.
+    """Return the snapshot of some archives. Recompute digests, by which sandboxes of other clients share layers.
 
-    Raises: ValueError for what is not an archive; FilesNotCaptured for more than the spec allows.
+    Raises: ValueError for data that is not an archive; FilesNotCaptured for more than the spec allows.
     """
     most_files = spec.inodes + _OWN_FILES
     most_bytes = 2 * (spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + _OWN_BYTES)  # holes included

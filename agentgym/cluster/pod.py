@@ -1,4 +1,4 @@
-"""A pod that this process has claimed from a warm pool, and the program in it that makes sandboxes."""
+"""A pod claimed from a warm pool by this process, and the program in it that makes sandboxes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentgym.sandbox.docker.owner import Owner
 
 SANDBOX_GROUP = "agents.x-k8s.io"
 LABELS = {"app.kubernetes.io/managed-by": "agentgym"}
-"""Of our claims."""
+"""The labels of our claims."""
 END_S = 4.0
 """How long `Pod.end` waits for the cluster."""
 POLL_S = 0.25
@@ -41,21 +41,21 @@ _FINAL = frozenset(
         "PodSucceeded",
     )
 )
-"""Reasons of the condition Ready that the controller does not get over."""
+"""Reasons of the condition Ready from which the controller does not recover."""
 
 
 class Pod:
     """A claim and its pod, as the RemoteHost of a HostLink.
 
-    The claim has a time to live, which is renewed as long as this process lives. The controller of the cluster deletes
-    it, and the pod with it, when that has passed.
+    The claim has a time to live, renewed while this process lives. When it runs out, the cluster's controller deletes
+    the claim and the pod.
 
     Args:
-        api: the API of the cluster; used on its event loop alone.
+        api: the API of the cluster; used only on its event loop.
         loop: that event loop.
         claim_lease_s: how long the claim outlives the last renewal, in seconds.
     Attributes:
-        claim, name: of the claim and of the pod. link: notes when something comes from the program.
+        claim, name: the names of the claim and the pod. link: records when the program last sent something.
     """
 
     def __init__(self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float) -> None:
@@ -72,7 +72,7 @@ class Pod:
     async def start(self, pool: str, command: Sequence[str], ready_s: float) -> None:
         """Claim a pod of a warm pool, wait until it is ready, and start a program in it.
 
-        Raises: ClusterError, with what the pod waits for if it is not ready in time. Then nothing is left of it.
+        Raises: ClusterError, naming what the pod waits for if it is not ready in time. The claim is then deleted.
         """
         names = {"name": self.claim, "labels": LABELS, "annotations": Owner.this_process().labels}
         spec = {"warmPoolRef": {"name": pool}, "lifecycle": self._lifecycle()}
@@ -89,7 +89,7 @@ class Pod:
         self._spawn(self._receive())
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there, and wait for nothing."""
+        """Call a method there without waiting."""
         message, number, answer = encode((method, *arguments)), next(self._numbers), Future[Any]()
         self._waiting[number] = answer
         try:
@@ -101,7 +101,7 @@ class Pod:
         return answer
 
     def beat(self) -> Future[Any]:
-        """Call `beat` there, which is answered however busy the host is."""
+        """Call `beat` there, which even a busy host answers."""
         return self.call("beat")
 
     def end(self) -> None:
@@ -125,7 +125,7 @@ class Pod:
         return {"shutdownTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ"), "shutdownPolicy": "Delete"}
 
     async def _renew(self) -> None:
-        """Keep the claim alive. It is lost once it has been deleted."""
+        """Keep renewing the claim until it is lost, for example because it was deleted."""
         while not self._lost:
             await asyncio.sleep(self._claim_lease_s / 3)
             try:
@@ -134,10 +134,10 @@ class Pod:
                 if error.status in (404, 410):
                     self._lose("its claim was deleted")
             except ClusterError:
-                pass  # a token that cannot be renewed now
+                pass  # for example, the token cannot be renewed now
 
     async def _ready_pod(self, pool: str, ready_s: float) -> str:
-        """Return the name of the pod, once it is ready."""
+        """Wait until the pod is ready and return its name."""
         ends, waits_for, claim = time.monotonic() + ready_s, "its controller", dict[str, Any]()
         while time.monotonic() < ends:
             try:
@@ -162,12 +162,12 @@ class Pod:
         raise ClusterError(f"The warm pool {pool!r} gave no ready pod in {ready_s:g} s. It waits for {waits_for}")
 
     async def _pod_of(self, sandbox: str) -> str:
-        """Return the pod of a Sandbox: of its name, except where an annotation has another."""
+        """Return the pod of a Sandbox: the pod of the same name, unless an annotation names another."""
         metadata = (await self._api.read("sandboxes", sandbox, SANDBOX_GROUP))["metadata"]
         return str((metadata.get("annotations") or {}).get(f"{SANDBOX_GROUP}/pod-name") or sandbox)
 
     async def _obstacles(self, pod: str) -> str:
-        """Return what keeps a pod from being ready, as its status says."""
+        """Return why a pod is not ready, according to its status."""
         status = (await self._api.read("pods", pod, ""))["status"]
         rows = [row for row in status.get("conditions") or () if row.get("status") != "True"]
         rows += [row["state"]["waiting"] for row in status.get("containerStatuses") or () if "waiting" in row["state"]]
@@ -182,13 +182,13 @@ class Pod:
             self._lose(f"the connection broke: {error}")
 
     async def _receive(self) -> None:
-        """Hand answers to those who wait for them, until the program ends or the connection breaks."""
+        """Deliver answers to the pending calls, until the program ends or the connection breaks."""
         reader, complaints, end = MessageReader(), b"", "the connection broke"
         try:
             async for frame in self._socket:
                 channel, data = frame.data[0], frame.data[1:]
                 if channel == _STDOUT:
-                    if self.link is not None:  # however long an answer is on its way
+                    if self.link is not None:  # partial data of a long answer counts as a sign of life
                         self.link.answered_at = time.monotonic()
                     for number, message in reader.feed(data):
                         self._settle(number, message)
@@ -196,7 +196,7 @@ class Pod:
                     complaints = (complaints + data)[-1000:]
                 elif channel == _ERROR:
                     end = "its host ended: " + data[:500].decode("utf-8", "replace")
-        except Exception as error:  # noqa: BLE001  a pod that was taken over may send anything
+        except Exception as error:  # noqa: BLE001  a compromised pod may send anything
             end = f"the connection broke: {type(error).__name__}: {error}"
         last_words = complaints.decode("utf-8", "replace").strip()
         self._lose(end + (f". Its last words: {last_words}" if last_words else ""))
@@ -209,7 +209,7 @@ class Pod:
     def _lose(self, reason: str) -> None:
         self._lost = self._lost or reason
         while self._waiting:
-            with suppress(KeyError):  # another thread loses it too
+            with suppress(KeyError):  # another thread may pop the last one
                 self._waiting.popitem()[1].set_exception(NodeLost(self._lost))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -219,7 +219,7 @@ class Pod:
 
 
 def host_command(python: str, backend: str, lease_s: float) -> list[str]:
-    """Return what starts the host in a pod."""
+    """Return the command that starts the host in a pod."""
     program = [python, "-m", "agentgym.cluster.pod_host", "--backend", backend]
     return [*program, "--lease-s", f"{lease_s:g}", "--driver", str(os.getpid())]
 

@@ -23,15 +23,15 @@ from agentgym.cluster.host_messages import HostMessageError, MessageReader, deco
 from agentgym.cluster.sandbox_host import SandboxHost
 
 CLOSE_S = 10.0
-"""How long closing the sandboxes may take before the process ends without it."""
+"""How long closing the sandboxes may take before the process exits anyway."""
 _READ_BYTES = 1 << 16
 
 
 class HostServer:
-    """Answers what a driver asks of a host, over two descriptors.
+    """Answers a driver's calls to a host, over two descriptors.
 
     Args:
-        host: what is asked.
+        host: the host to call.
         source, sink: descriptors to read from and to write to.
         lease_s: it ends after so long without a byte, in seconds.
     """
@@ -57,7 +57,7 @@ class HostServer:
             await asyncio.wait_for(self._host.close(), CLOSE_S)
 
     def _read(self) -> None:
-        """On a thread of its own: heartbeats are answered however busy the event loop is."""
+        """Read calls on a separate thread, which answers heartbeats even if the event loop is busy."""
         reader = MessageReader()
         try:
             while data := os.read(self._source, _READ_BYTES):
@@ -76,7 +76,7 @@ class HostServer:
         os._exit(1)
 
     def _write(self) -> None:
-        with suppress(OSError):  # the driver is gone, and so is the input
+        with suppress(OSError):  # the driver and the input are gone
             while True:
                 for piece in pieces(*self._outgoing.get()):
                     rest = memoryview(piece)
@@ -91,16 +91,16 @@ class HostServer:
     async def _answer(self, number: int, method: str, arguments: Sequence[Any]) -> None:
         try:
             message = encode((await getattr(self._host, method)(*arguments), ""))
-        except Exception as error:  # noqa: BLE001  the driver is told, and the other sandboxes go on
+        except Exception as error:  # noqa: BLE001  report it to the driver; the other sandboxes keep working
             message = encode((None, in_short(error)))
         self._outgoing.put((number, message))
 
 
 async def _serve(backend: str, lease_s: float, driver: int) -> None:
     sink = os.dup(1)
-    os.dup2(2, 1)  # whatever prints must not be mixed up with the answers
+    os.dup2(2, 1)  # keep printed text out of the answers
     await HostServer(SandboxHost(backend, lease_s, driver), 0, sink, lease_s).serve()
-    os._exit(0)  # threads that hang must not keep it
+    os._exit(0)  # hanging threads must not keep the process alive
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What lets a process into a Ray cluster: the token of Ray that the cluster's head found where it was started.
+"""Access to a Ray cluster: the Ray token that the cluster's head found at its start.
 
-Ray's head asks for a token where one exists (a plain `ray.init()` writes one), but a node or a driver that is given an
-address sends none unless RAY_AUTH_MODE says so. And one process can be connected to one cluster only.
+Ray's head asks for a token if one exists (a plain `ray.init()` writes one), but a node or a driver that is given an
+address sends none unless RAY_AUTH_MODE says so. A process can be connected to only one cluster.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from agentgym.errors import ClusterError
 
 MODE_VARIABLE = "RAY_AUTH_MODE"
 ASK_S = 5.0
-"""How long a cluster may take to say whether it lets a process in."""
+"""How long a cluster may take to say whether it admits a process."""
 _ASK = "import sys; from agentgym.cluster.ray_access import refuses; sys.exit(7 if refuses(sys.argv[1]) else 0)"
 
 
 def send_token_if_asked(address: str) -> None:
-    """Have this process and those that it starts send Ray's token, if the cluster at the address asks for one.
+    """Make this process and its children send Ray's token, if the cluster at the address asks for one.
 
-    Where RAY_AUTH_MODE is set it stays as it is.
+    If RAY_AUTH_MODE is set, leave it unchanged.
 
     Raises: ClusterError if the cluster asks for a token that this process does not send, and if what listens at the
         address does not answer as a cluster does.
     """
     if MODE_VARIABLE not in os.environ and _has_token() and _refuses_without_token(address):
         os.environ[MODE_VARIABLE] = "token"
-        import_module("ray._raylet").Config.initialize("")  # Ray has read its variables before
+        import_module("ray._raylet").Config.initialize("")  # make Ray read its variables again
     sends = os.environ.get(MODE_VARIABLE, "").lower() == "token"
-    if (sends and not _has_token()) or refuses(address):  # to ask with a token that is not there ends the process
+    if (sends and not _has_token()) or refuses(address):  # asking with a missing token would end the process
         given = "another one" if sends and _has_token() else "none"
         raise ClusterError(
             f"The cluster at {address} asks for Ray's token, and this process sends {given}. Copy ~/.ray/auth_token "
@@ -43,12 +43,12 @@ def send_token_if_asked(address: str) -> None:
 
 
 def head_asks_for_token() -> bool:
-    """Whether a head that is started here asks for a token."""
+    """Return whether a head started here asks for a token."""
     return os.environ.get(MODE_VARIABLE, "token").lower() == "token" and _has_token()
 
 
 def refuses(address: str) -> bool:
-    """Whether the cluster at an address refuses this process for want of a token.
+    """Return whether the cluster at an address refuses this process for lack of a token.
 
     Raises: ClusterError if nothing there answers as the head of a cluster, for which `ray.init` would wait for minutes.
     """
@@ -63,21 +63,21 @@ def refuses(address: str) -> bool:
             f"What listens at {address} does not answer as the head of a Ray cluster ({error}). Give the HOST:PORT "
             "that `agentgym cluster up` printed; if it is this one, the head hangs: end it and start it anew."
         ) from error
-    except (AttributeError, TypeError, RayError, OSError, RuntimeError):  # whoever connects next will say why
+    except (AttributeError, TypeError, RayError, OSError, RuntimeError):  # the next connection reports the reason
         return False
     return False
 
 
 def _has_token() -> bool:
-    """Whether Ray finds a token: in RAY_AUTH_TOKEN, the file that RAY_AUTH_TOKEN_PATH names, or ~/.ray/auth_token."""
+    """Return whether Ray finds a token: in RAY_AUTH_TOKEN, the file in RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token."""
     loader = getattr(import_module("ray._raylet"), "AuthenticationTokenLoader", None)  # older versions know no tokens
     return loader is not None and bool(loader.instance().has_token(ignore_auth_mode=True))
 
 
 def check_connected_to(address: str, ray: Any) -> None:
-    """Check that the cluster of this process is the one at an address; `auto` is the one that it is connected to.
+    """Check that this process is connected to the cluster at an address; `auto` means any.
 
-    Raises: ClusterError if it is another.
+    Raises: ClusterError if it is connected to another cluster.
     """
     connected = ray.get_runtime_context().gcs_address
     if address != "auto" and not _is_same(address, connected):
@@ -88,13 +88,13 @@ def check_connected_to(address: str, ray: Any) -> None:
 
 
 def _refuses_without_token(address: str) -> bool:
-    """Asked by another process, because Ray writes a warning where it is refused."""
+    """Return whether the cluster refuses a process without a token. Ask in a child, since Ray prints a warning."""
     command, environment = [sys.executable, "-c", _ASK, address], os.environ | {MODE_VARIABLE: "disabled"}
     return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode == 7
 
 
 def _is_same(address: str, other: str) -> bool:
-    """Whether two addresses, host:port, are of one listener; every address of this host is."""
+    """Return whether two addresses, host:port, name one listener; all addresses of this host count as equal."""
     (host, _, port), (other_host, _, other_port) = address.rpartition(":"), other.rpartition(":")
     if port != other_port:
         return False
@@ -111,7 +111,7 @@ def _addresses_of(host: str) -> set[str]:
 
 
 def _is_here(address: str) -> bool:
-    """Whether an address is one of this host."""
+    """Return whether an address belongs to this host."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family) as probe:

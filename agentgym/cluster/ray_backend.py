@@ -1,6 +1,6 @@
 """The ray backend: sandboxes on the nodes of a Ray cluster, made by a SandboxHost on each with the backend there.
 
-Nodes are trusted with what is in the sandboxes, and Ray's own connections are as safe as its cluster makes them.
+Nodes are trusted with the sandboxes' contents, and Ray's own connections are only as safe as the cluster makes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, MissingExtraError, SandboxUnavailable
 
 RESCAN_S = 10.0
-"""How often to look for nodes that have joined."""
+"""The interval of checks for newly joined nodes."""
 
 
 class RaySandboxHost(CalledDirectly, SandboxHost):
@@ -34,8 +34,8 @@ class RayBackend(HostedBackend):
     """Creates sandboxes on the node of a cluster that has the fewest for its processors.
 
     Args:
-        address: of the cluster, host:port; `auto` is the one that RAY_ADDRESS names, or that runs on this host.
-        nodes: how many there must be at least at the start; None for any number.
+        address: the cluster's address, host:port; `auto` is the cluster in RAY_ADDRESS, or the one on this host.
+        nodes: the minimum number of nodes at the start; None for any number.
         backend: registered name of the backend on the nodes.
         lease_s: how long sandboxes outlive the last heartbeat of this process, in seconds.
     Raises: UnknownNameError if nothing is registered as the backend.
@@ -60,7 +60,7 @@ class RayBackend(HostedBackend):
         """Start the hosts on the nodes, if they do not run yet."""
         if (alive := self._alive) and time.monotonic() - self._scanned_at < RESCAN_S:
             return alive
-        if alive:  # nobody waits for nodes that may join
+        if alive:  # look for new nodes without making callers wait
             self._scanned_at = time.monotonic()
             threading.Thread(target=self._rescan, name="agentgym-nodes", daemon=True).start()
             return alive
@@ -71,7 +71,7 @@ class RayBackend(HostedBackend):
         """Start a host on each node that has none.
 
         Args:
-            with_nodes: although there are some with one.
+            with_nodes: scan even if some nodes already have a host.
         Raises: SandboxUnavailable if no node is left, or one cannot be used.
         """
         with self._lock:
@@ -94,7 +94,7 @@ class RayBackend(HostedBackend):
                 )
 
     def _rescan(self) -> None:
-        with suppress(SandboxUnavailable):  # the nodes that are there go on
+        with suppress(SandboxUnavailable):  # the existing nodes keep working
             self._scan(with_nodes=True)
 
     def _start(self, node: HostNode) -> Any:

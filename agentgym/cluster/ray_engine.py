@@ -1,4 +1,4 @@
-"""RayEngine: plays episodes on the nodes of a Ray cluster, one EpisodeWorker on each, beside their sandboxes."""
+"""RayEngine: plays episodes on the nodes of a Ray cluster, with one EpisodeWorker per node next to its sandboxes."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 LEASE_S = 30.0
 """How long workers outlive the last heartbeat of their driver."""
 JOIN_S = 20.0
-"""A run that has some nodes waits no longer for the worker of another."""
+"""How long a run that already has nodes waits for the worker of another node."""
 
 
 class RayEngine:
     """Plays episodes on a Ray cluster. The policy, the ledger and the groups stay in this process.
 
     Args:
-        address: the address of the cluster, host:port; `auto` is the one that runs on this host.
-        nodes: how many there must be at least at the start; None for any number.
-        backend: sandboxes of this backend must work on every node, which is tried at the start.
-        silence_s: a worker that answers no heartbeat for so long is given up.
-        lease_s: how long the workers outlive the last heartbeat of this process. What ends meanwhile is kept on their
-            disks, for a process that goes on with the same ledger.
+        address: the address of the cluster, host:port; `auto` is the cluster of this host.
+        nodes: the minimum number of nodes at the start; None for any number.
+        backend: sandboxes of this backend must work on every node, which is checked at the start.
+        silence_s: a worker that answers no heartbeat for this long is given up.
+        lease_s: how long the workers outlive the last heartbeat of this process. Episodes that end meanwhile are
+            stored on their disks, for a process that resumes with the same ledger.
     """
 
     name = "ray"
@@ -68,7 +68,7 @@ class RayEngine:
 
     @asynccontextmanager
     async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
-        """Play the episodes of one run on the nodes. Raises, when it is entered: ClusterError, MissingExtraError."""
+        """Play the episodes of one run on the nodes. Raises on entry: ClusterError, MissingExtraError."""
         ray = import_ray()
         nodes = await self._ready_nodes()
         session = f"{os.getpid()}-{next(self._sessions)}"
@@ -88,13 +88,13 @@ class RayEngine:
         connect(self.address, self.nodes)
 
     def report(self) -> Mapping[str, float]:
-        """Return how the cluster is: `nodes` that play now, `lost` workers so far, `episodes` being played."""
+        """Return the state of the cluster: `nodes` that play now, `lost` workers so far, `episodes` being played."""
         episodes = sum(player.playing for player in [*self._players])
         nodes = sum(not worker.lost for worker in [*self._workers.values()])
         return {"nodes": nodes, "lost": len(self.lost), "episodes": episodes}
 
     async def probe(self) -> list[tuple[HostNode, dict[str, Any], str]]:
-        """Return what each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
+        """Return each node's facts, and why it cannot be used (empty if it can). End the workers afterwards.
 
         Raises: ClusterError if there is no cluster, MissingExtraError.
         """
@@ -117,19 +117,17 @@ class RayEngine:
         await asyncio.gather(*(worker.ended() for worker in workers))
 
     async def _ready_nodes(self) -> list[HostNode]:
-        """Return the nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
-        nodes = connect(self.address, None if self._is_connected else self.nodes)  # a run goes on with fewer
+        """Return the live nodes, each with a checked worker. Raises: ClusterError."""
+        nodes = connect(self.address, None if self._is_connected else self.nodes)  # later runs may have fewer nodes
         self._is_connected = True
-        self.lost += [worker.lost for worker in self._workers.values() if worker.lost]  # between two runs
+        self.lost += [worker.lost for worker in self._workers.values() if worker.lost]  # lost between two runs
         self._workers = {node_id: worker for node_id, worker in self._workers.items() if not worker.lost}
         if new := [node for node in nodes if node.id not in self._workers and node.id not in self._left_out]:
             await self._join(new)
         return [node for node in nodes if node.id in self._workers]
 
     async def _join(self, nodes: list[HostNode]) -> None:
-        """Start a worker on each node. Where there are others, the run does not wait long for a node that does not
-        answer.
-        """
+        """Start a worker on each node. With other workers running, leave out the nodes after `JOIN_S` seconds."""
         actors = {node.id: self._start(node) for node in nodes}
         try:
             async with asyncio.timeout(JOIN_S if self._workers else None):
@@ -150,7 +148,7 @@ class RayEngine:
         self._host_watch.watch(worker)
 
     async def _begin(self, links: Sequence[_RayLink], spec: Pickled) -> list[_RayLink]:
-        """Let workers get ready for a run. Returns: the ways to those that did. Raises: ClusterError without one."""
+        """Prepare workers for a run. Returns: links to the ready workers. Raises: ClusterError if there is none."""
         outcomes = await asyncio.gather(*(link.begin(spec) for link in links), return_exceptions=True)
         failures = [outcome for outcome in outcomes if outcome is not None]
         if failures and (len(failures) == len(links) or any(not isinstance(failure, NodeLost) for failure in failures)):
@@ -162,13 +160,13 @@ class RayEngine:
 
     def _forget(self, link: WorkerLink, reason: str) -> None:
         assert isinstance(link, _RayLink)
-        if self._workers.get(link.worker.node.id) is link.worker:  # else another run has told it
+        if self._workers.get(link.worker.node.id) is link.worker:  # else another run has reported it
             del self._workers[link.worker.node.id]
             self.lost.append(reason)
 
 
 class _RayLink:
-    """The way to the worker of one node, for one run. What may have been done is never sent again."""
+    """One run's connection to the worker of one node. Calls that may have run are never sent again."""
 
     def __init__(self, worker: HostLink, session: str) -> None:
         self.worker, self._session = worker, session
@@ -199,7 +197,7 @@ def shared_engine(address: str = "auto", nodes: int | None = None, backend: str 
 
 
 def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
-    """Return what travels to the workers. What was registered in this process travels by value."""
+    """Return the settings to send to the workers. Parts registered in this process are sent by value."""
     config = episodes.config
     rollout = replace(config.environments.config, engine=None)
     policy = episodes.policy

@@ -17,17 +17,17 @@ from agentgym.cluster.ray_nodes import NAMESPACE, import_ray
 from agentgym.errors import NodeLost
 
 HEARTBEATS = "heartbeats"
-"""The concurrency group of an actor that answers heartbeats on a thread of its own, however busy its event loop is."""
+"""The concurrency group in which an actor answers heartbeats on a separate thread, even if its event loop is busy."""
 
 
 def start_actor(
     cls: type, node: HostNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
 ) -> Any:
-    """Return an actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
+    """Return an actor on a node. It reserves no CPU, which its episodes' tools would otherwise wait for.
 
     Args:
         arguments: the arguments of the class.
-        groups: threads of their own, by name, for calls that must not wait for the others.
+        groups: concurrency groups, as threads by name, for calls that must not wait for others.
         outlives_driver: whether it must end itself.
     """
     ray = import_ray()
@@ -50,10 +50,10 @@ def start_actor(
 
 
 class CalledDirectly:
-    """Mixin of an actor's class: its methods can be called over a connection of the driver's own."""
+    """Mixin of an actor's class: the driver can call its methods over a direct connection."""
 
     async def listen(self, address: str, key: bytes) -> int:
-        """Begin to listen for calls at an address of this host. Returns: the port."""
+        """Start listening for calls on an address of this host. Returns: the port."""
         return await CallServer(self, key).listen(address)
 
 
@@ -72,7 +72,7 @@ class RayHost:
         self._streams: WeakKeyDictionary[asyncio.AbstractEventLoop, CallStream] = WeakKeyDictionary()
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there, and wait for nothing, from a coroutine."""
+        """Call a method there from a coroutine, without waiting."""
         loop = asyncio.get_running_loop()
         stream = self._streams.get(loop)
         if stream is None:
@@ -90,14 +90,12 @@ class RayHost:
         return await connect(self._address, port, self._key)
 
     def beat(self) -> Future[Any]:
-        """Call `beat` there, which is answered however busy the host is."""
+        """Call `beat` there, which even a busy host answers."""
         beat: Future[Any] = self._actor.beat.options(concurrency_group=HEARTBEATS).remote().future()
         return beat
 
     def end(self) -> None:
-        """End the process. On a thread for this alone: Ray waits for its cluster, and for ever on a thread of its
-        own.
-        """
+        """End the process. Call on a dedicated thread: Ray waits for its cluster, and for ever on its own threads."""
         for loop, stream in [*self._streams.items()]:
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(stream.close)

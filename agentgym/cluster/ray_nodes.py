@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster, and checks that each node can play episodes before any is sent there."""
+"""Connect to a Ray cluster, and check that each node can play episodes before sending any there."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from agentgym.errors import ClusterError, MissingExtraError
 
 CONNECT_S = 5.0
 NAMESPACE = "agentgym"
-"""Of the names of our actors."""
+"""The Ray namespace of our actors."""
 PROBE_S = 120.0
 """How long a node may take to start a worker and try a sandbox."""
 _CURRENT_CLUSTER = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
-"""Where Ray notes the cluster that was started last on this host."""
+"""The file where Ray notes the cluster last started on this host."""
 NOTICE_S = 20.0
 """How long Ray may take to notice that a node is dead."""
 NICE_VARIABLE = "RAY_worker_niceness"
-"""Ray's own variable: the priority of the processes that it starts. Its default, 15, starves sandboxes."""
+"""Ray's variable for the niceness of its processes. Its default, 15, starves sandboxes."""
 
 
 def import_ray() -> Any:
@@ -42,12 +42,12 @@ def import_ray() -> Any:
 
 
 def connect(address: str, nodes: int | None = None) -> list[HostNode]:
-    """Return the nodes of a cluster that are alive; connects this process to it, unless it is.
+    """Connect this process to a cluster, unless it is connected, and return the live nodes.
 
     Args:
-        nodes: how many there must be at least.
-    Raises: ClusterError if there is no cluster at the address, one of another version, one that asks for a token that
-        this host does not have, or one with fewer nodes; and if this process is connected to another cluster.
+        nodes: the minimum number of nodes.
+    Raises: ClusterError if there is no cluster at the address, or it has another version, needs a token that this
+        host lacks, or has fewer nodes; also if this process is connected to another cluster.
     """
     ray = import_ray()
     if ray.is_initialized():
@@ -79,9 +79,9 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
 
 
 def reachable(address: str) -> str:
-    """Return the address, which something answers at; of `auto`, the one of this host. Ray itself would try for
-    minutes.
+    """Resolve `auto` to this host's cluster and return the address after checking that its port answers.
 
+    Ray itself would try for minutes.
     Raises: OSError, ValueError.
     """
     if address == "auto":
@@ -95,10 +95,10 @@ def reachable(address: str) -> str:
 
 
 async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None) -> list[HostNode]:
-    """Ask the worker of each node what it is, and whether sandboxes can be made there.
+    """Ask each node's worker for its facts, and whether sandboxes can be made there.
 
-    Returns: the nodes that can be used; one that turns out to be dead is left out.
-    Raises: ClusterError naming every node that is alive and cannot be used, and why.
+    Returns: the usable nodes, without nodes that turn out to be dead.
+    Raises: ClusterError naming every live node that cannot be used, and why.
     """
     reports = await report_of(nodes, workers, backend)
     dead = await _dead_of({node for node, answer, _ in reports if "broken" in answer})
@@ -110,15 +110,13 @@ async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], bac
 async def report_of(
     nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None
 ) -> list[tuple[HostNode, dict[str, Any], str]]:
-    """Return what the worker of each node answers (`EpisodeWorker.probe`), and why the node cannot be used, if it
-    cannot.
-    """
+    """Return each node with its worker's facts (`EpisodeWorker.probe`) and why it is unusable; empty if usable."""
     answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
     return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
 
 
 async def _dead_of(nodes: set[HostNode]) -> set[HostNode]:
-    """Those nodes that are dead, once Ray knows it."""
+    """Return the dead nodes, waiting up to `NOTICE_S` seconds for Ray to notice that all are dead."""
     ray, pause_s = import_ray(), 0.5
     for _ in range(int(NOTICE_S / pause_s)):
         alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
@@ -135,16 +133,16 @@ async def _probe(worker: Any, backend: str | None) -> dict[str, Any]:
             return answer
     except TimeoutError:
         return {"broken": f"no worker answered within {PROBE_S:g} s"}
-    except Exception as error:  # noqa: BLE001  whatever it is, the node is of no use
+    except Exception as error:  # noqa: BLE001  after any error the node is unusable
         lines = [line for line in str(error).strip().splitlines() if line.strip()]
         return {"broken": f"its worker failed: {type(error).__name__}: {lines[-1] if lines else ''}"}
 
 
 def _fault(answer: Mapping[str, Any]) -> str:
-    """Why a node cannot be used; nothing if it can."""
+    """Return why a node cannot be used; empty if it can."""
     if "broken" in answer:
         return f"{answer['broken']}."
-    if answer["nice"] > max(0, os.nice(0)):  # who runs everything at a low priority may
+    if answer["nice"] > max(0, os.nice(0)):  # allowed if this process runs at the same low priority
         return (
             f"its workers run at nice {answer['nice']}, which starves sandboxes. Start Ray there by `agentgym cluster "
             f"up`, or with {NICE_VARIABLE}=0 in its environment, from a shell of normal priority."

@@ -1,4 +1,4 @@
-"""Starts Ray on this host so that sandboxes get their share of it, and ends what was started here, and nothing else."""
+"""Start Ray on this host so that sandboxes get their share of the CPU, and end only the nodes started here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start_node(*, join: str | None = None, port: int = 6379, cpus: int | None = 
     """Start a node of Ray in the background: the head of a new cluster, or one that joins a cluster.
 
     Args:
-        join: address of the head that it joins.
+        join: address of the head to join.
         port: where the head of a new cluster listens; 0 takes any free one.
         cpus: how many it says that it has.
     Returns: the address of the cluster.
@@ -70,7 +70,7 @@ def end_nodes() -> list[str]:
     for file, row in sorted(
         rows.items(), key=lambda item: int(item[1]["began"]), reverse=True
     ):  # heads after their nodes
-        if _began(row["pid"]) == row["began"]:  # else the pid is another process's by now
+        if _began(row["pid"]) == row["began"]:  # else another process has reused the pid
             _end(row["pid"])
             ended.append(str(row["address"]))
         file.unlink()
@@ -79,8 +79,8 @@ def end_nodes() -> list[str]:
 
 
 def _end(pid: int) -> None:
-    """End the processes of a session: as they like, and those that are left after a while at once."""
-    os.kill(pid, signal.SIGTERM)  # it ends the others
+    """End the processes of a session gracefully, then kill the ones left after a while."""
+    os.kill(pid, signal.SIGTERM)  # the leader ends the others
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         if not _session(pid):
@@ -92,7 +92,7 @@ def _end(pid: int) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """Return the living processes of the session that a process leads."""
+    """Return the live processes of the session that a process leads."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(int(entry.name))) and int(fields[3]) == leader:
@@ -108,7 +108,7 @@ def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _wait_for(process: subprocess.Popen[bytes], log: Path, words: str) -> str:
-    """Return the log once it has some words. Raises: ClusterError with its end."""
+    """Wait until the log contains some words and return it. Raises: ClusterError with its end."""
     deadline = time.monotonic() + START_S
     while words not in (text := log.read_text(errors="replace")):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -121,15 +121,15 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path, words: str) -> str:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's own count; empty if there is none."""
+    """Return a process's start time in kernel clock ticks; empty if there is no such process."""
     fields = _stat(pid)
     return fields[19] if fields else ""
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what the kernel says of a living process, from its state on: proc(5). Empty if there is none.
+    """Return the fields of a live process's /proc stat file from its state on, see proc(5). Empty without one.
 
-    Raises: OSError if that cannot be read, which does not mean that the process has ended.
+    Raises: OSError if the file cannot be read, which does not mean that the process has ended.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -139,7 +139,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _folder() -> Path:
-    """Where this user's nodes on this host are noted."""
+    """Return the folder that records this user's nodes on this host."""
     folder = Path(tempfile.gettempdir()) / f"agentgym-cluster-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

@@ -1,4 +1,4 @@
-"""What an episode on a worker has in place of the driver's policy and ledger: it writes to the worker's mailbox."""
+"""Stand-ins for the driver's policy and ledger in an episode on a worker; they write to the worker's mailbox."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.trajectory import Trajectory, Turn
 
 Event = tuple[Any, ...]
-"""A kind, a number, and what belongs to it."""
+"""A kind, a number, and the data of that kind."""
 
 
 class Mailbox:
-    """What has happened on a worker and was not collected yet, and who waits for an answer of the driver."""
+    """A worker's uncollected events, and its requests waiting for the driver's answer."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -26,7 +26,7 @@ class Mailbox:
 
     @property
     def asking(self) -> int:
-        """How many answers of the driver are waited for."""
+        """The number of requests waiting for the driver's answer."""
         return len(self._waiting)
 
     def put(self, event: Event) -> None:
@@ -34,7 +34,7 @@ class Mailbox:
         self._has_some.set()
 
     async def take(self, wait_s: float) -> list[Event]:
-        """Everything since the last time; waits for something to happen."""
+        """Return all events since the last call; wait up to `wait_s` seconds for one."""
         if not self._events:
             try:
                 async with asyncio.timeout(wait_s):
@@ -46,7 +46,7 @@ class Mailbox:
         return events
 
     async def ask(self, episode: int | None, method: str, *arguments: Any) -> Any:
-        """Return the driver's answer. Raises: what the method raised there."""
+        """Call a policy method at the driver and return its answer. Raises: the method's error."""
         number = next(self._numbers)
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         self.put(("ask", episode, number, method, arguments))
@@ -56,10 +56,10 @@ class Mailbox:
             del self._waiting[number]
 
     def answer(self, number: int, value: Any) -> None:
-        """Take the driver's answer to what was asked under a number; an exception is raised where it was asked."""
+        """Pass the driver's answer to the request of this number; an exception is raised there."""
         waiting = self._waiting.get(number)
         if waiting is None or waiting.done():
-            return  # its episode was cancelled
+            return  # the episode was cancelled
         if isinstance(value, BaseException):
             waiting.set_exception(value)
         else:
@@ -67,10 +67,10 @@ class Mailbox:
 
 
 class RelayedPolicy(Policy):
-    """The policy of the driver, as an episode on a worker sees it.
+    """The driver's policy, as seen by an episode on a worker.
 
     Args:
-        episode: its number; None for a judge that asks the player itself.
+        episode: its number; None for a judge that asks the playing policy.
         facts: name, renderer, version and context_tokens of the policy.
     """
 
@@ -91,16 +91,16 @@ class RelayedPolicy(Policy):
 
 
 class RelayedLedger:
-    """Sends each finished turn to the driver, whose ledger has one writer."""
+    """Sends each finished turn to the driver, which alone writes the ledger."""
 
     def __init__(self, mailbox: Mailbox, episode: int) -> None:
         self._mailbox, self._episode = mailbox, episode
 
     def begin(self, trajectory: Trajectory) -> None:
-        """Say that the episode starts, or starts over."""
+        """Report that the episode starts or restarts."""
         self._mailbox.put(("begin", self._episode))
 
     async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
-        """Send a turn; with the first one, what is known of the episode."""
+        """Send a turn; the first comes with the episode's other fields."""
         head = replace(trajectory, turns=[]) if turn.index == 0 else None
         self._mailbox.put(("turn", self._episode, turn, head))

@@ -1,4 +1,4 @@
-"""RemoteEnvironment: an environment that lives on another host, with the contract of every other one."""
+"""RemoteEnvironment: an environment on another host, with the same contract as a local one."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from agentgym.task import Task, task_to_json
 from agentgym.tools import Tool, WrongArguments
 
 OPEN_S = 600.0
-"""How long an episode waits for room on a server that is full."""
+"""How long an episode waits for room on a full server."""
 _MAX_AT_ONCE = 16
-"""Requests of one episode: calls of one message run beside each other."""
+"""The maximum concurrent requests of one episode: the calls of one message run in parallel."""
 _ENVELOPE = 64 * 1024
-"""Bytes of a request around what the agent wrote."""
+"""The bytes of a request reserved for everything but the agent's text."""
 _ADDRESS = re.compile(r"(?P<server>https?://[^/?#@\s]+)(?:/(?P<id>[^?#\s]*))?")
 
 _classes: dict[tuple[str, str, str, str], type[RemoteEnvironment]] = {}
@@ -49,10 +49,10 @@ _connections: dict[tuple[str, str], ServerConnection] = {}
 
 
 class RemoteSandboxes(EnvironmentSandboxes):
-    """The sandboxes on the server: what they have used, and the digests of their images.
+    """The sandboxes on the server: their usage and image digests.
 
     Args:
-        read_usage: asks the server; None where the environment there has no sandboxes.
+        read_usage: asks the server; None if the environment there has no sandboxes.
     """
 
     def __init__(self, read_usage: Callable[[], Awaitable[Usage]] | None) -> None:
@@ -115,12 +115,12 @@ class RemoteEnvironment(Environment):
 
     @cached_property
     def _leasing(self) -> asyncio.Lock:
-        """Held while the episode is opened."""
+        """The lock held while the episode is being opened."""
         return asyncio.Lock()
 
     @cached_property
     def _asking(self) -> asyncio.Semaphore:
-        """Held by each request: more at once wait, so that no agent exceeds what the server allows."""
+        """The semaphore held by each request, so that no agent exceeds the server's limit."""
         return asyncio.Semaphore(_MAX_AT_ONCE)
 
     @classmethod
@@ -162,7 +162,7 @@ class RemoteEnvironment(Environment):
         return Result(text, ResultStatus.WRONG_ARGUMENTS, call.name, call.id)
 
     async def close(self) -> None:
-        """Close it on the server. Raises: EnvironmentServerError if it could not be closed; its lease ends it then."""
+        """Close the episode on the server. Raises: EnvironmentServerError on failure; its lease then ends it."""
         self._is_closed = True
         lease, self._lease = self._lease, None
         self._layers = {}
@@ -175,7 +175,7 @@ class RemoteEnvironment(Environment):
     async def _close_lease(self, lease: EpisodeLease) -> None:
         try:
             if lease.lost is not None:
-                return  # the server has closed it, or will when its lease ends
+                return  # the server has closed it, or will at the end of its lease
             answer = await self._connection.ask(lease, "DELETE")
             if error_text := answer.get("close_error"):
                 raise EnvironmentServerError(f"On the server at {self.url}: {error_text}")
@@ -183,7 +183,7 @@ class RemoteEnvironment(Environment):
             await self._connection.end(lease)
 
     async def _ask(self, operation: str, **arguments: Any) -> Any:
-        """Return the value of an operation. Raises: what the environment raised; EnvironmentServerError."""
+        """Return the value of an operation. Raises: the environment's error; EnvironmentServerError."""
         lease = await self._open()
         async with self._asking:
             number, lease.number = lease.number, lease.number + 1
@@ -192,7 +192,7 @@ class RemoteEnvironment(Environment):
                 content = encode(arguments | order)
                 answer = await self._connection.ask(lease, "POST", f"/{operation}", content)
             except ServerUnreachable as error:
-                lease.lose(error)  # what was asked may have been done: nobody knows in which state it is
+                lease.lose(error)  # the operation may have run: the environment's state is unknown
                 raise
             except BaseException:
                 lease.dropped.add(number)
@@ -213,7 +213,7 @@ class RemoteEnvironment(Environment):
                 body, path = {"digest": self._digest, "options": self._options}, f"{self._path}/episodes"
                 try:
                     self._lease = await self._connection.open_episode(path, body, wait_s=self._open_s)
-                except VersionMismatch:  # the next instance is made from what the server says then
+                except VersionMismatch:  # the next instance uses a fresh description
                     _forget(type(self))
                     raise
             return self._lease
@@ -250,7 +250,7 @@ async def _outlook(self: RemoteEnvironment) -> Outlook | None:
 
 
 async def _checkpoint(self: RemoteEnvironment) -> Checkpoint | None:
-    """Only layers of files that the last checkpoint had not are sent."""
+    """Fetch a checkpoint; the server sends only layers that the last checkpoint lacked."""
     row = await self._ask("checkpoint", known=[*self._layers])
     try:
         checkpoint = checkpoint_from_json(row, self._layers)
@@ -284,7 +284,7 @@ def environment_at(address: str) -> Callable[..., Environment]:
     server, environment_id = match["server"], match["id"] or ""
     if environment_id:
         _class_of(server, environment_id, client_token(), {})
-    else:  # each task names its own
+    else:  # each task names its environment
         _connection(server, client_token()).ask_now("GET", "/v1/environments")
     return partial(RemoteEnvironment, server, environment_id)
 

@@ -1,7 +1,7 @@
-"""SandboxHost: makes sandboxes on a node with the backend there, for a driver elsewhere.
+"""SandboxHost: makes sandboxes on a node with the node's backend, for a remote driver.
 
-The driver renews a lease by `beat`. Without it for the length of the lease, every sandbox is closed: a driver that
-died, hangs or is cut off leaves nothing behind. Nothing here knows what carries the calls.
+The driver renews a lease with `beat`. When the lease runs out, every sandbox is closed: a driver that died, hangs or is
+disconnected leaves nothing behind. This module does not depend on the transport.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentgym.sandbox import Backend, Capabilities, Connection, Running, Sandbox
 from agentgym.sandbox.contract import Channel
 
 Answer = tuple[Any, Exception | None, tuple[Connection, ...]]
-"""What a call returned, what it raised, and what the sandbox has asked of its network so far."""
+"""A call's return value, its error, and the sandbox's network requests so far."""
 _WATCH_S = 0.5
 
 
@@ -30,10 +30,10 @@ class SandboxHost:
     """The sandboxes of one driver on this node.
 
     Args:
-        backend: registered name of the backend that makes them.
-        lease_s: how long they outlive the driver's last heartbeat, in seconds.
+        backend: registered name of the backend that makes the sandboxes.
+        lease_s: how long sandboxes outlive the driver's last heartbeat, in seconds.
         driver: pid of the driver, which is shown as their owner.
-        registered: the backend, if the driver's process has registered it.
+        registered: the backend, if the driver's process registered it.
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class SandboxHost:
         self._renewed_at = time.monotonic()
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
-        """Return what the driver checks before it uses a node."""
+        """Return the facts that the driver checks before using a node."""
         return await node_facts(self._backend if backend is not None else None)
 
     async def capabilities(self) -> Capabilities:
-        """Of the backend on this node."""
+        """Return the capabilities of the backend on this node."""
         return await self._backend.probe()
 
     async def create(self, key: str, spec: SandboxSpec, snapshot: Snapshot | None) -> Answer:
-        """Make a sandbox under a key of the driver's. Returns: the digest of its image."""
+        """Make a sandbox under a key chosen by the driver. Returns: the digest of its image."""
         if self._watch is None:
             self._watch = asyncio.ensure_future(self._end_what_is_forgotten())
         creating = self._creating[key] = asyncio.ensure_future(self._backend.create(spec, snapshot=snapshot))
         try:
             sandbox = await creating
-        except asyncio.CancelledError:  # by `discard`: nobody waits for the answer
+        except asyncio.CancelledError:  # `discard` cancelled it: nobody waits for the answer
             return None, SandboxDied("Its creation was cancelled."), ()
-        except Exception as error:  # noqa: BLE001  raised where it was asked
+        except Exception as error:  # noqa: BLE001  raised again at the driver
             self._creating.pop(key, None)
             return None, error, ()
         if self._creating.pop(key, None) is None:  # discarded meanwhile
@@ -85,7 +85,7 @@ class SandboxHost:
     async def call(
         self, number: int, key: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Answer:
-        """Call a method of a sandbox. `number` is for `cancel`."""
+        """Call a method of a sandbox. `cancel` takes the `number`."""
         sandbox = self._sandboxes.get(key)
         if sandbox is None:
             return None, SandboxDied("The sandbox was closed on its node, or its lease has ended."), ()
@@ -103,12 +103,12 @@ class SandboxHost:
         return value, error, sandbox.connections
 
     async def cancel(self, number: int) -> None:
-        """Cancel a call, whose processes are killed."""
+        """Cancel a call and kill its processes."""
         if (call := self._calls.get(number)) is not None:
             call.cancel()
 
     async def discard(self, key: str) -> tuple[Connection, ...]:
-        """Close a sandbox, or cancel its creation. Returns: what it asked of its network."""
+        """Close a sandbox, or cancel its creation. Returns: its network requests."""
         if (creating := self._creating.pop(key, None)) is not None:
             creating.cancel()
             await asyncio.wait({creating})
@@ -122,13 +122,13 @@ class SandboxHost:
         return sandbox.connections
 
     async def running(self) -> list[Running]:
-        """Return the sandboxes that hosts have on this node: this driver's first."""
+        """Return the sandboxes of all hosts on this node, this driver's first."""
         rows = await self._backend.running()
         own = [replace(row, owner=self._driver) for row in rows if row.owner == os.getpid()]
         return own + [replace(row, owner=0) for row in rows if row.owner != os.getpid() and _is_host(row.owner)]
 
     async def clean(self) -> list[str]:
-        """Remove what sandboxes of dead processes left behind on this node."""
+        """Remove leftovers of dead processes' sandboxes on this node."""
         return await self._backend.clean()
 
     async def close(self) -> None:
@@ -146,9 +146,9 @@ class SandboxHost:
         call = self._calls[number] = asyncio.ensure_future(work)
         try:
             return await call, None
-        except asyncio.CancelledError:  # by `cancel`: nobody waits for the answer
+        except asyncio.CancelledError:  # `cancel` cancelled it: nobody waits for the answer
             return None, SandboxDied("The call was cancelled.")
-        except Exception as error:  # noqa: BLE001  raised where it was asked
+        except Exception as error:  # noqa: BLE001  raised again at the driver
             return None, error
         finally:
             del self._calls[number]
@@ -167,7 +167,7 @@ def without_layers(snapshot: Snapshot, known: frozenset[str]) -> Snapshot:
 
 
 def _is_host(pid: int) -> bool:
-    """Whether a process is a SandboxHost, by the title that Ray gives its actors."""
+    """Return whether a process is a SandboxHost, by the process title that Ray gives actors."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RaySandboxHost")
     except OSError:

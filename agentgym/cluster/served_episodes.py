@@ -1,4 +1,4 @@
-"""The open episodes of an environment server: how many there may be, whose they are, and how long each still has."""
+"""The open episodes of an environment server: their limits, owners and leases."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agentgym.rollout.environment_handle import close_environment
 from agentgym.tools import Tool
 
 MISSING_S = 2.0
-"""How long a request waits for earlier ones: one that was cancelled on its way never comes."""
+"""How long a request waits for earlier ones: a request cancelled in transit never arrives."""
 
 MAX_AHEAD = 10_000
-"""Of so many numbers the order is kept."""
+"""How far ahead request numbers are tracked for ordering."""
 
 
 class RequestOrder:
-    """Lets the requests of an episode begin by their numbers, from 0 on."""
+    """Starts the requests of an episode in the order of their numbers, from 0."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -37,7 +37,7 @@ class RequestOrder:
         """Wait until every request with a lower number has begun, was dropped, or is overdue.
 
         Args:
-            dropped: numbers that the client says will not come.
+            dropped: numbers of requests that the client will not send.
         """
         self._pass(dropped)
         try:
@@ -59,9 +59,9 @@ class RequestOrder:
 
 
 _REMEMBERED = 10_000
-"""Ended episodes of which the server still knows why they ended."""
+"""The number of ended episodes whose reason the server remembers."""
 _CANCEL_S = 10.0
-"""How long requests that were cancelled may take to end before the environment is closed under them."""
+"""How long cancelled requests may take to end before the environment is closed anyway."""
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -69,9 +69,9 @@ Seconds = Annotated[float, Field(gt=0)]
 
 @validated_dataclass(kw_only=True)
 class ServerLimits:
-    """What clients may take of an environment server.
+    """The limits on what clients may use of an environment server.
 
-    Raises: ValueError naming each field that is wrong.
+    Raises: ValueError naming each invalid field.
     """
 
     episodes: Count = 64
@@ -98,7 +98,7 @@ class ServerLimits:
 
 
 class ServerRefusal(Exception):
-    """A request that is answered with a reason instead of being run.
+    """A request that is refused with a reason instead of being run.
 
     Attributes:
         status: the HTTP status. kind: the name of the reason, for programs.
@@ -114,10 +114,10 @@ class ServedEpisode:
     """One open environment.
 
     Attributes:
-        owner: number of the token that opened it.
+        owner: the number of the token that opened it.
         ends_at: when its lease ends, on the event loop's clock.
-        running: the requests that run in it now.
-        tools: those that were last described to the client, with the number of that description.
+        running: its running requests.
+        tools: the tools last described to the client; `tools_number` counts the descriptions.
     """
 
     id: str
@@ -140,8 +140,8 @@ class EpisodeTable:
     def __init__(self, make: Callable[..., Environment], limits: ServerLimits) -> None:
         self._make, self._limits = make, limits
         self._episodes: dict[str, ServedEpisode] = {}
-        self._ended: OrderedDict[str, tuple[int, str]] = OrderedDict()  # owner and why, by id
-        self._taken: Counter[int] = Counter()  # slots by owner; one is free again when its environment is closed
+        self._ended: OrderedDict[str, tuple[int, str]] = OrderedDict()  # owner and reason, by id
+        self._taken: Counter[int] = Counter()  # slots by owner; closing an environment frees its slot
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._is_closing = False
 
@@ -153,7 +153,7 @@ class EpisodeTable:
         return len(self._waiters)
 
     async def open(self, owner: int, name: str, options: Mapping[str, Any], *, wait_s: float) -> ServedEpisode:
-        """Return a new episode, once there is room. Raises: ServerRefusal; what making the environment raises."""
+        """Wait for room and return a new episode. Raises: ServerRefusal; any error of making the environment."""
         await self._take_slot(owner, min(wait_s, self._limits.wait_s))
         try:
             environment = self._make(name, **options)
@@ -166,7 +166,7 @@ class EpisodeTable:
         return episode
 
     def find(self, owner: int, episode_id: str) -> ServedEpisode:
-        """Return an open episode of an owner, with its lease renewed. Raises: ServerRefusal."""
+        """Renew the lease of an owner's open episode and return the episode. Raises: ServerRefusal."""
         episode = self._episodes.get(episode_id)
         if episode is not None and episode.owner == owner:
             episode.ends_at = self._lease_end()
@@ -179,7 +179,7 @@ class EpisodeTable:
         )
 
     def renew(self, owner: int, episode_ids: Collection[str]) -> dict[str, str]:
-        """Renew the leases of an owner's episodes. Returns: why, for each that is no longer open."""
+        """Renew the leases of an owner's episodes. Returns: the reason for each that is no longer open."""
         lost = {}
         for episode_id in episode_ids:
             try:
@@ -191,9 +191,9 @@ class EpisodeTable:
     async def run(self, episode: ServedEpisode, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run one operation of an environment.
 
-        Returns: its value, or the error that it raised, and what else has changed: whether the environment is over,
-            its image digests, its tools if they are not those that the client knows.
-        Raises: ServerRefusal for what is not an operation, or too many at once.
+        Returns: its value or error, and the environment's state: whether it has ended, its image digests, and its
+            tools if the client does not know them yet.
+        Raises: ServerRefusal for an unknown operation, or too many at once.
         """
         if len(episode.running) >= self._limits.requests_per_episode:
             raise ServerRefusal(
@@ -211,7 +211,7 @@ class EpisodeTable:
             raise
         except InvalidRequest as error:
             raise ServerRefusal(400, "bad_request", str(error)) from error
-        except Exception as error:  # noqa: BLE001  whatever an environment raises is raised on the other side
+        except Exception as error:  # noqa: BLE001  the client raises any error of the environment
             reply = {"error": error_to_json(error)}
         finally:
             task.cancel()
@@ -229,7 +229,7 @@ class EpisodeTable:
         return changes
 
     async def close(self, episode: ServedEpisode, reason: str = "It was closed.") -> str | None:
-        """Cancel what runs in an episode, and close its environment. Returns: what went wrong in closing, if it did."""
+        """Cancel an episode's requests and close its environment. Returns: the error of closing, if any."""
         if self._episodes.pop(episode.id, None) is None:
             return None
         self._ended[episode.id] = (episode.owner, reason)
@@ -246,7 +246,7 @@ class EpisodeTable:
             self._free_slot(episode.owner)
 
     async def expire(self) -> int:
-        """Close the episodes whose lease has ended. Returns: how many there were."""
+        """Close the episodes whose lease has ended. Returns: their number."""
         now = asyncio.get_running_loop().time()
         reason = f"Its lease ended: the server had heard nothing of it for {self._limits.lease_s:g} s."
         ended = [episode for episode in self._episodes.values() if episode.ends_at <= now]
@@ -254,7 +254,7 @@ class EpisodeTable:
         return len(ended)
 
     async def close_all(self) -> None:
-        """Close every episode, and open none any more."""
+        """Close every episode, and refuse new ones."""
         self._is_closing = True
         for _, waiter in self._waiters:
             waiter.cancel()
@@ -294,7 +294,7 @@ class EpisodeTable:
         self._serve_waiters()
 
     def _serve_waiters(self) -> None:
-        """Give free slots to those who wait, in their order; who is over its own share is passed over."""
+        """Give free slots to waiters in order, skipping owners whose share is used up."""
         for entry in [*self._waiters]:
             owner, waiter = entry
             if not waiter.done() and self._has_room(owner):

@@ -1,7 +1,7 @@
-"""The client's side of one environment server: descriptions, requests that are never sent twice, and heartbeats.
+"""The client's connection to one environment server: descriptions, requests that are never resent, and heartbeats.
 
-A request gets the answer, the error that the environment raised, or an EnvironmentServerError. A request whose
-answer was lost may have been run, so nobody sends it again: the episode goes on from its checkpoint elsewhere.
+A request gets the answer, the environment's error, or an EnvironmentServerError. A request whose answer was lost may
+have run, so it is never sent again: the episode continues from its checkpoint elsewhere.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from agentgym.errors import (
 )
 
 CONNECT_S = 10.0
-"""How long connecting may take, and an answer about the server itself."""
-_KEEP_ALIVE_S = 30.0  # less than the server's, so that it closes no connection under a request
+"""The timeout of connecting, and of an answer about the server itself."""
+_KEEP_ALIVE_S = 30.0  # shorter than the server's, so that the server closes no connection during a request
 _LARGEST_ANSWER = 2**30
 _ERRORS: Mapping[str, type[EnvironmentServerError]] = {
     "full": ServerFull,
@@ -42,11 +42,11 @@ _ERRORS: Mapping[str, type[EnvironmentServerError]] = {
 
 
 class ServerConnection:
-    """Requests to one server. Each open episode keeps connections of its own, and one more renews all leases.
+    """Requests to one server. Each open episode has its own connections, and another one renews all leases.
 
     Args:
         url: for example http://10.0.0.7:8650, without a path.
-        token: the secret that the server knows.
+        token: the secret shared with the server.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -61,7 +61,7 @@ class ServerConnection:
         self._heartbeats: dict[asyncio.AbstractEventLoop, Heartbeats] = {}
 
     def ask_now(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return an answer about the server itself, waited for without an event loop. Raises: as `ask`."""
+        """Request information about the server itself, blocking without an event loop. Raises: as `ask`."""
         content = None if body is None else encode(body)
         try:
             with httpx.Client(headers=self._headers, timeout=CONNECT_S, verify=self._tls, trust_env=False) as client:
@@ -71,9 +71,9 @@ class ServerConnection:
         return self._content(response.status_code, response.content)
 
     async def open_episode(self, path: str, body: Mapping[str, Any], *, wait_s: float) -> EpisodeLease:
-        """Open an episode; while the server is full, ask again until `wait_s` have passed.
+        """Open an episode; while the server is full, retry for `wait_s` seconds.
 
-        Raises: ServerFull; what making the environment raised; as `ask`.
+        Raises: ServerFull; any error of making the environment; as `ask`.
         """
         client = self.new_client()
         try:
@@ -102,7 +102,7 @@ class ServerConnection:
             try:
                 content = encode({**body, "wait_s": max(0.0, ends - now())})
                 return await self._send(client, "POST", path, content)
-            except ServerFull as error:  # it was refused, so it may be asked again
+            except ServerFull as error:  # a refused request can safely be sent again
                 if now() + pause_s >= ends:
                     raise ServerFull(
                         f"{error} Nothing became free in {wait_s:g} s. Play fewer episodes at once (concurrency), or "
@@ -112,12 +112,12 @@ class ServerConnection:
             pause_s = min(2 * pause_s, 2.0)
 
     async def ask(self, lease: EpisodeLease, method: str, path: str = "", content: bytes | None = None) -> Any:
-        """Return the answer to a request about an episode, which is sent once.
+        """Send a request about an episode, once, and return the answer.
 
         Args:
-            path: below that of the episode.
-        Raises: ServerUnreachable if there is none; LeaseLost, AccessRefused, VersionMismatch and
-            EnvironmentServerError as the server says.
+            path: the path below the episode's.
+        Raises: ServerUnreachable without an answer; LeaseLost, AccessRefused, VersionMismatch and
+            EnvironmentServerError as the server answers.
         """
         if lease.lost is not None:
             raise lease.lost
@@ -142,9 +142,9 @@ class ServerConnection:
         return self._content(response.status_code, answer)
 
     async def end(self, lease: EpisodeLease) -> None:
-        """Forget an episode that was closed; with the last one end the heartbeats."""
+        """Forget a closed episode; after the last one stop the heartbeats."""
         if lease.loop is not asyncio.get_running_loop():
-            return  # that loop has ended, and its connections with it
+            return  # the lease's loop has ended together with its connections
         await lease.client.aclose()
         heartbeats = self._heartbeats.get(lease.loop)
         if heartbeats is not None:
@@ -154,11 +154,11 @@ class ServerConnection:
                 await heartbeats.end()
 
     async def renew(self, client: httpx.AsyncClient, episode_ids: list[str]) -> Any:
-        """Renew leases. Returns: why, for each episode that is no longer open. Raises: as `ask`."""
+        """Renew leases. Returns: the reason for each episode that is no longer open. Raises: as `ask`."""
         return (await self._send(client, "POST", "/v1/heartbeats", encode({"episodes": episode_ids})))["lost"]
 
     def new_client(self) -> httpx.AsyncClient:
-        """Return connections that no other thread uses."""
+        """Return a new connection pool, for use by one thread."""
         return httpx.AsyncClient(
             headers=self._headers,
             timeout=httpx.Timeout(None, connect=CONNECT_S),  # the lease bounds how long an answer may take
@@ -188,7 +188,7 @@ class ServerConnection:
         )
 
     def unreachable(self, error: Exception) -> ServerUnreachable:
-        """Return the error to raise where there was no answer."""
+        """Return the error to raise if there was no answer."""
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         return ServerUnreachable(
             f"The environment server at {self.url} does not answer ({reason}). Check that `agentgym serve "
@@ -197,7 +197,7 @@ class ServerConnection:
 
 
 async def _read(response: httpx.Response) -> bytes:
-    """Return the body of a response. Raises: httpx.DecodingError for one that is too large."""
+    """Return the body of a response. Raises: httpx.DecodingError if it is too large."""
     pieces, size = [], 0
     try:
         async for piece in response.aiter_bytes():

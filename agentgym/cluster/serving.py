@@ -1,4 +1,4 @@
-"""Listens for an environment server, and ends connections on which nothing happens or that are too many."""
+"""Listen for an environment server, and close idle or excess connections."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 KEEP_ALIVE_S = 120
-"""How long an idle connection stays open: longer than clients keep theirs, so that none is closed under a request."""
+"""How long an idle connection stays open: longer than at clients, so that none is closed during a request."""
 FIRST_REQUEST_S = 10.0
 """How long a connection may take to send its first request head."""
-_LEAVE_S = 3  # for requests that run when the server is told to end
+_LEAVE_S = 3  # grace period for running requests when the server is told to end
 
 
 def check_installed() -> None:
@@ -35,10 +35,10 @@ def check_installed() -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes any. Raises: AgentGymError when it cannot be had."""
+    """Return a listening socket; port 0 takes any port. Raises: AgentGymError if it cannot be opened."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # asyncio sets TCP_NODELAY only where a socket names its protocol; without it a request takes 40 ms
+        # asyncio sets TCP_NODELAY only for an explicit protocol; without it a request takes 40 ms
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
         raise AgentGymError(f"{host} is no address of this machine: {error}.") from error
@@ -55,7 +55,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -74,9 +74,9 @@ def serve_environments(
     """Serve environments until the process is interrupted or told to end.
 
     Args:
-        names, tokens, limits, options: as of `EnvironmentServer`.
-        listening: from `listen`. It is closed at the end.
-        ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
+        names, tokens, limits, options: as for `EnvironmentServer`.
+        listening: the socket from `listen`, which is closed at the end.
+        ready: called before the start with uvicorn's server, whose `should_exit` ends it.
     Raises: MissingExtraError without the extra `serve`.
     """
     check_installed()
@@ -94,9 +94,9 @@ def serve_application(
     """Serve an ASGI application until the process is interrupted or told to end.
 
     Args:
-        listening: from `listen`. It is closed at the end.
-        connections: told by the application which of them have sent something valid; the others end soon.
-        ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
+        listening: the socket from `listen`, which is closed at the end.
+        connections: the application reports here which connections sent a valid request; others are closed soon.
+        ready: called before the start with uvicorn's server, whose `should_exit` ends it.
     """
     import uvicorn
 

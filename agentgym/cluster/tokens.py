@@ -16,7 +16,7 @@ SHORTEST = 16
 
 
 def client_token() -> str:
-    """Return the token that a client sends. Raises: AccessRefused naming the two variables where neither is set."""
+    """Return the token that a client sends. Raises: AccessRefused naming the two variables if neither is set."""
     if token := os.environ.get(TOKEN_VARIABLE, "").strip():
         return token
     if file := os.environ.get(TOKEN_FILE_VARIABLE):
@@ -28,9 +28,9 @@ def client_token() -> str:
 
 
 def server_tokens(file: Path | None) -> Sequence[str]:
-    """Return the tokens that a server accepts: of a file, which is written if it does not exist, or of the variable.
+    """Return the tokens that a server accepts, from a file, which is created if missing, or from the variable.
 
-    Raises: AccessRefused for a file that others may read, a token that is too short, and where nothing is given.
+    Raises: AccessRefused for a file that others may read, a token that is too short, or no token at all.
     """
     if file is None:
         if token := os.environ.get(TOKEN_VARIABLE, "").strip():
@@ -51,7 +51,7 @@ def server_tokens(file: Path | None) -> Sequence[str]:
 
 
 def read_tokens(file: Path) -> Sequence[str]:
-    """Return the tokens of a file, one a line. Raises: AccessRefused."""
+    """Return the tokens of a file, one per line. Raises: AccessRefused."""
     try:
         if file.stat().st_mode & 0o077:
             raise AccessRefused(f"The token file {file} can be read by other users. Run: chmod 600 {file}")
@@ -64,9 +64,7 @@ def read_tokens(file: Path) -> Sequence[str]:
 
 
 def number_of(given: str, tokens: Sequence[str]) -> int | None:
-    """Return the position of a token among those that are accepted; None if it is none of them. Takes the same time
-    always.
-    """
+    """Return the position of a token among the accepted ones, or None, in constant time."""
     matches = [hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()) for token in tokens]
     return matches.index(True) if any(matches) else None
 

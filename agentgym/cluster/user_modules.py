@@ -1,4 +1,4 @@
-"""The user's own modules, which other nodes do not have: what is defined in them travels by value."""
+"""The user's own modules, which other nodes lack: definitions in them are sent by value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSTALLED = tuple(Path(sysconfig.get_path(scheme)) for scheme in ("stdlib", "pl
 
 @contextmanager
 def user_code_by_value(cloudpickle: Any) -> Iterator[None]:
-    """While open, functions and classes of the user's modules are pickled whole, not by their name.
+    """Pickle functions and classes of the user's modules by value, not by name, inside the block.
 
     Args:
         cloudpickle: the module that pickles.
@@ -34,16 +34,16 @@ def user_code_by_value(cloudpickle: Any) -> Iterator[None]:
 
 
 def _is_users(module: ModuleType) -> bool:
-    """Whether a module is neither Python's, nor agentgym's, nor of an installed package."""
+    """Return whether a module belongs neither to Python, nor to agentgym, nor to an installed package."""
     file = getattr(module, "__file__", None)
-    if file is None or module.__name__ == "__main__":  # of which everything travels by value
+    if file is None or module.__name__ == "__main__":  # definitions in __main__ are sent by value anyway
         return False
     return _is_users_file(module.__name__, file)
 
 
 @cache
 def _is_users_file(name: str, file: str) -> bool:
-    """Return cached, because to ask for each of a thousand modules takes longer than a short run."""
+    """Return whether a file is the user's. Cached, because checking a thousand modules outlasts a short run."""
     path = Path(file).resolve()
     content = name.startswith(_CONTENT)
     return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))

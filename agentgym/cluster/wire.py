@@ -1,7 +1,7 @@
-"""What travels between an environment server and its clients: JSON, with the files of checkpoints in base64.
+"""The messages between an environment server and its clients: JSON, with the files of checkpoints in base64.
 
-A task travels without its truth: rewards judge where the policy is. Errors travel by name, and are raised on
-the other side as what they were; an error of a class that agentgym does not know becomes a RemoteEnvironmentError.
+A task is sent without its truth: rewards judge at the client. Errors are sent by class name and raised again as the
+same class on the other side; an error of a class that agentgym does not know becomes a RemoteEnvironmentError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.tools import Tool
 from agentgym.tools.definition import ToolOptions
 
 PROTOCOL = 1
-"""Rises when an older client or server could misunderstand a newer one."""
+"""The protocol version, raised when an older client or server could misunderstand a newer one."""
 PROTOCOL_HEADER = "agentgym-protocol"
 
 _RAISED_AGAIN: Mapping[str, type[Exception]] = {
@@ -39,15 +39,15 @@ _RAISED_AGAIN: Mapping[str, type[Exception]] = {
     )
 }
 _OFFERS = ("respond", "state_key", "potential", "outlook", "checkpoint")
-"""Methods that a caller asks only of environments whose class defines them."""
+"""Optional methods, called only on environments whose class defines them."""
 
 
 class WireError(ValueError):
-    """What came over the wire is not what the protocol says."""
+    """The received data violates the protocol."""
 
 
 def encode(value: Any) -> bytes:
-    """JSON as bytes. Raises: TypeError, ValueError, RecursionError for what is no JSON data."""
+    """Return JSON as bytes. Raises: TypeError, ValueError, RecursionError for a value that is not JSON data."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -63,7 +63,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def description_of(environment: Environment) -> dict[str, Any]:
-    """Return what a client must know of an environment before it plays in it."""
+    """Return the description of an environment that a client needs before playing in it."""
     cls = type(environment)
     return {
         "class": cls.__qualname__,
@@ -77,7 +77,7 @@ def description_of(environment: Environment) -> dict[str, Any]:
 
 
 def tools_to_json(environment: Environment) -> list[dict[str, Any]]:
-    """Return the tools of an environment: what a model reads of each, and its options."""
+    """Return the tools of an environment: the model-visible description and the options of each."""
     return [
         {
             "name": tool.name,
@@ -90,10 +90,9 @@ def tools_to_json(environment: Environment) -> list[dict[str, Any]]:
 
 
 def tool_from_json(row: Mapping[str, Any]) -> Tool:
-    """Return a tool that shows and checks what the served one does. It is called through its environment, and only
-    there.
+    """Return a tool with the served tool's description and checks. It can only be called through its environment.
 
-    Raises: ToolDefinitionError, KeyError, TypeError for what describes no tool.
+    Raises: ToolDefinitionError, KeyError, TypeError for an invalid description.
     """
     tool = Tool.from_schema(row["name"], row["description"], row["parameters"], _called_elsewhere)
     return replace(tool, parameters=row["parameters"], options=ToolOptions.of(row["options"]))
@@ -107,7 +106,7 @@ def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ())
     """Return a checkpoint as JSON data.
 
     Args:
-        known: digests of layers that the other side has; their bytes are left out.
+        known: digests of layers that the other side has; their bytes are omitted.
     """
     if checkpoint is None:
         return None
@@ -129,10 +128,10 @@ def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ())
 
 
 def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Layer]) -> Checkpoint | None:
-    """Return the checkpoint that `checkpoint_to_json` wrote, from a sender that is trusted: nothing is computed anew.
+    """Return the checkpoint that `checkpoint_to_json` wrote. The sender is trusted: digests are not recomputed.
 
     Args:
-        known: layers by digest, for those whose bytes were left out.
+        known: layers by digest, for layers whose bytes were omitted.
     Raises: WireError.
     """
     if row is None:
@@ -154,7 +153,7 @@ def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Laye
 
 
 def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes]]:
-    """Return data, backend and the archives of a checkpoint from a sender that is not trusted: digests are left out.
+    """Return data, backend and archives of a checkpoint from an untrusted sender, ignoring its digests.
 
     Raises: WireError.
     """
@@ -167,7 +166,7 @@ def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes
 
 
 def error_to_json(error: BaseException) -> dict[str, str]:
-    """Return an error that an environment raised: the class that the other side knows, and the message."""
+    """Return an environment's error as JSON data: a class that the other side knows, and the message."""
     for cls in type(error).__mro__:
         if _RAISED_AGAIN.get(cls.__name__) is cls:
             return {"type": cls.__name__, "message": str(error)}
@@ -177,10 +176,10 @@ def error_to_json(error: BaseException) -> dict[str, str]:
 
 
 def error_from_json(row: Mapping[str, Any], server: str) -> Exception:
-    """Return the error that `error_to_json` wrote, to be raised.
+    """Return the error that `error_to_json` wrote, for raising.
 
     Args:
-        server: its address, named where the error is not a class of ours.
+        server: its address, named if the error's class is not ours.
     """
     name, message = str(row.get("type")), str(row.get("message"))
     known = _RAISED_AGAIN.get(name)

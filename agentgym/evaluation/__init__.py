@@ -1,9 +1,9 @@
-"""Evaluation: the runner that plays a fixed list of tasks, records and their statistics, comparisons, the report page.
+"""Evaluation: the runner that plays a fixed list of tasks, records with statistics, comparisons, the report page.
 
     evaluation = await evaluate(policy, "sql/store-v1", "held_out", config=RolloutConfig(group_size=4))
     print(evaluation.success())
 
-Names are loaded when they are first used, so that the command line starts quickly.
+Names are loaded on first use, so that the command line starts quickly.
 """
 
 from __future__ import annotations

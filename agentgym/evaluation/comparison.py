@@ -1,4 +1,4 @@
-"""Two agents on the same tasks, pair by pair; refused where the tasks differ."""
+"""Paired comparison of two agents on the same tasks; raises if the tasks differ."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def paired(
 ) -> Comparison:
     """Compare two agents on the same tasks, entry by entry.
 
-    The interval is the expanded percentile bootstrap over the tasks' differences. Where at most ten of them differ
-    from the commonest, as with few tasks or rare success, that is too narrow, and the score interval takes its place
-    (Tango's, with one sample a task); benchmarks/intervals.py simulates how often both cover the truth.
+    The interval is the expanded percentile bootstrap over the tasks' differences. If at most ten of them differ from
+    the most common one, as with few tasks or rare success, the bootstrap is too narrow: the score interval replaces it
+    (Tango's, with one sample per task). benchmarks/intervals.py simulates the coverage of both.
     Raises: EvaluationError if the lists differ in length, or a task has no sample on either side.
     Source: see mean_interval, score_interval, sign_test and sign_flip_test.
     """
@@ -48,10 +48,10 @@ def paired(
 def compare(
     before: Evaluation, after: Evaluation, *, tag: str | None = None, also: str | None = None, level: float = 0.95
 ) -> Comparison:
-    """Return the gain from `before` to `after` with its paired interval, over all tasks or those of one tag.
+    """Return the gain from `before` to `after` with its paired interval, over all tasks or the tasks of one tag.
 
-    A task that lost every episode to failures on either side is left out of the pair. `also` names a second
-    component that has to be 1 as well (see Evaluation.outcomes).
+    A task without an observed episode on either side is omitted. `also` names a second component that must be 1 too
+    (see Evaluation.outcomes).
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
     check_same_tasks(before, after)
@@ -64,10 +64,10 @@ def compare(
 
 
 def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluations cut down to the tasks that all of them played, in the order of the first.
+    """Return the evaluations reduced to the tasks that all of them played, in the order of the first.
 
-    Tasks are the same by the hash of all they are; the id alone would not tell a changed one.
-    Raises: EvaluationError where a record is too old to hold hashes, or no task is common.
+    Tasks are matched by id and full hash; the id alone would not reveal a changed task.
+    Raises: EvaluationError if a record is too old to hold hashes, or no task is common.
     """
     if old := [e.label for e in evaluations if not all(row.hash for row in e.rows)]:
         raise EvaluationError(f"{old[0]!r} holds no hash of each task: it is older than that. Evaluate again.")
@@ -88,7 +88,7 @@ def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
 
 
 def check_tasks(before: Evaluation, task_set: TaskSet, split: str, tasks: Sequence[Task]) -> None:
-    """As check_same_tasks, against tasks that are yet to be played."""
+    """Check like check_same_tasks, against tasks that are not played yet."""
     names = [task.id for task in tasks]
     _check(before, "what is to be evaluated", f"{task_set.name}:{split}", names, manifest_of(tasks))
 

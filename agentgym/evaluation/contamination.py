@@ -1,6 +1,6 @@
-"""Held-out tasks that training has seen: the same words, almost the same words, or pieces of them in a corpus.
+"""Find held-out tasks that training has seen: the same words, almost the same words, or pieces of them in a corpus.
 
-A task set refuses equal ids and equal content between its splits when it is built. Here is what that cannot see:
+Building a task set already rejects equal ids and equal content between its splits. This module finds the rest:
 tasks that differ only in their bookkeeping (an index, a seed), near duplicates, other task sets, and training text.
 """
 
@@ -29,11 +29,11 @@ _WORD = re.compile(r"\w+", re.UNICODE)
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A held-out task and the training task that gives it away.
+    """A held-out task and the training task that leaks it.
 
     Attributes:
-        kind: `same` words, parameters and truth, bookkeeping aside; or `near`.
-        train, held_out: ids. `similarity`: Jaccard of the telling word triples; 1.0 for `same`.
+        kind: `same` words, parameters and truth, except for bookkeeping; or `near`.
+        train, held_out: ids. `similarity`: Jaccard of the distinctive word triples; 1.0 for `same`.
     """
 
     kind: Literal["same", "near"]
@@ -44,13 +44,13 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Contamination:
-    """What a search found.
+    """The result of a search for overlaps.
 
     Attributes:
-        overlaps: at most one for each held-out task, the most similar; `same` first.
+        overlaps: at most one per held-out task, the most similar; `same` first.
         train, held_out: how many tasks were compared.
-        told_apart_by_seed: held-out tasks that share words and truth with training tasks, where a seed or the
-            like may make their environments differ: their text cannot tell whether they leak.
+        told_apart_by_seed: the number of held-out tasks that share words and truth with training tasks, but whose
+            environments may differ by a seed or the like: their text does not show whether they leak.
     """
 
     overlaps: Sequence[Overlap]
@@ -60,7 +60,7 @@ class Contamination:
 
     @property
     def leaked(self) -> int:
-        """Held-out tasks that are in training word for word."""
+        """The number of held-out tasks that are in training word for word."""
         return sum(overlap.kind == "same" for overlap in self.overlaps)
 
     def __str__(self) -> str:
@@ -69,11 +69,11 @@ class Contamination:
 
 
 def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold: float = 0.8) -> Contamination:
-    """Search training tasks for what gives held-out tasks away.
+    """Search training tasks for tasks that leak held-out tasks.
 
-    Compared are the words of the opening and of the parameters, blind to case, punctuation and bookkeeping (see
-    agentgym.task.BOOKKEEPING). Near duplicates share at least `threshold` of their telling word triples: those that at
-    most 2 % of the training tasks (or 5 of them) hold, for the words of a template say nothing about a task.
+    Compare the words of the opening and of the parameters, ignoring case, punctuation and bookkeeping (see
+    agentgym.task.BOOKKEEPING). Near duplicates share at least `threshold` of their distinctive word triples: triples
+    in at most 2 % of the training tasks (or 5 of them), since template words say nothing about a task.
     Candidates come from MinHash and banding, and are then compared exactly.
     Raises: EvaluationError for a threshold outside (0, 1].
     Source: Broder 1997, "On the resemblance and containment of documents"; banding: Indyk and Motwani 1998, STOC.
@@ -85,7 +85,7 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
     for index, task in enumerate(train):
         known.setdefault((*ours[index], repr(task.truth)), index)
     openings = {tuple(message.text for message in task.opening()) for task in train}
-    telling = len(openings) * 10 > len(train) * 9  # else a world may be made by its number, under words of many
+    telling = len(openings) * 10 > len(train) * 9  # else many tasks share words, and a number may select the world
     overlaps: dict[int, Overlap] = {}
     unsure: set[int] = set()
     for index, task in enumerate(held_out):
@@ -108,11 +108,11 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
 
 @dataclass(frozen=True, slots=True)
 class CorpusHits:
-    """What of a task set's held-out split stands in a corpus.
+    """The parts of a task set's held-out split found in a corpus.
 
     Attributes:
-        tasks: held-out tasks of which a run of words was found, by id, with that run.
-        canaries: how many lines hold a canary of ours. `held_out`, `lines`: how many were looked at.
+        tasks: by id of each held-out task found, the matching run of words.
+        canaries: how many lines hold our canary. `held_out`, `lines`: how many tasks and lines were searched.
     """
 
     tasks: Mapping[str, str]
@@ -122,10 +122,10 @@ class CorpusHits:
 
 
 def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str, n: int = 13) -> CorpusHits:
-    """Look for runs of `n` words of held-out tasks, and for the canary, in lines of training text.
+    """Search lines of training text for runs of `n` words of held-out tasks, and for the canary.
 
-    Of a shorter task the whole is looked for, if it has at least half as many words. A run that more than one held-out
-    task in fifty holds (or two) belongs to the template, and is not looked for.
+    A shorter task is searched for as a whole, if it has at least `n` / 2 words. A run in more than 2 % of the held-out
+    tasks (and more than two) belongs to the template and is skipped.
     Source: Brown et al. 2020, arXiv:2005.14165, appendix C (13 words).
     """
     texts = [words_of(task) for task in held_out]
@@ -153,7 +153,7 @@ def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str
 
 
 def words_of(task: Task) -> list[str]:
-    """Return the words of a task's opening and parameters in order, folded; bookkeeping parameters left out."""
+    """Return the casefolded words of a task's opening and parameters in order, without bookkeeping parameters."""
     parts = [message.text for message in task.opening()]
     parts += [str(value) for value in _values(task.parameters)]
     return _words(" ".join(parts)[:MAX_CHARS])
@@ -167,7 +167,7 @@ def _values(parameters: Mapping[str, Any]) -> Iterator[object]:
     for key in sorted(parameters):
         value = parameters[key]
         if isinstance(value, Mapping):
-            yield from value  # names of records, as of tickets or files, are content
+            yield from value  # names of records, such as tickets or files, are content
             yield from _values(value)
         elif key not in BOOKKEEPING or isinstance(value, (list, tuple)):
             yield value
@@ -184,7 +184,7 @@ def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
 def _telling(
     ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]
 ) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """Of each task, its word triples that few training tasks hold, as numbers; none where they are too few to tell."""
+    """Return each task's word triples that few training tasks hold, as numbers; empty if there are too few."""
     numbers: dict[tuple[str, ...], int] = {}
     sets = [
         [frozenset(numbers.setdefault(run, len(numbers)) for run in _runs(words, SHINGLE)) for words in side]
@@ -201,7 +201,7 @@ def _telling(
 
 
 def _candidates(left: Sequence[frozenset[int]], right: Sequence[frozenset[int]]) -> set[tuple[int, int]]:
-    """Pairs that agree in a band of their signatures."""
+    """Return the pairs that agree in any band of their signatures."""
     left_signatures, right_signatures = _signatures(left), _signatures(right)
     pairs: set[tuple[int, int]] = set()
     for band in range(BANDS):
@@ -217,7 +217,7 @@ def _candidates(left: Sequence[frozenset[int]], right: Sequence[frozenset[int]])
 
 
 def _signatures(sets: Sequence[frozenset[int]]) -> NDArray[np.uint64]:
-    """Return [sets, BANDS * ROWS] least hash of each set under as many hash functions (multiply-shift, 64 bits)."""
+    """Return [sets, BANDS * ROWS] the smallest hash of each set per hash function (multiply-shift, 64 bits)."""
     rng = np.random.default_rng(0)
     factors = rng.integers(0, 2**63, BANDS * ROWS, np.uint64) * np.uint64(2) + np.uint64(1)
     shifts = rng.integers(0, 2**63, BANDS * ROWS, np.uint64)

@@ -1,4 +1,4 @@
-"""Does the credit that an estimator gives agree with what the turns brought? Asked of a sample, by playing on."""
+"""Audit whether an estimator's credit agrees with the turns' value, measured by continuing a sample of episodes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
-        agreements, facts: by name of the estimator.
+        agreements, facts: by estimator name.
         trajectories, turns: how many were compared.
-        continuations, diverged: how many were played, and in how many of them the environment did not answer as before.
-        noise: mean standard error of the counterfactual credit of one turn, in reward units: where it is as large
+        continuations, diverged: how many were played, and in how many of them the replay differed from the record.
+        noise: mean standard error of the counterfactual credit of one turn, in reward units: if it is as large
             as the credit itself, agreement says little.
     """
 
@@ -40,11 +40,11 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Trajectories whose credit is to be compared with what playing on from their turns brings.
+    """Trajectories whose credit is compared with the returns of continuations from their turns.
 
     Attributes:
-        groups: the trajectories of one task each. `advantages`: of every turn of theirs, by name of the estimator.
-        places: which were chosen, as group and trajectory.
+        groups: the trajectories of one task each. `advantages`: one for every turn, by estimator name.
+        places: the chosen trajectories, as indices of group and trajectory.
     """
 
     groups: Sequence[Sequence[Trajectory]]
@@ -53,16 +53,16 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """Before every turn of the sample but the first: the start is valued by the group itself."""
+        """The forks before every turn of the sample but the first: the group itself values the start."""
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 
     def compared(self, continuations: Iterable[Trajectory], *, seed: int = 0) -> Audit:
-        """Compare with episodes played on from the forks.
+        """Compare with episodes continued from the forks.
 
         Args:
             seed: the seed of the bootstrap.
-        Raises: EvaluationError when no trajectory of the sample has a continuation from each of its turns.
+        Raises: EvaluationError if no trajectory of the sample has a continuation from each of its turns.
         """
         returns: dict[tuple[str, int], list[float]] = {}
         ended, diverged = 0, 0
@@ -113,9 +113,9 @@ def draw(
     sample: int,
     seed: int = 0,
 ) -> Sample:
-    """Choose at random up to `sample` valid trajectories of groups with at least two of them.
+    """Choose at random up to `sample` valid trajectories from groups with at least two valid ones.
 
-    Raises: EvaluationError when there is no such group.
+    Raises: EvaluationError if there is no such group.
     """
     usable = [g for g, group in enumerate(groups) if sum(t.valid for t in group) > 1]
     if not usable:
@@ -140,16 +140,16 @@ async def audit(
 ) -> Audit:
     """Compare estimators with counterfactual credit on a random sample of trajectories.
 
-    From before every turn of the sample but the first, `continuations` episodes are played on with the manager's
-    policy. The policy should be the one that played the groups, or near it.
+    Before every turn of the sample but the first, fork `continuations` episodes and play them with the manager's
+    policy. It should be the policy that played the groups, or close to it.
 
     Args:
-        groups: the trajectories of one task each. `sample`: how many trajectories to play on from.
-        manager: plays the continuations; its policy, reward, budgets and sampling should be those of the run.
-        recorded: advantages that were given to every trajectory once, by a name for them and the trajectory's id.
-        progress: called with the continuations that ended, and all of them.
-    Raises: EvaluationError when no group holds two valid trajectories, none can be played on, or one is not recorded;
-        MissingSignalError when a group lacks what an estimator needs.
+        groups: the trajectories of one task each. `sample`: how many trajectories to continue.
+        manager: plays the continuations; its policy, reward, budgets and sampling should match the run.
+        recorded: advantages recorded earlier, by a name for them and by trajectory id.
+        progress: called with the number of ended continuations and their total.
+    Raises: EvaluationError if no group holds two valid trajectories, none can be continued, or one is not recorded;
+        MissingSignalError if a group lacks a signal that an estimator needs.
     """
     usable = [list(group) for group in groups if sum(t.valid for t in group) > 1]
     built = [Group.from_trajectories(group) for group in usable]

@@ -1,4 +1,4 @@
-"""Which budget ended how many episodes, and what cut how many messages, with the option that changes it."""
+"""Count the episodes that each budget ended and the messages that were truncated, and name the option to change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BUDGETS = {
     StopReason.REPEATED_VOID: "max_void_turns",
     StopReason.CONTEXT_FULL: "context",
 }
-"""The budget that each stop reason tells of, as a field of `agentgym.rollout.Budgets`; `context` is the model's."""
+"""The budget behind each stop reason, as a field of `agentgym.rollout.Budgets`; `context` is the model's."""
 MESSAGES = {"cut": "max_turn_tokens", "filtered": "filter"}
-"""What cut messages, by kind of failure: a budget, or the content filter of a server."""
+"""The cause of truncated messages, by kind of failure: a budget, or a server's content filter."""
 
 
 _CAUSES = {
@@ -29,10 +29,10 @@ _CAUSES = {
 
 
 def count_cuts(stops: Iterable[str], failures: Mapping[str, int]) -> dict[str, int]:
-    """Return how many episodes each budget ended, and how many messages were cut, by the names above; those above 0.
+    """Return the counts above 0 of episodes ended per budget, and of truncated messages per cause, by the names above.
 
     Args:
-        stops: stop reasons of the episodes. failures: counts by kind, of all of them.
+        stops: stop reasons of the episodes. failures: counts by kind over all episodes.
     """
     budgets: dict[str, str] = {reason.value: budget for reason, budget in BUDGETS.items()}
     counts = Counter(budgets[stop] for stop in stops if stop in budgets)
@@ -51,13 +51,13 @@ def cuts_of(trajectories: Iterable[Trajectory]) -> dict[str, int]:
 
 
 def format_cuts(counts: Mapping[str, float], option: Callable[[str], str] = str, *, episodes: int | None = None) -> str:
-    """Return what cut episodes and messages, in one line that names the options; empty if nothing did.
+    """Return one line with the truncated episodes and messages and the options to change; empty if there are none.
 
     For example "cut off: 12 of 40 episodes by --time-s; 3 messages by --max-turn-tokens".
 
     Args:
-        counts: as `count_cuts` returns them. option: makes the name of an option from a field of Budgets.
-        episodes: how many there were, to be said with each count.
+        counts: as `count_cuts` returns them. option: converts a field of Budgets to an option's name.
+        episodes: the total number of episodes, shown with each count.
     """
     phrases = []
     for name, count in counts.items():
@@ -71,10 +71,10 @@ def format_cuts(counts: Mapping[str, float], option: Callable[[str], str] = str,
 
 
 def command_option(name: str) -> str:
-    """Return the option of a command that sets a budget: --max-turns."""
+    """Return the command option that sets a budget: --max-turns."""
     return "--" + name.replace("_", "-")
 
 
 def recipe_option(name: str) -> str:
-    """Return the key of a recipe that sets a budget: episode.max_turns."""
+    """Return the recipe key that sets a budget: episode.max_turns."""
     return f"episode.{name}"

@@ -1,8 +1,8 @@
-"""What every kind of failure means to people, and what training does with it.
+"""The meaning of every kind of failure, and its treatment in training.
 
-The same table is in docs/evaluate.md, and a test compares the two. What is of which kind: agentgym.storage.failures.
-The treatment is what the trainer does unless a recipe's [train.failures] says otherwise; see
-agentgym.training.loss.grpo_batches for where it is enforced.
+The same table is in docs/evaluate.md, and a test compares the two. agentgym.storage.failures assigns the kinds.
+A recipe's [train.failures] overrides the treatments given here; agentgym.training.loss.grpo_batches
+applies them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from agentgym.storage.failures import LEVELS, Level
 
 Treatment = Literal["scored", "mask_turn", "mask_episode", "excluded"]
 TREATMENTS: tuple[Treatment, ...] = get_args(Treatment)
-"""`scored`: trained on as the reward judged it. `mask_turn`: the turns in which it happened get no advantage.
-`mask_episode`: no turn of the episode gets one. `excluded`: in no loss, no baseline and no statistic."""
+"""`scored`: trained on as the reward judged it. `mask_turn`: turns with the failure get no advantage.
+`mask_episode`: no turn of the episode gets one. `excluded`: left out of every loss, baseline and statistic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Failure:
     """A kind of failure.
 
     Attributes:
-        level: what it is counted per. `meaning`: for people, in the plural.
-        treatment: in training, by default. `why`: it is so.
+        level: the unit it is counted per. `meaning`: a description for people, in the plural.
+        treatment: the default treatment in training. `why`: the reason for it.
     """
 
     level: Level
@@ -66,6 +66,6 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     ),
 }
 FAILURES = {kind: Failure(level, *_TABLE[kind]) for kind, level in LEVELS.items()}
-"""Every kind, in the order that tables show."""
+"""Every kind, in the order of tables."""
 
 KINDS: dict[str, str] = {name: failure.meaning for name, failure in FAILURES.items()}

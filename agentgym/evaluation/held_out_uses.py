@@ -1,7 +1,7 @@
-"""How often held-out tasks were evaluated on this machine: every evaluation makes them a little less held out.
+"""Count how often held-out tasks were evaluated on this machine: every evaluation makes them a little less held out.
 
-One line for each evaluation of a held-out split, in `held_out.jsonl` of the user's state folder:
-$AGENTGYM_STATE_DIR, else $XDG_STATE_HOME/agentgym, else ~/.local/state/agentgym. AGENTGYM_STATE_DIR=off keeps none.
+Each evaluation of a held-out split is one line in `held_out.jsonl` in the user's state folder:
+$AGENTGYM_STATE_DIR, else $XDG_STATE_HOME/agentgym, else ~/.local/state/agentgym. AGENTGYM_STATE_DIR=off disables it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HeldOutUse:
     fingerprint: str
     """The fingerprint of the whole task set."""
     manifest: str
-    """A hash of exactly the tasks that were played."""
+    """A hash of the tasks that were played."""
     policy: str
     """The name of the agent."""
     label: str
@@ -34,11 +34,11 @@ class HeldOutUse:
     tasks: int
     """How many tasks were played."""
     time: float = field(default_factory=time.time)
-    """When it was noted, in Unix seconds."""
+    """When the use was noted, in Unix seconds."""
 
 
 def state_file() -> Path | None:
-    """Where uses are noted; None where the user wants none."""
+    """Return the file that uses are noted in; None if the user disabled it."""
     chosen = os.environ.get("AGENTGYM_STATE_DIR")
     if chosen == "off":
         return None
@@ -49,7 +49,7 @@ def state_file() -> Path | None:
 
 
 def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
-    """Every evaluation of this version of a task set's held-out split that was noted on this machine, oldest first."""
+    """Return the evaluations of this version of a held-out split that were noted on this machine, oldest first."""
     path = state_file()
     if path is None or not path.is_file():
         return []
@@ -58,18 +58,18 @@ def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
         try:
             use = HeldOutUse(**json.loads(line))
         except (ValueError, TypeError):
-            continue  # cut short by a kill, or written by another version
+            continue  # truncated by a kill, or written by another version
         if (use.task_set, use.fingerprint) == (task_set, fingerprint):
             uses.append(use)
     return uses
 
 
 def note_use(use: HeldOutUse, *, judged: bool = True) -> int | None:
-    """Note an evaluation, unless it was noted before and is now resumed.
+    """Note an evaluation, unless it was noted before and is now being resumed.
 
     Args:
-        judged: whether an episode was judged; where none was, nothing was learnt of the tasks and nothing is noted.
-    Returns: how many others were noted before; None where nothing can be noted.
+        judged: whether any episode was judged; if not, nothing was learnt about the tasks and nothing is noted.
+    Returns: how many other evaluations were noted before; None if nothing can be noted.
     """
     path = state_file()
     if path is None:
@@ -82,7 +82,7 @@ def note_use(use: HeldOutUse, *, judged: bool = True) -> int | None:
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(use)) + "\n")
     except OSError:
-        return None  # a home that cannot be written to must not stop an evaluation
+        return None  # an unwritable home must not stop an evaluation
     return len(before) - len(same)
 
 

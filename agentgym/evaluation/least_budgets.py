@@ -1,4 +1,4 @@
-"""Warn of tasks that cannot be solved in the turns that a config allows."""
+"""Warn of tasks that need more turns than a config allows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.task import Task
 
 
 def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:
-    """Warn if tasks name more turns, by themselves or by `Environment.least_turns`, than `budgets.max_turns` allows."""
+    """Warn if `Environment.least_turns` of any task exceeds `budgets.max_turns`."""
     most = config.budgets.max_turns
     needed = [count for task in tasks if (count := _least_turns(task, config)) > most]
     if needed:

@@ -1,4 +1,4 @@
-"""The outcomes of an evaluation's episodes, task by task, and the statistics that are computed from them."""
+"""The outcomes of an evaluation's episodes, task by task, and their statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.evaluation.statistics.proportion import solved_within, success_rat
 from agentgym.sandbox import combine_usage
 
 ATTEMPT_RATES = ("first", "last", "fixed", "broke")
-"""Outcome components of an episode of several attempts that are shares of 1."""
+"""Outcome components of episodes with several attempts; each is a share from 0 to 1."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class TaskOutcome:
     tags: list[str] = field(default_factory=list)
     """The tags of the task."""
     success: list[float | None] = field(default_factory=list)
-    """The `success` component; None where the episode failed, which is not a zero but no observation."""
+    """The `success` component; None if the episode failed, which is a missing observation, not a zero."""
     turns: list[int] = field(default_factory=list)
     """The number of turns."""
     stop: list[str] = field(default_factory=list)
@@ -34,33 +34,31 @@ class TaskOutcome:
     calls: list[int] = field(default_factory=list)
     """The number of calls."""
     calls_ok: list[int] = field(default_factory=list)
-    """How many of the calls ran and returned without an error."""
+    """The number of calls that returned without an error."""
     reward: list[float] = field(default_factory=list)
-    """The weighted outcome and turn rewards together, in reward units."""
+    """The sum of the weighted outcome and turn rewards, in reward units."""
     tokens: list[int] = field(default_factory=list)
-    """The tokens that the agent wrote; 0 where the policy counts none."""
+    """The tokens that the agent wrote; 0 if the policy counts none."""
     duration_s: list[float] = field(default_factory=list)
     """The wall time of the episode in seconds."""
     failures: list[dict[str, int]] = field(default_factory=list)
     """What went wrong, as counts by kind; see agentgym.evaluation.failures."""
     usage: list[dict[str, float]] = field(default_factory=list)
-    """What the episode used of sandboxes, tools and API, by name as in `Trajectory.usage`."""
+    """The usage of sandboxes, tools and API, by name as in `Trajectory.usage`."""
     outcome: list[dict[str, float]] = field(default_factory=list)
-    """All outcome components by name, unweighted; empty where the episode failed."""
+    """All outcome components by name, unweighted; empty if the episode failed."""
     hash: str = ""
     """A hash of the whole task, truth included."""
     error: list[str] = field(default_factory=list)
-    """Why the episode failed, in one line; empty where it did not."""
+    """Why the episode failed, in one line; empty if it did not."""
 
     @property
     def observed(self) -> list[float]:
-        """Success of the episodes that count: those whose infrastructure did not fail."""
+        """The success of each episode whose infrastructure did not fail."""
         return [value for value in self.success if value is not None]
 
     def verdicts(self, also: str | None = None) -> list[float]:
-        """Return what `observed` does, with a second component if `also` names one; see
-        `OutcomeStatistics.outcomes`.
-        """
+        """Return `observed`, combined with the component that `also` names; see `OutcomeStatistics.outcomes`."""
         if also is None:
             return self.observed
         verdicts = []
@@ -79,7 +77,7 @@ class TaskOutcome:
 
 
 class OutcomeStatistics:
-    """Statistics over task outcomes; `Evaluation` inherits them. Failed episodes are excluded from every rate."""
+    """Statistics over task outcomes, a base of `Evaluation`. Failed episodes are excluded from every rate."""
 
     __slots__ = ()
     rows: list[TaskOutcome]
@@ -87,7 +85,7 @@ class OutcomeStatistics:
 
     @property
     def failed(self) -> int:
-        """Episodes that failed by no fault of the agent: excluded from every rate, and counted here."""
+        """The number of episodes that failed through no fault of the agent."""
         return sum(value is None for row in self.rows for value in row.success)
 
     @property
@@ -96,40 +94,38 @@ class OutcomeStatistics:
         return [tag for tag, _ in Counter(tag for row in self.rows for tag in row.tags).most_common()]
 
     def select(self, tag: str | None = None) -> list[TaskOutcome]:
-        """Return the tasks that carry a tag, or all."""
+        """Return the tasks with a tag, or all."""
         return [row for row in self.rows if tag is None or tag in row.tags]
 
     def outcomes(self, tag: str | None = None, *, also: str | None = None) -> list[list[float]]:
-        """Success of the observed episodes by task; tasks without any are left out.
+        """Return the success of the observed episodes per task; omit tasks without any.
 
-        `also` names a second outcome component such as `process`: an episode then counts as solved, 1.0, where both
-        are 1.0, and else 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245).
-        Raises: EvaluationError where an episode lacks the second component.
+        `also` names a second outcome component such as `process`: an episode then counts as 1.0 if both are 1.0, and
+        else as 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245).
+        Raises: EvaluationError if an episode lacks the second component.
         """
         return [row.verdicts(also) for row in self.select(tag) if row.observed]
 
     def success(self, tag: str | None = None, *, also: str | None = None) -> Estimate:
-        """Mean success over tasks with its 95 % interval; `also` as in `outcomes`."""
+        """Return the mean success over tasks with its 95 % interval; `also` as in `outcomes`."""
         return success_rate(self.outcomes(tag, also=also))
 
     def attempts(self, tag: str | None = None) -> dict[str, Estimate]:
-        """Return the means of `first`, `last`, `fixed` and `broke` in episodes of several attempts; empty
-        without them.
-        """
+        """Return the means of `first`, `last`, `fixed` and `broke`; empty unless episodes have several attempts."""
         estimates = {name: self.component(name, tag) for name in ATTEMPT_RATES}
         return estimates if all(estimate.n for estimate in estimates.values()) else {}
 
     def component(self, name: str, tag: str | None = None) -> Estimate:
-        """Mean over tasks of an outcome component, unweighted, of the episodes that have it."""
+        """Return the mean over tasks of an unweighted outcome component, over the episodes that have it."""
         values = [[outcome[name] for outcome in row.outcome if name in outcome] for row in self.select(tag)]
         return success_rate([task for task in values if task])
 
     def pass_at(self, k: int, tag: str | None = None) -> float:
-        """Mean over tasks of pass@k. Raises: EvaluationError where a task has fewer than k observed episodes."""
+        """Return the mean pass@k over tasks. Raises: EvaluationError if a task has fewer than k observed episodes."""
         return _mean(pass_at_k(len(task), _solved(task), k) for task in self.outcomes(tag))
 
     def pass_hat(self, k: int, tag: str | None = None) -> float:
-        """Mean over tasks of pass^k. Raises: EvaluationError where a task has fewer than k observed episodes."""
+        """Return the mean pass^k over tasks. Raises: EvaluationError if a task has fewer than k observed episodes."""
         return _mean(pass_hat_k(len(task), _solved(task), k) for task in self.outcomes(tag))
 
     def pass_curve(
@@ -140,11 +136,11 @@ class OutcomeStatistics:
         tag: str | None = None,
         also: str | None = None,
     ) -> dict[int, Estimate]:
-        """pass@k, or pass^k, for several k with intervals; see statistics.pass_curve, and `outcomes` for `also`."""
+        """Return pass@k or pass^k for several k with intervals; see statistics.pass_curve; `also` as in `outcomes`."""
         return pass_curve(self.outcomes(tag, also=also), ks, all_of_them=all_of_them)
 
     def within(self, unit: str, budgets: Sequence[float], tag: str | None = None) -> dict[float, Estimate]:
-        """Success if episodes that spent more than a budget counted as unsolved: score@turn-k and the like.
+        """Return the success if episodes over a budget counted as unsolved, such as score@turn-k.
 
         Args:
             unit: `turns`, `calls` or `tokens`. budgets: in that unit; see statistics.solved_within.
@@ -160,7 +156,7 @@ class OutcomeStatistics:
         return solved_within([row.observed for row in rows], spent, budgets)
 
     def failures(self) -> Counter[str]:
-        """Count of everything that went wrong, over all episodes."""
+        """Count the failures of all episodes by kind."""
         total: Counter[str] = Counter()
         for row in self.rows:
             for counts in row.failures:
@@ -168,15 +164,15 @@ class OutcomeStatistics:
         return total
 
     def cuts(self) -> dict[str, int]:
-        """Return how many episodes each budget ended and how many messages were cut; see agentgym.evaluation.cuts."""
+        """Count the episodes ended per budget and the truncated messages; see agentgym.evaluation.cuts."""
         return count_cuts((stop for row in self.rows for stop in row.stop), self.failures())
 
     def causes(self) -> Counter[str]:
-        """How often episodes failed, by cause: the error, where it was raised, and what was being done."""
+        """Count failed episodes by cause: the error, where it was raised, and during which operation."""
         return Counter(error for row in self.rows for error in row.error if error)
 
     def examples(self, kind: str, most: int = 3) -> list[str]:
-        """Ids of up to `most` episodes with a failure of this kind, for `agentgym show --episode`."""
+        """Return ids of up to `most` episodes with a failure of this kind, for `agentgym show --episode`."""
         ids = [
             f"{self.run}/{row.task}#{index}"
             for row in self.rows
@@ -186,16 +182,16 @@ class OutcomeStatistics:
         return ids[:most]
 
     def usage(self) -> dict[str, float]:
-        """Usage of all episodes together, failed ones too, by name as in `Trajectory.usage`; of peaks the highest."""
+        """Return usage over all episodes, failed ones too, named as in `Trajectory.usage`: sums, or maxima of peaks."""
         return combine_usage([usage for row in self.rows for usage in row.usage])
 
     def execution_rate(self) -> float:
-        """Return calls that ran and returned without an error, as a share of all calls; NaN without any call."""
+        """Return the share of calls that returned without an error; NaN without calls."""
         calls = sum(sum(row.calls) for row in self.rows)
         return sum(sum(row.calls_ok) for row in self.rows) / calls if calls else float("nan")
 
     def mean_turns(self) -> float:
-        """Return turns per episode that did not fail; NaN without any."""
+        """Return the mean turns of the episodes that did not fail; NaN without any."""
         return _mean(n for row in self.rows for n, s in zip(row.turns, row.success, strict=True) if s is not None)
 
 

@@ -1,4 +1,4 @@
-"""The record of one evaluation: which tasks, which agent, and the outcome of every episode. JSON on disk."""
+"""The record of one evaluation: its tasks, its agent and the outcome of every episode. Stored as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.task import Task, task_to_json
 from agentgym.trajectory import Trajectory
 
 FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
-"""Keys of records that were written before agentgym 0.2.0, and their present names. Such records are still read."""
+"""Keys of records written before agentgym 0.2.0, mapped to the current names. Such records can still be read."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Evaluation(OutcomeStatistics):
     rows: list[TaskOutcome]
     """The outcomes, one row for each task."""
     manifest: str = ""
-    """A hash of exactly the tasks that were played, in order. Evaluations with equal manifests are comparable."""
+    """A hash of the tasks played, in order. Evaluations with equal manifests are comparable."""
     run: str = ""
     """The prefix of the trajectory ids in the ledger, `<run>/<task>#<index>`."""
     step: int | None = None
@@ -49,21 +49,21 @@ class Evaluation(OutcomeStatistics):
     duration_s: float = 0.0
     """The wall time of the whole evaluation in seconds."""
     cpu_s: float = 0.0
-    """The processor seconds of this process, and of its children that ended."""
+    """The CPU seconds of this process and of its ended children."""
     version: str = ""
     """The version of agentgym."""
     sampling: dict[str, float] = field(default_factory=dict)
     """The temperature, `top_p` and `max_tokens` of a turn."""
     held_out_uses: int | None = None
-    """How often these held-out tasks had been played on this machine before, by any agent; None where this is not
-    counted (another split, or a record of an old version)."""
+    """How often these held-out tasks had been played on this machine before, by any agent; None if not counted
+    (another split, or a record from an old version)."""
     adapted: str = ""
-    """The tasks that the agent was adapted to without labels before, in words; empty if there were none. Where these
-    are held-out tasks, the evaluation tells nothing of others."""
+    """A description of the tasks that the agent was adapted to without labels; empty if none. If they are held-out
+    tasks, the evaluation says nothing about other tasks."""
     knowledge: str = ""
-    """What the episodes were shown of earlier ones of training, in words; empty if nothing."""
+    """A description of the knowledge from earlier training episodes that the episodes were shown; empty if none."""
     search: dict[str, Any] = field(default_factory=dict)
-    """The options of the search over turns that came to the episodes, and whether its value was an oracle's; empty
+    """The options of the search over turns that produced the episodes, and whether its value was an oracle's; empty
     without a search."""
 
     def to_summary(self) -> dict[str, Any]:
@@ -88,12 +88,12 @@ class Evaluation(OutcomeStatistics):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `from_json` reads it back equal."""
+        """Return plain data that `from_json` reads back equal."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Any, where: str = "evaluation") -> Evaluation:
-        """Read what `to_json` wrote, in this version or an earlier one; keys of a newer version are ignored.
+        """Read what `to_json` wrote in this version or an earlier one. Ignore keys of newer versions.
 
         Raises: EvaluationError that begins with `where` and names what is missing.
         """
@@ -121,7 +121,7 @@ class Evaluation(OutcomeStatistics):
 
 
 def manifest_of(tasks: Sequence[Task]) -> str:
-    """Hash of a list of tasks in order, truth included."""
+    """Return a hash of a list of tasks in order, truths included."""
     digest = hashlib.sha256()
     for task in tasks:
         digest.update(_as_bytes(task))
@@ -130,12 +130,12 @@ def manifest_of(tasks: Sequence[Task]) -> str:
 
 
 def hash_of(task: Task) -> str:
-    """Hash of one task, truth included: two evaluations compare only tasks with equal hashes."""
+    """Return a hash of one task, truth included: evaluations are compared only on tasks with equal hashes."""
     return hashlib.sha256(_as_bytes(task)).hexdigest()[:16]
 
 
 def select_episodes(tasks: Iterable[Task], episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
-    """Yield the episodes that played one of these tasks as it is: an equal id alone does not make it the same task."""
+    """Yield the episodes that played one of these tasks unchanged: an equal id alone is not enough."""
     hashes = {task.id: hash_of(task) for task in tasks}
     return (episode for episode in episodes if hashes.get(episode.task.id) == hash_of(episode.task))
 

@@ -1,4 +1,4 @@
-"""Saved episodes judged again by another reward, without playing them."""
+"""Judge saved episodes again with another reward, without playing them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """An evaluation as it was judged, and as another reward judges it.
+    """An evaluation as first judged, and as another reward judges it.
 
     Attributes:
-        changed: ids of the episodes whose success differs, with both verdicts; None where one did not judge.
+        changed: ids of the episodes whose success differs, with both verdicts; None for a missing verdict.
     """
 
     before: Evaluation
@@ -38,14 +38,14 @@ async def rescore(
     time_s: float = 600.0,
     on_episode: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Copy of the episodes with the rewards that `reward` gives; the originals are not touched.
+    """Return copies of the episodes with the rewards that `reward` gives; the originals stay unchanged.
 
-    Turns are judged one after another as the episode had come to them, then its outcome; by a reward that has more to
-    say, its turns in `hindsight` and the episodes of one task as a `group`. Episodes that failed stay as they are. What
-    the judge cannot judge, or not in `time_s` seconds, becomes failed: counted, and no zero.
+    Turns are judged in order, each with the episode up to it, then the outcome; a reward may also judge turns in
+    `hindsight` and the episodes of one task as a `group`. Failed episodes stay as they are. Episodes that the judge
+    cannot judge, or not within `time_s` seconds, count as failed, not as zero.
     Args:
-        seen: called with each as it is judged.
-    Raises: RewardError for a reward that returns no reward.
+        on_episode: called with each episode once judged.
+    Raises: RewardError for a reward with an invalid return value.
     """
     slots = asyncio.Semaphore(concurrency)
 
@@ -78,8 +78,8 @@ async def rescore_evaluation(
     """Judge the episodes of a recorded evaluation again.
 
     Args:
-        ledger: holds its episodes. label: of the new record.
-    Raises: EvaluationError where the ledger lacks an episode or the reward gives no `success`.
+        ledger: the ledger with its episodes. label: the label of the new record.
+    Raises: EvaluationError if the ledger lacks an episode or the reward gives no `success`.
     """
     ids = [[f"{before.run}/{row.task}#{i}" for i in range(len(row.success))] for row in before.rows]
     finished = ledger.finished(before.run)
@@ -104,7 +104,7 @@ async def rescore_evaluation(
 
 
 async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Trajectory:
-    """Judge an episode with the hooks that judged it when it was played, such as one of several attempts."""
+    """Judge an episode with the hooks that judged it when it was played, such as the hook for several attempts."""
     if not trajectory.valid:
         return replace(trajectory, outcome={})
     copy = replace(trajectory, turns=[], outcome={}, weights=dict(reward.weights), stop_reason=None)
@@ -121,13 +121,13 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
             await judge.judge_end(copy)
     except RewardError:
         raise
-    except Exception as error:  # noqa: BLE001  a judge that cannot judge is infrastructure, whatever it raises
+    except Exception as error:  # noqa: BLE001  any error of a judge counts as an infrastructure failure
         copy.stop_reason, copy.error = StopReason.INFRA_ERROR, f"{type(error).__name__}: {error} (judging again)"
     return copy
 
 
 async def _judge_group(group: list[Trajectory], reward: Reward, time_s: float) -> None:
-    """Add what a reward says of the episodes of one task beside each other; if it cannot, all of them are failed."""
+    """Add a reward's joint judgement of the episodes of one task; if it cannot judge, mark them all as failed."""
     try:
         async with asyncio.timeout(time_s):
             answers = await validate_each(reward.group(group), reward, count=len(group))

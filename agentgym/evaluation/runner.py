@@ -1,4 +1,4 @@
-"""Plays a fixed list of tasks with one agent and records what came out."""
+"""Play a fixed list of tasks with one agent and record the outcomes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an evaluation is: episodes done of all, how many of them solved and failed so far."""
+    """The progress of an evaluation: episodes done, in total, solved and failed so far."""
 
     done: int
     total: int
@@ -55,24 +55,24 @@ async def evaluate(
 ) -> Evaluation:
     """Play every task `config.group_size` times and return the record.
 
-    With a ledger an evaluation that was broken off goes on where it stopped: called again with the same label, policy
-    and config, it reads finished episodes back and plays the rest. More tasks and a larger group may be asked for.
+    With a ledger an interrupted evaluation resumes: a call with the same label, policy and config reads finished
+    episodes back and plays the rest. The new call may ask for more tasks and a larger group.
 
     Args:
-        policy: the agent, or a function that makes one for a task, as for an oracle.
-        task_set, split: what to play. `held_out` cannot be read inside `training_only()`.
-        config: how episodes are played; without a temperature greedily where each task is played once, else at 1.
+        policy: the agent, or a function that makes an agent per task, as for an oracle.
+        task_set, split: the tasks to play. `held_out` cannot be read inside `training_only()`.
+        config: how to play. The default temperature is 0 if each task is played once, else 1.
         label: name of the record and of its episodes; by default the split.
         limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
             that a small limit is not a stratum in disguise.
-        search: over the turns of each episode. What it took is recorded beside the success, under `usage`.
+        search: a search over the turns of each episode. Its cost is recorded under `usage`.
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
         step: training step of the weights, for the record.
     Warns: of tasks that need more turns than `config` allows.
-    Raises: EvaluationError for a limit that makes no sense, or a search that reads the outcome and does not say so;
+    Raises: EvaluationError for a limit below 1, or a search that reads the outcome without declaring it;
         DifferentRunError for a ledger that holds another measurement under this label; SearchError; TaskError for an
-        empty split; HeldOutError; EnvironmentOptionError; what the registry raises for unknown names.
+        empty split; HeldOutError; EnvironmentOptionError; the registry's errors for unknown names.
     """
     if search is not None:
         search.check_evaluation()
@@ -128,7 +128,7 @@ async def _episodes(
     search: EpisodeSearch | None,
     costs: dict[tuple[str, int], SearchUsage],
 ) -> AsyncIterator[Trajectory]:
-    """Each episode when it ends; where they are searched, what that took is added to `costs`."""
+    """Yield each episode when it ends. With a search, add its cost to `costs`."""
     if search is None:
         async for trajectory in manager.run(tasks):
             yield trajectory
@@ -141,7 +141,7 @@ async def _episodes(
 
 
 def add_search(evaluation: Evaluation, search: EpisodeSearch, costs: Mapping[tuple[str, int], SearchUsage]) -> None:
-    """Record what searched the episodes of an evaluation, and in their usage what it took, by task and sample."""
+    """Record the search of an evaluation, and add its cost per task and sample to the usage of the episodes."""
     evaluation.search = search.describe()
     for row in evaluation.rows:
         for sample, usage in enumerate(row.usage):
@@ -161,9 +161,9 @@ def from_trajectories(
     """Return the record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
-        trajectories: every sample of every task, tasks in the order in which they are to be listed.
-        config: how they were played, if it is to be recorded.
-    Raises: EvaluationError if nothing was played, a task lacks a sample that another has, or an episode
+        trajectories: every sample of every task, with tasks in the order to list them.
+        config: how the episodes were played, if that should be recorded.
+    Raises: EvaluationError if nothing was played, a task has fewer samples than another, or an episode
         was judged without a `success` component.
     """
     by_task: dict[str, list[Trajectory]] = {}
@@ -204,8 +204,8 @@ def note_held_out_use(
     """Note that held-out tasks were played; see agentgym.evaluation.held_out_uses.
 
     Args:
-        judged: whether an episode of them was; else nothing is noted.
-    Returns: how often they had been before; None for another split, or where uses are not counted.
+        judged: whether any of their episodes was judged; if not, nothing is noted.
+    Returns: how often they had been played before; None for another split, or if uses are not counted.
     """
     if split != "held_out":
         return None
@@ -214,7 +214,7 @@ def note_held_out_use(
 
 
 def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: str | None = None) -> list[Task]:
-    """Return the tasks to play: all in their own order, or `limit` of them in a fixed random order.
+    """Return the tasks to play: all in the order of the set, or `limit` of them in a fixed random order.
 
     Args:
         stratum: only tasks with this tag.
@@ -232,7 +232,7 @@ def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: 
 
 
 def _sampling_of(config: RolloutConfig) -> dict[str, float]:
-    """As records of evaluations and vLLM's SamplingParams name it."""
+    """Return the sampling options under the names of evaluation records and of vLLM's SamplingParams."""
     temperature = 1.0 if config.temperature is None else config.temperature
     return {"temperature": temperature, "top_p": config.top_p, "max_tokens": config.budgets.max_turn_tokens}
 
@@ -240,7 +240,7 @@ def _sampling_of(config: RolloutConfig) -> dict[str, float]:
 def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
     """Return the outcomes of a task's episodes.
 
-    Raises: EvaluationError for one that was helped, or has no `success`.
+    Raises: EvaluationError for an episode that was played with help, or has no `success`.
     """
     if helped := [(t, t.provenance.assistance) for t in group if t.provenance.assistance is not None]:
         raise EvaluationError(

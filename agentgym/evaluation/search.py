@@ -1,4 +1,4 @@
-"""What a search over the turns of an episode is: it plays tasks in place of an EpisodeManager. See methods/search."""
+"""The contract of a search over turns, which plays tasks in place of EpisodeManager.run. See methods/search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.trajectory import Trajectory
 
 
 class SearchUsage(Protocol):
-    """What a search took beside the episode that came of it."""
+    """The cost of a search beyond the resulting episode."""
 
     def usage(self) -> dict[str, float]:
         """Return the counts by name, as in `Turn.usage`."""
@@ -21,7 +21,7 @@ class SearchUsage(Protocol):
 
 
 class SearchResult(Protocol):
-    """An episode that a search chose, played to its end and judged as any other."""
+    """An episode that a search chose, played to its end and judged like any other."""
 
     @property
     def trajectory(self) -> Trajectory:
@@ -30,28 +30,28 @@ class SearchResult(Protocol):
 
     @property
     def cost(self) -> SearchUsage:
-        """What the search took beside it."""
+        """The cost of the search beyond the episode."""
         ...
 
     def nodes(self) -> Iterable[Trajectory]:
-        """Yield the episodes of all nodes of its tree, each with its value in its end state."""
+        """Yield the episodes of all nodes of the search tree, each with its value in its end state."""
         ...
 
     def ends(self, label: str, *, traces: bool = False) -> Iterable[Trajectory]:
-        """Yield the whole episodes of its tree, with the values of their nodes as `Turn.value`.
+        """Yield the complete episodes of the search tree, with the values of their nodes as `Turn.value`.
 
         Args:
-            label: begins their ids.
-            traces: let the turns say first what the search found.
+            label: the prefix of their ids.
+            traces: begin each turn's text with what the search found.
         """
         ...
 
 
 class EpisodeSearch(Protocol):
-    """What is registered in the kind `searches` makes one when called with its options."""
+    """A search over turns. A factory registered as a kind of `searches` makes one from its options."""
 
     def check_evaluation(self) -> None:
-        """Raise EvaluationError for a search that reads the measured outcome and does not say so."""
+        """Raise EvaluationError for a search that reads the measured outcome without declaring it."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -61,24 +61,24 @@ class EpisodeSearch(Protocol):
     def play(
         self, manager: EpisodeManager, tasks: Sequence[Task], *, label: str, group_size: int = 1, judged: bool = False
     ) -> AsyncGenerator[SearchResult, None]:
-        """Search each task `group_size` times and yield each episode when it is judged.
+        """Search each task `group_size` times and yield each episode once judged.
 
         Args:
-            label: begins the ids of the episodes.
-            judged: ask rewards at the nodes too.
+            label: the prefix of the episodes' ids.
+            judged: judge the nodes with the reward too.
         Raises: SearchError; as EpisodeManager.run.
         """
         ...
 
 
 def make_search(text: str) -> EpisodeSearch:
-    """Make the search that a line of text names, such as `best_first(nodes=200, value='log_prob')`.
+    """Make the search that a text describes, such as `best_first(nodes=200, value='log_prob')`.
 
-    Raises: SearchError for a name or option that there is not, naming what there is.
+    Raises: SearchError for an unknown name or option, listing the known ones.
     """
     try:
         search: EpisodeSearch = load_named_part("searches", text)()
-        search.describe()  # loads what it names, so that a wrong name is an error before anything is played
+        search.describe()  # loads its parts, so that a wrong name raises before anything is played
     except (CreditError, UnknownNameError) as error:
         raise SearchError(f"search = {text!r}: {error}") from error
     return search

@@ -1,4 +1,4 @@
-"""Whether tasks are as they should be: the gold solution is paid, and nothing is not. Each task is looked at once."""
+"""Check tasks, once each: the gold solution is rewarded, and doing nothing is not."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ async def task_faults(
     at_once: int = 2,
     progress: Callable[[int, int, int], None] = lambda done, total, faulty: None,
 ) -> dict[str, str]:
-    """Why tasks cannot be judged fairly, by task id, as the rewards of their environments say.
+    """Return by task id why tasks cannot be judged fairly, according to their environments' rewards.
 
-    What was found out of a task is written to the journal at once, and not asked a second time while the task is the
-    same. What could not be found out for trouble of this host is a fault this time, and is tried anew the next.
+    Results are written to the journal at once, and reused while the task is unchanged. A task that this host failed to
+    check counts as faulty this time, and is checked again next time.
 
     Args:
-        journal: the file of a `Journal`, made if there is none.
-        at_once: tasks looked at side by side.
-        progress: told how many tasks of how many are done, and how many of these have a fault.
+        journal: the file of a `Journal`, created if missing.
+        at_once: how many tasks to check concurrently.
+        progress: called with the number of tasks done, their total, and the faulty ones so far.
     """
     known = Journal(journal)
     faults: dict[str, str] = {}
@@ -51,7 +51,7 @@ async def task_faults(
                 try:
                     answer = reward.task_fault(task)
                     fault = str(await answer) if inspect.isawaitable(answer) else str(answer)
-                except AgentGymError as error:  # one task's trouble stops no other
+                except AgentGymError as error:  # one task's failure must not stop the others
                     fault = f"could not be judged here: {error}"
                 else:
                     known.write(key, {"id": task.id, "fault": fault})

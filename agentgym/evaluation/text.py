@@ -14,7 +14,7 @@ MAX_TAGS, MAX_CAUSES = 5, 3
 
 
 def format_evaluation(evaluation: Evaluation) -> str:
-    """One line: success with its interval, and how many episodes failed."""
+    """Return one line: success with its interval, and the number of failed episodes."""
     line = f"{evaluation.label}: {evaluation.success().percent()} of {len(evaluation.rows)} tasks solved"
     line += f" ({evaluation.policy}{format_search(evaluation)})"
     if evaluation.held_out_uses:
@@ -31,13 +31,13 @@ def format_evaluation(evaluation: Evaluation) -> str:
 
 
 def format_attempts(evaluation: Evaluation) -> str:
-    """Of several attempts: success of the first and the last, and what was fixed and broken; else empty."""
+    """Return the rates of first and last success, fixed and broken, of several attempts; empty without them."""
     rates = [f"{name} {percent(estimate.value)}" for name, estimate in evaluation.attempts().items()]
     return ", ".join(rates)
 
 
 def format_search(evaluation: Evaluation) -> str:
-    """Return what searched the episodes, after a comma; empty without a search."""
+    """Return a comma and the search of the episodes; empty without a search."""
     if not (search := evaluation.search):
         return ""
     oracle = ", which reads the outcome: an oracle value" if search["oracle_value"] else ""
@@ -45,7 +45,7 @@ def format_search(evaluation: Evaluation) -> str:
 
 
 def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = None) -> str:
-    """Return the gain of `after` over `before`: all tasks, then each tag; `first` names a tag to begin with.
+    """Return the gain of `after` over `before`, for all tasks and then per tag; `first` names a tag to list first.
 
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
@@ -70,7 +70,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
 
 
 def format_causes(causes: Counter[str]) -> list[str]:
-    """Return a line for each of the most frequent causes of failed episodes, and one that counts the others."""
+    """Return one line per frequent cause of failed episodes, and one that counts the others."""
     frequent = causes.most_common(MAX_CAUSES)
     lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
     if rest := len(causes) - len(frequent):
@@ -79,12 +79,12 @@ def format_causes(causes: Counter[str]) -> list[str]:
 
 
 def format_count(count: int) -> str:
-    """How often: once, 3 times."""
+    """Return a count as "once" or "3 times"."""
     return "once" if count == 1 else f"{count} times"
 
 
 def format_usage(usage: Mapping[str, float]) -> list[str]:
-    """Phrases such as "CPU 0.3 s", for what is not 0. Names as in `Turn.usage`."""
+    """Return phrases such as "CPU 0.3 s" for every nonzero usage. Names as in `Turn.usage`."""
     return [phrase(usage[name]) for name, phrase in _PHRASES.items() if usage.get(name)]
 
 
@@ -117,4 +117,4 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "search_tokens": lambda n: f"{n:,.0f} tokens in the search",
     "search_failed": lambda n: f"{n:,.0f} nodes that failed",
 }
-"""Usage of the policy, of the tools, of the sandboxes and of searches, in the order in which it is printed."""
+"""Usage of the policy, tools, sandboxes and searches, in print order."""

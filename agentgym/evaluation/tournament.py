@@ -1,4 +1,4 @@
-"""Two or more agents on the same tasks as plain data: rates, pass@k curves, every pair with Holm's correction."""
+"""Compare two or more agents on the same tasks, as plain data: rates, pass@k curves, Holm-corrected pairs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def tournament(
     """Compare every pair of agents on the tasks they all played.
 
     Args:
-        arms: evaluations by name, at least two; the first of a pair is the one it is compared with.
-        common: cut down to the tasks that all played, instead of refusing others.
-        also: a second verdict that has to be right as well. tag: only tasks with this tag.
+        arms: evaluations by name, at least two; the first of a pair is the baseline.
+        common: reduce to the tasks that all played, instead of raising for different tasks.
+        also: a second component that must be 1 too. tag: only tasks with this tag.
         turns: caps for score@turn-k.
-    Returns: JSON-able: `tasks`, `arms` (success, pass_at, pass_hat, within_turns, usage) and `pairs` (gain, better,
+    Returns: JSON-compatible: `tasks`, `arms` (success, pass_at, pass_hat, within_turns, usage), `pairs` (gain, better,
         worse, same, p, p_holm, and `significant`: the interval excludes 0, and the adjusted p is at most 0.05).
     Raises: EvaluationError for fewer than two agents or tasks that differ.
     """
@@ -82,19 +82,19 @@ def tournament(
 def over_seeds(
     arms: Mapping[str, Sequence[Evaluation]], *, interims: int | None = None, resamples: int = 2000
 ) -> dict[str, Any]:
-    """Compare agents that were trained with several seeds, one evaluation a seed, on the same tasks.
+    """Compare agents that were trained with several seeds, one evaluation per seed, on the same tasks.
 
     Args:
-        interims: how many batches of seeds were planned for AdaStop; each agent's evaluations, in order, are cut into
-            batches of the size that all of the first agent's make up `interims` of, or fewer so far.
-    Returns: JSON-able: `arms` (seeds, iqm with its interval over seeds, the performance profile), `pairs`
+        interims: how many batches of seeds were planned for AdaStop. Each agent's evaluations, in order, are split
+            into equal batches, `interims` of them for the agent with the most seeds; others may have fewer so far.
+    Returns: JSON-compatible: `arms` (seeds, iqm with its interval over seeds, the performance profile), `pairs`
         (probability that the second improves on the first, with its interval) and `adastop`, the decisions.
     Raises: EvaluationError for tasks that differ or seeds that do not make whole interims.
     """
     first = next(iter(arms.values()))[0]
     for other in (evaluation for evaluations in arms.values() for evaluation in evaluations):
         check_same_tasks(first, other)
-    # a task that an agent lost to failures in any seed is left out for all: the matrix has no holes
+    # a task without an observed episode in any one evaluation is omitted for all: the matrix has no holes
     everyone = [evaluation for evaluations in arms.values() for evaluation in evaluations]
     complete = [i for i in range(len(first.rows)) if all(evaluation.rows[i].observed for evaluation in everyone)]
     scores = {

@@ -11,7 +11,7 @@ from agentgym.text import hundredfold, percent, points
 
 
 def page(result: Mapping[str, Any]) -> str:
-    """Return the page of what `tournament` or `over_seeds` found."""
+    """Return the page for a result of `tournament` or `over_seeds`."""
     several = "thresholds" in result
     what = f"{result['tasks']} {result['split']} tasks of {result['task_set']}"
     title = f"{' against '.join(result['arms'])}"

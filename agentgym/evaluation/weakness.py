@@ -1,4 +1,4 @@
-"""Which kinds of training tasks a run fails at, from the successes that its ledger holds."""
+"""Find the kinds of training tasks that a run fails at, from the successes in its ledger."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
 MAX_DIFFICULTIES = 32
-"""Where tasks have more different ones, a difficulty is no kind: it may be a measured quantity."""
+"""With more distinct difficulties, a difficulty does not count as a kind: it may be a measured quantity."""
 
 
 @dataclass(slots=True)
 class TaskHistory:
-    """How one task came out, visit by visit. A visit is what one batch of the run played of it.
+    """The results of one task, visit by visit. A visit is the task's episodes in one batch of the run.
 
     Attributes:
-        visits: by the label of the batch, in order, the success of each episode, 0 to 1.
+        visits: per batch label, in order, the success of each episode, 0 to 1.
     """
 
     task: Task
@@ -36,9 +36,9 @@ class TaskHistory:
         return [success for visit in self.visits.values() for success in visit]
 
     def is_weak(self, below: float = 0.5) -> bool:
-        """Whether the mean success of every visit is under `below`, and does not rise from visit to visit.
+        """Return whether every visit's mean success is under `below`, with no rising trend over the visits.
 
-        Source: SwS, Liang et al. 2025, arXiv:2506.08989: failure-prone problems. From descriptions, not its code.
+        Source: SwS, Liang et al. 2025, arXiv:2506.08989: failure-prone problems. Written from descriptions, not code.
         """
         means = [float(np.mean(visit)) for visit in self.visits.values()]
         return max(means) < below and _slope(means) <= 0
@@ -51,9 +51,9 @@ class WeakKind:
     Attributes:
         name: the name of the kind; "all" for all tasks together.
         tasks: how many were played. weak: how many of them are weak, see TaskHistory.
-        success: with its interval; the tasks are clusters of their episodes.
-        change: the change of the success from the first batch that played the kind to the last, by a straight line
-            through the means of the batches; 0 with one batch.
+        success: the success with its interval; episodes are clustered by task.
+        change: the change in success from the first batch that played the kind to the last, by a straight line
+            fitted to the batch means; 0 with one batch.
     """
 
     name: str
@@ -80,11 +80,11 @@ class WeakKind:
 def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistory]:
     """Return the history of every training task that a run has played.
 
-    Episodes of other splits do not count, nor those with help, nor those that failed or were not judged.
+    Skip episodes of other splits, episodes with help, and failed or unjudged episodes.
 
     Args:
-        label: only episodes whose id begins with it.
-    Raises: EvaluationError if none is left.
+        label: only episodes whose id begins with this label.
+    Raises: EvaluationError if no episode is left.
     """
     recorded = histories(reader.load(name) for name in reader.finished(label))
     if not recorded:
@@ -97,7 +97,7 @@ def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistor
 
 
 def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
-    """Return the `training_histories` of given episodes; a batch is what stands before the task in their ids."""
+    """Return the `training_histories` of given episodes; the batch is the part of an id before the task."""
     by_task: dict[str, TaskHistory] = {}
     for episode in sorted(episodes, key=lambda episode: episode.id):
         task = episode.task
@@ -110,11 +110,11 @@ def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
 
 
 def weak_kinds(tasks: Sequence[TaskHistory], *, below: float = 0.5, at_least: int = 5) -> list[WeakKind]:
-    """All tasks, then each kind of them, the least successful first.
+    """List all tasks as one kind, then each kind, least successful first.
 
     Args:
         below: see TaskHistory.is_weak.
-        at_least: kinds of fewer tasks are left out; so is what all tasks have in common.
+        at_least: omit kinds with fewer tasks. Kinds that all tasks share are omitted too.
     """
     members: dict[str, list[TaskHistory]] = {}
     for history in tasks:
@@ -146,5 +146,5 @@ def _kind(name: str, members: Sequence[TaskHistory], below: float) -> WeakKind:
 
 
 def _slope(values: Sequence[float]) -> float:
-    """Of the straight line through equally spaced values, by least squares; 0 for a single one."""
+    """Return the least-squares slope of equally spaced values; 0 for a single value."""
     return float(np.polyfit(range(len(values)), values, 1)[0]) if len(values) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Environments of Gymnasium and MCP as ours, ours as theirs, and programs as agents; `agentgym.bridges` has more.
+"""Gymnasium and MCP environments as ours, ours as theirs, and programs as agents; `agentgym.bridges` has more.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """

@@ -1,4 +1,4 @@
-"""JSON answers of our servers, in ASCII: what a client sent may hold half of a surrogate pair, which no UTF-8 can."""
+"""JSON answers of our servers, in ASCII: they may echo a client's lone surrogate, which UTF-8 cannot encode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 
 class AsciiJSONResponse(JSONResponse):
-    """A JSONResponse that escapes what is not ASCII."""
+    """A JSONResponse that escapes non-ASCII characters."""
 
     def render(self, content: Any) -> bytes:
         """Write the content as JSON in ASCII. Raises: ValueError for NaN and infinite numbers."""

@@ -1,4 +1,4 @@
-"""Environments of Gymnasium as ours: `register_gymnasium`. The other way round is in text_env.py."""
+"""Gymnasium environments as ours: `register_gymnasium`. text_env.py does the reverse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(slots=True)
 class GymnasiumEpisode:
-    """How an episode of theirs stands: all actions so far, their rewards' sum, and how it ended."""
+    """The state of a Gymnasium episode: all actions so far, the sum of rewards, and how it ended."""
 
     actions: list[int] = field(default_factory=list)
     total: float = 0.0
@@ -133,14 +133,14 @@ def register_gymnasium(
     words: ActionText | None = None,
     solved: Callable[[GymnasiumEpisode], bool] | None = None,
 ) -> str:
-    """Offer an environment of Gymnasium under a name of ours, for this process: `register_gymnasium("Taxi-v4")`.
+    """Register a Gymnasium environment under our name, for this process: `register_gymnasium("Taxi-v4")`.
 
     Args:
-        theirs: its id. `options`: what `gymnasium.make` gets besides.
-        name: ours; by default `gymnasium/` and their id in small letters.
-        words: names of the actions and a description of what is observed; known for toy text, else numbers.
-        solved: when an episode counts as a success; by default known for toy text, else an end with a reward above 0.
-    Returns: the name.
+        theirs: the Gymnasium id. `options`: further arguments of `gymnasium.make`.
+        name: our name; by default `gymnasium/` and the Gymnasium id in lower case.
+        words: names of the actions and a description of observations; built in for toy text, else numbers.
+        solved: whether an episode is a success; built in for toy text, else a final reward above 0.
+    Returns: our name.
     Raises: TaskError if its actions are not discrete; DuplicateNameError; gymnasium.error.Error for an unknown id.
     """
     name = name or f"gymnasium/{theirs.lower()}"
@@ -161,7 +161,7 @@ def register_gymnasium(
 def _environment_class(
     theirs: str, options: dict[str, Any], words: ActionText, solved: Callable[[GymnasiumEpisode], bool]
 ) -> type[GymnasiumEnvironment]:
-    """Return a class of its own, so that the tool's schema names the actions."""
+    """Return a new class whose tool schema names the actions."""
     choice: Any = Literal[words.actions]
 
     def act(self, actions):  # type: ignore[no-untyped-def]
@@ -184,9 +184,9 @@ def _environment_class(
 
 
 def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_out: int = 40, seed: int = 0) -> TaskSet:
-    """Tasks of a registered environment of theirs that differ by the seed of the reset; called `<name>`.
+    """Return tasks of a registered Gymnasium environment that differ by the reset's seed; the set is called `<name>`.
 
-    Raises: UnknownNameError; TaskError if the name is not of `register_gymnasium`.
+    Raises: UnknownNameError; TaskError if the name was not registered by `register_gymnasium`.
     """
     environment_class: Any = load("environments", name)
     if not (isinstance(environment_class, type) and issubclass(environment_class, GymnasiumEnvironment)):
@@ -205,7 +205,7 @@ def _rewarded(episode: GymnasiumEpisode) -> bool:
 
 
 def _plain(seen: Any) -> Any:
-    """Return an observation as JSON-able data."""
+    """Return an observation as JSON-compatible data."""
     if isinstance(seen, np.ndarray | np.generic):
         return seen.tolist()
     if isinstance(seen, Mapping):

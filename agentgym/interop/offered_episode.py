@@ -1,4 +1,4 @@
-"""One episode of ours that a program outside plays: it reads requests and says what the agent says."""
+"""One of our episodes played by an external program, which reads requests and sends the agent's messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.trajectory import Trajectory, Turn
 
 
 class ClientPolicy(Policy):
-    """The program outside, as a policy. It says one message at a time."""
+    """The external program as a policy, which sends one message at a time."""
 
     name = "client"
 
@@ -26,7 +26,7 @@ class ClientPolicy(Policy):
         self.requests: asyncio.Queue[Request] = asyncio.Queue()
 
     async def generate(self, request: Request) -> Reply:
-        """Hand the conversation out and wait for the next message. Raises: PolicyLeft once the client has left."""
+        """Expose the conversation and wait for the next message. Raises: PolicyLeft if the client has left."""
         self.requests.put_nowait(request)
         if (message := await self.messages.get()) is None:
             raise PolicyLeft("The client has left.")
@@ -34,16 +34,16 @@ class ClientPolicy(Policy):
 
 
 class OfferedEpisode:
-    """Plays one task for a program outside. Made while an event loop runs. Nothing is retried: a client cannot go back.
+    """Plays one task for an external program. Needs a running event loop. No retries: a client cannot go back.
 
     Args:
-        config: the config of the episode; its `environment`, where it names none, is that of the task.
-        ledger: keeps the episode, whose id is the label, the task's id and `#0`.
-        label: no other episode of the ledger has it.
-        seed: the seed of the environment's reset; by default as any episode of the task with the seed of the config.
+        config: the config of the episode; `environment` defaults to the task's.
+        ledger: stores the episode, whose id is LABEL/TASK#0.
+        label: a label that no other episode of the ledger has.
+        seed: the seed of the environment's reset; by default derived from the config's seed and the task's id.
     Attributes:
-        request: what the agent reads now and may call; None before the reset and after the end.
-        trajectory: the trajectory of the episode, as far as it has come.
+        request: the agent's current messages and tools; None before the reset and after the end.
+        trajectory: the trajectory of the episode so far.
     Raises: CreditError for a reward that judges groups.
     """
 
@@ -68,26 +68,26 @@ class OfferedEpisode:
 
     @property
     def opening(self) -> str:
-        """What opens the episode: the system's and the user's words."""
+        """The opening text of the system and the user."""
         opening = [message for message in self.trajectory.opening if message.role in ("system", "user")]
         return "\n\n".join(message.text for message in opening)
 
     @property
     def tools(self) -> list[Mapping[str, Any]]:
-        """The tools that the agent has now: `name`, `description` and `parameters` of each."""
+        """The agent's current tools, each with `name`, `description` and `parameters`."""
         return [schema["function"] for schema in (self.request.tools if self.request is not None else ())]
 
     async def begin(self) -> None:
-        """Wait until the environment is reset. Raises: TaskError with what failed if that never happens."""
+        """Wait until the environment is reset. Raises: TaskError with the failure if the reset fails."""
         await self._next_request()
         if self.request is None:
             raise TaskError(f"{self.trajectory.task.id} cannot be offered: {self.trajectory.error}")
 
     async def say(self, message: Message) -> list[Turn]:
-        """Play one turn. Messages that come at once are turns one after the other.
+        """Play one turn. Concurrent messages become successive turns.
 
-        Returns: the turn, as it was recorded; none after the end.
-        Raises: what keeps the episode from being recorded.
+        Returns: the recorded turn in a list, which is empty after the end.
+        Raises: any error that prevents recording the episode.
         """
         async with self._one_message:
             if self.request is None:
@@ -98,12 +98,12 @@ class OfferedEpisode:
             return self.trajectory.turns[turns:]
 
     async def call(self, call: Call) -> Result:
-        """Play a turn that is one call. Returns: its result, which says so where the episode is over."""
+        """Play a turn of one call. Returns: its result, or `OVER` after the end of the episode."""
         turns = await self.say(Message("assistant", "", (call,)))
         return turns[0].results[0] if turns else self.OVER
 
     async def _next_request(self) -> None:
-        """Wait for the policy's next request, or for the end. Raises: what ended the run but no episode."""
+        """Wait for the policy's next request, or for the end. Raises: any error of the run itself."""
         waiting = asyncio.create_task(self._policy.requests.get())
         await asyncio.wait([waiting, self._playing], return_when=asyncio.FIRST_COMPLETED)
         self.request = waiting.result() if waiting.done() else None
@@ -112,7 +112,7 @@ class OfferedEpisode:
             self._playing.result()
 
     async def close(self) -> Trajectory:
-        """End the episode where it is, and judge it as it stands. Returns: its trajectory. May be called twice."""
+        """End the episode and judge it as it stands. Returns: its trajectory. May be called twice."""
         self._policy.messages.put_nowait(None)
         await self._playing
         self.request = None

@@ -1,4 +1,4 @@
-"""Tasks that differ by nothing but the seed of the reset, for environments of others."""
+"""Tasks that differ only by the seed of the reset, for external environments."""
 
 from __future__ import annotations
 

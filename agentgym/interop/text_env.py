@@ -1,4 +1,4 @@
-"""Our environments as Gymnasium's: an agent message goes in as text, what the agent would read comes out as text."""
+"""Our environments as Gymnasium environments: actions are agent messages as text, observations what the agent reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_CHARS = 1_000_000
 
 
 class AnyText(gymnasium.spaces.Text):
-    """Every text up to a length, whatever its characters; samples are printable ASCII."""
+    """Any text up to a maximum length, with any characters; samples are printable ASCII."""
 
     def __init__(self, max_length: int = MAX_CHARS) -> None:
         super().__init__(max_length, min_length=0, charset="".join(map(chr, range(32, 127))))
@@ -36,7 +36,7 @@ class AnyText(gymnasium.spaces.Text):
         return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """Up to 200 characters."""
+        """Return up to 200 random characters."""
         length = int(self.np_random.integers(0, 201))
         return "".join(self.np_random.choice(list(self.character_list), size=length)) if length else ""
 
@@ -50,16 +50,16 @@ class AnyText(gymnasium.spaces.Text):
 
 
 class TextEnv(gymnasium.Env[str, str]):
-    """Tasks of ours behind Gymnasium's interface. Everything is as in the episode loop: budgets, retries, rewards.
+    """Our tasks behind Gymnasium's interface, with the budgets, retries and rewards of the episode loop.
 
-    An action is an agent message in a call format; an observation is what came back. The reward of a step is the
-    turn's, with the outcome's added at the end. `info` holds `task`, and at the end `outcome` and `stop_reason`.
-    An episode that the infrastructure broke raises. It has an event loop of its own: not for use inside another.
+    An action is an agent message in a call format; an observation is the reply. The reward of a step is the turn's
+    reward; the last step adds the outcome's. `info` holds `task`, and at the end `outcome` and `stop_reason`.
+    An infrastructure failure raises. The env has its own event loop, so it cannot be used inside another one.
 
     Args:
-        tasks: what is played: tasks, or a text such as "text/sokoban-v1:train". A reset draws one with the seed;
-            `options={"task": 3}` chooses.
-        call_format: registered name of how calls are written. `reward`, `budgets`: as for EpisodeManager.
+        tasks: the tasks, or a text such as "text/sokoban-v1:train". A reset draws one with the seed;
+            `options={"task": 3}` chooses one.
+        call_format: registered name of the call format. `reward`, `budgets`: as for EpisodeManager.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}
@@ -88,10 +88,10 @@ class TextEnv(gymnasium.Env[str, str]):
         self._backends = BackendUser()
         self._playing: asyncio.Task[Trajectory] | None = None
         self._agent, self._observation_text = _Agent(), ""
-        self._read = 0  # messages of the request that were shown
+        self._read = 0  # number of the request's messages already shown
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Begin an episode. Returns: the opening messages and how to call the tools, and which task it is."""
+        """Begin an episode. Returns: the opening messages with instructions for calls, and `info` with the task."""
         super().reset(seed=seed)
         chosen = (options or {}).get("task")
         task = self.tasks[int(self.np_random.integers(len(self.tasks)) if chosen is None else chosen)]
@@ -109,7 +109,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return self._observation_text, {"task": task.id}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Say something as the agent. Raises: AgentGymError before reset, after the end, or when the machine broke."""
+        """Act as the agent. Raises: AgentGymError before reset, after the end, or on infrastructure failure."""
         if self._playing is None or self._playing.done():
             raise AgentGymError("TextEnv.step was called outside of an episode: call reset first.")
         request = self._agent.request
@@ -133,7 +133,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return self._observation_text, earned + episode.outcome_reward, *over, ended
 
     def render(self) -> str | None:
-        """Return what the agent read last."""
+        """Return the last observation."""
         return self._observation_text if self.render_mode == "ansi" else None
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self._runner.close()
 
     def _wait(self) -> None:
-        """Until the agent is asked, or the episode is over. Raises: AgentGymError if the machine broke."""
+        """Wait until the agent is asked or the episode is over. Raises: AgentGymError on infrastructure failure."""
         playing = self._playing
         assert playing is not None
         self._runner.run(self._until_asked(playing))
@@ -166,7 +166,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
 
 class _Agent(Policy):
-    """Hands every request out and waits for what is said."""
+    """Exposes every request and waits for `say` to answer it."""
 
     name = "gymnasium"
 

@@ -1,4 +1,4 @@
-"""Gymnasium's toy-text environments in words: their rules, actions, what is seen, and when one has won."""
+"""Gymnasium's toy-text environments in words: their rules, actions, observations and success conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ActionText:
 
     Attributes:
         actions: names in the order of their numbers.
-        describe: what is seen, from the environment and its observation.
+        describe: returns a description of the environment and its observation.
         rules: what the agent is told before.
         solved: from the sum of rewards, the last one, and whether the episode terminated, to success.
     """
@@ -87,4 +87,4 @@ TOY_TEXT: Mapping[str, ActionText] = {
         "Play a hand of Blackjack: come nearer to 21 than the dealer, not beyond. Take a card (hit) or stay (stick).",
     ),
 }
-"""By id without its version."""
+"""Descriptions by environment id without version."""

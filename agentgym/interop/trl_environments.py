@@ -1,4 +1,4 @@
-"""Tasks of ours for TRL's own trainers: `GRPOTrainer(environment_factory=TrlEnvironments(...))`.
+"""Our tasks for TRL's own trainers: `GRPOTrainer(environment_factory=TrlEnvironments(...))`.
 
 Source: TRL 1.16, `GRPOTrainer`: a factory makes objects with `reset`, `get_reward`, and methods that are tools.
 """
@@ -35,17 +35,17 @@ _RESERVED = ("reset", "get_reward")
 
 
 class TrlEnvironments:
-    """Makes the environments that a trainer of TRL asks for; it is the factory itself.
+    """The factory of environments for a TRL trainer.
 
-    Every tool call is a turn of an ordinary episode, which is judged when the trainer asks for the reward. What the
-    model says without a call never gets here, so environments that judge words cannot be trained so.
+    Every tool call is a turn of an ordinary episode, which is judged when the trainer asks for the reward. Messages
+    without a call never arrive here, so environments that judge the agent's text cannot be trained this way.
 
     Args:
-        tasks: of one environment; or a text such as "text/sokoban-v1:train".
-        reward: registered name, or a Reward; by default that of the environment. `backend`: as of `agentgym.make`.
-        budgets: the budgets of an episode. Its time runs while the model writes.
-        seed: the seed of the environments' resets, with each task's id.
-    Raises: TaskError for tasks of several environments, without tools, or with a tool named `reset` or `get_reward`.
+        tasks: tasks of one environment; or a text such as "text/sokoban-v1:train".
+        reward: registered name, or a Reward; by default the environment's. `backend`: as for `agentgym.make`.
+        budgets: the budgets of an episode. Its time includes the model's writing.
+        seed: seeds the environments' resets, together with each task's id.
+    Raises: TaskError for several environments, or one without tools or with a tool named `reset` or `get_reward`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TrlEnvironments:
         self._thread.start()
 
     def dataset(self) -> Any:
-        """Return a `datasets.Dataset` with a row for each task: `prompt`, its opening messages, and `task`, its id."""
+        """Return a `datasets.Dataset` with one row per task: `prompt`, its opening messages, and `task`, its id."""
         from datasets import Dataset
 
         rows = [
@@ -103,11 +103,11 @@ class TrlEnvironments:
         return self._environment_class(self)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop of all these environments, and wait for it."""
+        """Run a coroutine in the shared event loop of these environments, and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def begin(self, task_id: Any) -> OfferedEpisode:
-        """Begin an episode. Raises: TaskError for an unknown task, or one that cannot begin."""
+        """Begin an episode. Raises: TaskError if the task is unknown or cannot begin."""
         if task_id not in self._tasks:
             raise TaskError(f"There is no task {task_id!r:.80}: train on the rows of `dataset()`, which have `task`.")
         episode = OfferedEpisode(self._tasks[task_id], self._config, label=f"trl-{next(self._numbers)}")
@@ -124,14 +124,14 @@ class TrlEnvironments:
 
 
 class _TrlEnvironment:
-    """One environment as TRL wants it; the methods that are tools are in its subclass."""
+    """One environment in TRL's form; its subclass has the tools as methods."""
 
     def __init__(self, environments: TrlEnvironments) -> None:
         self._environments = environments
         self._episode: OfferedEpisode | None = None
 
     def reset(self, task: Any = None, **row: Any) -> str | None:
-        """Begin the episode of a row. Returns: what the environment says beyond the prompt; None for nothing."""
+        """Begin the episode of a row. Returns: the environment's messages beyond the prompt; None if there are none."""
         self._leave()
         self._episode = episode = self._environments.wait_for(self._environments.begin(task))
         known = [message.text for message in episode.trajectory.task.opening()]
@@ -140,9 +140,9 @@ class _TrlEnvironment:
         return "\n\n" + "\n\n".join(rest) if rest else None
 
     def get_reward(self) -> float:
-        """Return the return of the episode, which ends where it is.
+        """End the episode as it stands and return its total reward.
 
-        Raises: AgentGymError if the infrastructure failed it.
+        Raises: AgentGymError if the infrastructure failed.
         """
         trajectory = self._leave()
         if trajectory is None:
@@ -162,7 +162,7 @@ class _TrlEnvironment:
 
 
 def _method(tool: Tool) -> Any:
-    """Return a method with the annotations and the docstring from which TRL makes the schema of a tool."""
+    """Return a method with the annotations and docstring from which TRL makes the tool's schema."""
 
     def method(self: _TrlEnvironment, **arguments: Any) -> str:
         return self._call(tool.name, arguments)
@@ -191,7 +191,7 @@ def _method(tool: Tool) -> Any:
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """Return the type that a schema describes, as exactly as a type hint can."""
+    """Return the closest type hint for a schema."""
     if values := schema.get("enum"):
         return Literal[tuple(values)]
     kind = schema.get("type")

@@ -1,4 +1,4 @@
-"""Task sets as data sets of the library `datasets`, and data sets of others as task sets."""
+"""Task sets as data sets of the library `datasets`, and any such data sets as task sets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agentgym.task.definition import Task
 from agentgym.task.json_rows import task_from_json, task_to_json
 
 Columns = Mapping[str, str | Mapping[str, str]]
-"""By field of Task: the column that it is, or for `parameters` and `truth` the columns of their entries, by key."""
+"""Per field of Task: its column; for `parameters` and `truth`, optionally the column of each entry, by key."""
 JSON_FIELDS = ("messages", "parameters", "truth", "origin")
-"""Fields whose values have many shapes. A column has one type, so they are JSON text."""
+"""Fields whose values have varying types. A column has one type, so these fields are stored as JSON text."""
 FILES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".arrow": "arrow"}
-"""What `load_dataset` calls the reader of a single file, by its ending."""
+"""The name of the `load_dataset` reader for a single file, per extension."""
 _SLICE = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<start>\d*):(?P<stop>\d*)\])?")
 
 
 def tasks_from_dataset(
     source: Any, *, environment: str, columns: Columns | None, splits: Mapping[str, str] | None
 ) -> dict[str, list[Task]]:
-    """Tasks by split. Arguments and errors: as `TaskSet.from_dataset`."""
+    """Return the tasks per split. Arguments and errors: as `TaskSet.from_dataset`."""
     check_package("datasets", "data", "TaskSet.from_dataset")
     loaded = _loaded(source)
     title = str(source) if isinstance(source, str | Path) else "The data set"
@@ -45,7 +45,7 @@ def tasks_from_dataset(
 
 
 def dataset_of(task_set: Mapping[str, Sequence[Task]], canary: str) -> Any:
-    """Return a `datasets.DatasetDict` with a split for each that has tasks; a canary in the description of each."""
+    """Return a `datasets.DatasetDict` with every split that has tasks, each with the canary in its description."""
     check_package("datasets", "data", "TaskSet.push")
     from datasets import Dataset, DatasetDict, DatasetInfo, Features, List, Value
 
@@ -68,13 +68,13 @@ def dataset_of(task_set: Mapping[str, Sequence[Task]], canary: str) -> Any:
 
 
 def is_folder(target: str | Path) -> bool:
-    """Whether a text names a folder of this machine, and not a data set of a hub."""
+    """Return whether a text names a local folder rather than a data set on a hub."""
     text = str(target)
     return isinstance(target, Path) or text.startswith((".", "/", "~")) or Path(text).exists() or text.count("/") != 1
 
 
 def _loaded(source: Any) -> Mapping[str, Any]:
-    """Return the data of a source by split. Raises: TaskError for what cannot be read."""
+    """Return the data of a source per split. Raises: TaskError if the source cannot be read."""
     from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
     if isinstance(source, str | Path):
@@ -85,7 +85,7 @@ def _loaded(source: Any) -> Mapping[str, Any]:
                 source = load_dataset(kind, data_files=str(source))
             else:
                 source = load_from_disk(str(source)) if is_saved else load_dataset(str(source))
-        except Exception as error:  # the library raises whatever a missing name or a broken file leads to
+        except Exception as error:  # the library raises many types for a missing name or a broken file
             raise TaskError(f"The data set {source} cannot be loaded: {type(error).__name__}: {error}") from error
     if isinstance(source, Dataset):
         return {str(source.split or "train"): source}
@@ -120,7 +120,7 @@ def _task(
 
 
 def _without_padding(value: Any) -> Any:
-    """Return data without the keys whose value is None: Arrow gives every row the keys that any row has."""
+    """Return data without the keys whose value is None: Arrow gives every row the keys of all rows."""
     if isinstance(value, dict):
         return {key: _without_padding(each) for key, each in value.items() if each is not None}
     return [_without_padding(each) for each in value] if isinstance(value, list) else value

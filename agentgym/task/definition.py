@@ -1,4 +1,4 @@
-"""Task: one problem; and Origin: where a task comes from that a training has made."""
+"""Task: one problem; and Origin: where a task made during training comes from."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Split = Literal["train", "validation", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 
 BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "split", "source_index"})
-"""Names of parameters that number a task and say nothing of what it asks."""
+"""Names of parameters that number a task and do not affect what it asks."""
 
 
 VARIANTS = "variants"
-"""The generator of the tasks that a policy has written in one step of a training."""
+"""The generator name of tasks that a policy wrote in one training step."""
 INSTRUCTIONS = "instructions"
-"""The generator of the tasks of writing such tasks."""
+"""The generator name of tasks that ask the policy to write such tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a task comes from that a training has made. Such a task is only for training: see TaskSet.
+    """Where a task made during training comes from. Such a task is only for training: see TaskSet.
 
     Attributes:
         generator: what made it, for example "generate" or "variants".
         parent: the id of the task that it was made from.
-        episode: the id of the episode that it was made from, where there was one.
+        episode: the id of the episode that it was made from, if any.
     """
 
     generator: str
@@ -50,11 +50,11 @@ class Task:
     prompt: str = ""
     """What the agent is asked."""
     messages: tuple[Message, ...] = ()
-    """The opening messages, in place of `prompt` where one string is not enough."""
+    """The opening messages, instead of `prompt` if one string is not enough."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """What the environment is built from. The environment may read it."""
+    """The data that the environment is built from. The environment may read it."""
     truth: Any = None
-    """What the task is judged by. Only rewards see it: never the policy, the environment or its tools."""
+    """The data that rewards judge the task by. The policy, the environment and its tools never see it."""
     split: Split = "train"
     """train, validation or held_out."""
     tags: tuple[str, ...] = ()
@@ -62,24 +62,24 @@ class Task:
     difficulty: float = 0.0
     """The difficulty on the set's own scale; higher is harder."""
     hints: tuple[str, ...] = ()
-    """Steps of a solution, as hidden as the truth. Only gatherers of a training may put some into a prompt."""
+    """Steps of a solution, hidden like the truth. Only training gatherers may put some into a prompt."""
     origin: Origin | None = None
-    """Where a generated task comes from; None for a task that the set began with."""
+    """Where a generated task comes from; None for an original task of the set."""
 
     @property
     def is_of_one_step(self) -> bool:
-        """Whether the policy has written it in a step, or was to write something: it tells nothing of the set's."""
+        """Whether the policy wrote the task in a step, or was to write something: it says nothing about the set."""
         return self.origin is not None and self.origin.generator in (VARIANTS, INSTRUCTIONS)
 
     def public(self) -> Task:
         """Return the task as the environment gets it: without its truth, hints and origin.
 
-        Its parameters are a copy: an environment that changes them changes nothing for others.
+        Its parameters are a copy, so an environment that changes them does not affect others.
         """
         return replace(self, parameters=own_data(self.parameters), truth=None, hints=(), origin=None)
 
     def copy(self) -> Task:
-        """Return the task with parameters and truth of its own, for one episode to use up."""
+        """Return the task with copied parameters and truth, which one episode may modify."""
         return replace(self, parameters=own_data(self.parameters), truth=own_data(self.truth))
 
     def opening(self) -> list[Message]:
@@ -87,9 +87,9 @@ class Task:
         return list(self.messages) or [Message("user", self.prompt)]
 
     def content_key(self, *, numbered: bool = True) -> str:
-        """Hash of what is asked, blind to case, white space and how Unicode spells it: equal keys are the same problem.
+        """Return a hash of the problem, ignoring case, white space and Unicode form: equal keys mean the same problem.
 
-        Without `numbered`, blind to BOOKKEEPING parameters too: equal keys may be the same problem.
+        Without `numbered`, the hash ignores BOOKKEEPING parameters too: equal keys may be the same problem.
         """
         words = [fold_text(m.text) for m in self.opening()]
         parameters = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
@@ -99,7 +99,7 @@ class Task:
 
 
 def own_data(value: Any) -> Any:
-    """Return plain data with dicts, lists and sets of its own; any other object stays the same."""
+    """Return a copy of plain data: copy dicts, lists and sets, but share any other object."""
     if isinstance(value, Mapping):
         return {key: own_data(each) for key, each in value.items()}
     if type(value) in (list, tuple, set):
@@ -110,7 +110,7 @@ def own_data(value: Any) -> Any:
 def seed_of(*parts: object) -> int:
     """Return a 63-bit seed from a hash of the parts, for example `seed_of("sql/store-v1", "train", 0, index)`.
 
-    Neighbouring indices and splits never share a stream, as `seed + index` makes them do.
+    Neighbouring indices and splits never share a stream, unlike with `seed + index`.
     """
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -18,7 +18,7 @@ def task_to_json(task: Task) -> dict[str, Any]:
     row["messages"] = [_message_to_json(message) for message in task.messages]
     row["parameters"] = dict(task.parameters)
     row["tags"] = list(task.tags)
-    row |= {"hints": list(task.hints)} if task.hints else {}  # without any, as it always was: fingerprints
+    row |= {"hints": list(task.hints)} if task.hints else {}  # omitted if empty, to keep older fingerprints
     return row | ({"origin": asdict(task.origin)} if task.origin is not None else {})
 
 
@@ -75,7 +75,7 @@ def _origin_from_json(row: Mapping[str, Any], where: str) -> Origin:
 
 
 def _message_to_json(message: Message) -> dict[str, Any]:
-    """Role and content; the calls of an agent, and which call a tool answers, where there are any."""
+    """Return role and content, plus an agent's calls, or the call that a tool message answers."""
     row: dict[str, Any] = {"role": message.role, "content": _content(message)}
     if message.calls:
         row["calls"] = [{"name": c.name, "arguments": c.arguments, "id": c.id} for c in message.calls]
@@ -103,7 +103,7 @@ def _message_from_json(row: Any, where: str) -> Message:
 
 
 def _content(message: Message) -> Any:
-    """Text; where the message shows images, its parts in the shape that model hubs use."""
+    """Return the text; for a message with images, its parts in the format of model hubs."""
     if not message.images:
         return message.text
     return [

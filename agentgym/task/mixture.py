@@ -13,24 +13,24 @@ from agentgym.task.definition import SPLITS, Task, seed_of
 from agentgym.task.task_set import TaskSet
 
 SOURCE = "source:"
-"""Begins the tag that names the set of a task in a mixture."""
+"""The prefix of the tag that names the set of a task in a mixture."""
 
 
 def source_of(task: Task) -> str | None:
-    """Return the name of the set that a task of a mixture comes from; None for a task of no mixture."""
+    """Return the name of the set that a task of a mixture comes from; None outside a mixture."""
     return next((tag.removeprefix(SOURCE) for tag in task.tags if tag.startswith(SOURCE)), None)
 
 
 def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
-    """One set with the tasks of several, split by split. Each task has the tag `source:` and the name of its set.
+    """Return one set with the tasks of several, split by split. Tag each task with `source:` and its set's name.
 
-    A task whose id another set has used gets the name of its set before its id. The mixture has a scripted player, or
-    an answer, if each of its sets has one.
+    If an earlier set already uses a task's id, prefix the id with the name of the task's set. The mixture has a
+    scripted player, or an answer, if each of its sets has one.
 
     Args:
-        task_sets: by the names that the tags give.
-    Raises: TaskError if one set is given no training task; SplitLeakError if a task of one set is in another split of
-        another.
+        task_sets: the sets, by the names to use in the tags.
+    Raises: TaskError if a set has no training task; SplitLeakError if a task of one set is in a different split of
+        another set.
     """
     splits: dict[str, list[Task]] = {split: [] for split in SPLITS}
     origins: dict[str, tuple[TaskSet, Task]] = {}
@@ -44,9 +44,7 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
                 rows.append(replace(task, id=identity, tags=(*task.tags, SOURCE + name)))
 
     def origin_of(task: Task) -> tuple[TaskSet, Task]:
-        """Return the set that a task comes from, and the task in it; of one that a training has made, the task
-        itself.
-        """
+        """Return a task's set and the task as it is there; a task made during training is returned itself."""
         return origins.get(task.id) or (task_sets[source_of(task) or ""], task)
 
     def player(role: str) -> Callable[[Task], Any] | None:
@@ -77,9 +75,9 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
 
 
 def by_weight(tasks: Sequence[Task], count: int, weights: Mapping[str, float], seed: int) -> list[Task]:
-    """Choose at most `count` tasks of a mixture without repetition; each is of a set that is drawn by its weight.
+    """Choose at most `count` tasks of a mixture without repetition, drawing the set of each by weight.
 
-    Once a set has no task left, the others give what is missing.
+    Once a set has no task left, draw from the others.
     """
     left: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda task: seed_of(seed, task.id)):

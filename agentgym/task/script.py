@@ -1,4 +1,4 @@
-"""The scripts of a task set's scripted players, which begin anew with each attempt at a task."""
+"""The scripts of a task set's scripted players, which restart with each attempt at a task."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from agentgym.task.definition import Task
 
 
 class TaskScript:
-    """Plays one attempt at a task: a function from its conversation so far to the next message.
+    """Play one attempt at a task: map the conversation so far to the next message.
 
     Args:
-        player: makes the script, and makes it again for another attempt. task: what is played. script: the function.
+        player: makes a script for each attempt. task: the task to play. script: the function for this attempt.
     """
 
     def __init__(
@@ -25,12 +25,12 @@ class TaskScript:
         return self._script(messages)
 
     def renewed(self) -> TaskScript:
-        """Return the script of another attempt."""
+        """Return a new script for another attempt."""
         return TaskScript(self._player, self._task, self._player(self._task))
 
 
 class ScriptedTaskPlayer:
-    """Makes the script of a task: the messages in their order, or a TaskScript. `player`: makes it, or the function."""
+    """Make the script of a task: messages in order, or a TaskScript around the function that `player` returned."""
 
     def __init__(self, player: Callable[[Task], Any]) -> None:
         self._player = player
@@ -42,5 +42,5 @@ class ScriptedTaskPlayer:
 
 
 def task_player(player: Callable[[Task], Any] | None) -> Callable[[Task], Any] | None:
-    """Return a player whose scripts can begin anew; None for none."""
+    """Return a player whose scripts can restart, or None if `player` is None."""
     return player if player is None or isinstance(player, ScriptedTaskPlayer) else ScriptedTaskPlayer(player)

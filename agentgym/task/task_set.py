@@ -25,7 +25,7 @@ _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
 
 @contextmanager
 def training_only() -> Iterator[None]:
-    """While open, reading `held_out` from any task set raises HeldOutError. Trainers run inside it."""
+    """Make reading `held_out` from any task set raise HeldOutError in this context. Trainers run inside it."""
     token = _training.set(True)
     try:
         yield
@@ -36,23 +36,23 @@ def training_only() -> Iterator[None]:
 class TaskSet(Mapping[str, Sequence[Task]]):
     """A named, versioned collection of tasks: `task_set["train"][0]`.
 
-    Splits are checked when the set is built: ids are unique over the whole set, and no two splits share
-    a problem by normalised content. Nor may half of a split's tasks be those of another but for their numbers, where
-    tasks can be told apart without: that is what neighbouring generator seeds do.
+    Splits are checked when the set is built: ids are unique over the whole set, and no two splits share a problem by
+    normalised content. Nor may more than half of a split's tasks equal another split's tasks except for their numbers,
+    which happens with neighbouring generator seeds. This check needs tasks that differ without their numbers.
 
     Args:
         name: as registered, for example `sql/store-v1`.
         splits: tasks by split name; a split that is absent is empty.
-        oracle: makes a scripted solution of a task, where the set has one: `oracle(task)` yields the
+        oracle: makes a scripted solution of a task, if the set has one: `oracle(task)` yields the
             agent messages that solve it (see `agentgym.policy.ScriptedPolicy`).
-        imperfect_oracle: likewise, but it uses the tools well for the wrong goal, so that a policy that imitated both
-            players still has something to learn from reward.
-        answer: the message that answers a task rightly, made from its truth. Only trainers see it: they ask how
-            likely it is after each turn (information gain).
+        imperfect_oracle: as `oracle`, but the script uses the tools well for the wrong goal, so that a policy that
+            imitated both players can still learn from reward.
+        answer: makes the correct answer message of a task from its truth. Only trainers see it: they compute its
+            likelihood after each turn (information gain).
         generate: makes a new training task of the same kind as a given one: `generate(task, seed)`. Equal arguments
-            give an equal task. The stage `generate` makes its id and tags.
-    Raises: SplitLeakError naming both tasks, or a task that a training has made and that stands in another split than
-        `train`; TaskError for a duplicate id or an unknown split.
+            give an equal task. The stage `generate` sets its id and tags.
+    Raises: SplitLeakError naming both tasks, or a task made during training in a split other than `train`; TaskError
+        for a duplicate id or an unknown split.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return f"TaskSet({self.name!r}, {sizes})"
 
     def tagged(self, *tags: str) -> TaskSet:
-        """Return the same set with only those tasks that carry one of the tags, in every split.
+        """Return the same set with only the tasks that have one of the tags, in every split.
 
-        Raises: TaskError if no training task carries one.
+        Raises: TaskError if no training task has one of the tags.
         """
         splits = {name: [task for task in tasks if set(tags) & set(task.tags)] for name, tasks in self._splits.items()}
         if not splits["train"]:
@@ -105,7 +105,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return self.with_splits(splits)
 
     def with_splits(self, splits: Mapping[str, Sequence[Task]]) -> TaskSet:
-        """Return a set of the same name and players with other tasks. Raises: as TaskSet."""
+        """Return a set with the same name and players but other tasks. Raises: as TaskSet."""
         return TaskSet(
             self.name,
             splits,
@@ -116,7 +116,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         )
 
     def fingerprint(self) -> str:
-        """Hash over every task of every split in order, truth included: equal means the same set."""
+        """Return a hash of every task of every split in order, truth included: equal hashes mean the same set."""
         digest = hashlib.sha256()
         for tasks in self._splits.values():
             for task in tasks:
@@ -150,9 +150,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 raise TaskError(f"{self.name}: the id {twice[0]!r} occurs twice in {split!r}. Ids are unique in a set.")
 
     def _check_numbered(self) -> None:
-        """Split drawn from overlapping streams, such as Random(seed + index), repeat each other under new numbers.
+        """Raise SplitLeakError for splits from overlapping streams, such as Random(seed + index), repeated renumbered.
 
-        Judged only where nearly every task has words of its own; else its number may be what tells it apart.
+        Check only splits where nearly every task has unique words; in others the number may distinguish tasks.
         """
         keys: dict[str, dict[str, str]] = {}
         for split, tasks in self._splits.items():
@@ -174,7 +174,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
     @classmethod
     def from_jsonl(cls, path: str | Path, *, name: str | None = None) -> TaskSet:
-        """Read one JSON object a line, each with the fields of Task; `split` says where it goes.
+        """Read one JSON object per line, each with the fields of Task; `split` names the task's split.
 
         Raises: TaskError naming file, line and field; nothing is loaded from a file with a broken line.
         """
@@ -210,18 +210,18 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         columns: Columns | None = None,
         splits: Mapping[str, str] | None = None,
     ) -> TaskSet:
-        """Read a data set of the library `datasets`.
+        """Read a data set with the library `datasets`.
 
         Args:
             source: a name on its hub, a folder (as `save_to_disk` wrote it, or of files that `load_dataset` reads), a
                 file (.parquet, .csv, .json, .jsonl or .arrow), a Dataset or a DatasetDict.
-            environment: the environment of every task, where no column says it.
-            columns: what the fields of a task are, such as {"prompt": "question", "truth": {"answer": "final"}}. None
-                for a data set that `push` wrote. Nulls are left out, because Arrow pads with them. A task without an id
-                is called after its split and its place.
-            splits: the splits of the set: which split of the source each is, or a part of it, such as {"held_out":
-                "test[:200]"}. By default those of the same names.
-        Raises: MissingExtraError without datasets; TaskError naming the row, or the column or split that is missing;
+            environment: the environment of every task, unless a column gives it.
+            columns: maps fields of Task to columns, such as {"prompt": "question", "truth": {"answer": "final"}}. None
+                for a data set that `push` wrote. Nulls are dropped, because Arrow pads with them. A task without an id
+                is named by its split and index.
+            splits: maps each split of the set to a split of the source, or a slice of one, such as {"held_out":
+                "test[:200]"}. By default splits keep their names.
+        Raises: MissingExtraError without datasets; TaskError naming the row, or the missing column or split;
             SplitLeakError.
         """
         tasks = tasks_from_dataset(source, environment=environment, columns=columns, splits=splits)
@@ -230,12 +230,12 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return cls(name, tasks)
 
     def push(self, target: str | Path, *, private: bool = True, **options: Any) -> None:
-        """Write the set where `from_dataset` reads it equal; truths are written too.
+        """Write the set, truths included, so that `from_dataset` reads it back equal.
 
         Args:
-            target: a folder, which is made; or `owner/name` on the hub of `datasets`.
-            private: whether only you can read it on the hub. `options`: of `DatasetDict.push_to_hub`.
-        Raises: MissingExtraError without datasets; what the library raises.
+            target: a folder, which is created; or `owner/name` on the hub of `datasets`.
+            private: whether only you can read it on the hub. `options`: passed to `DatasetDict.push_to_hub`.
+        Raises: MissingExtraError without datasets; any error of the library.
         """
         dataset = dataset_of(self, canary_of(self.name) if self._splits["held_out"] else "")
         if is_folder(target):
@@ -244,7 +244,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             dataset.push_to_hub(str(target), private=private, **options)
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write every split to one JSONL file, whole or not at all; with a held-out split, its canary first."""
+        """Write every split to one JSONL file atomically; with a held-out split, its canary comes first."""
         path = Path(path)
         partial = path.with_name(path.name + ".partial")
         with partial.open("w", encoding="utf-8") as file:
@@ -257,9 +257,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
 
 def canary_of(task_set: str) -> str:
-    """Return a line that stands in a task set's files and nowhere else: training text that holds it holds held-out
-    tasks.
-    """
+    """Return a line found only in a task set's files, so that its presence in training text reveals held-out tasks."""
     mark = hashlib.sha256(f"agentgym canary {task_set}".encode()).hexdigest()[:32]
     return f"Held-out tasks must not appear in training text. agentgym canary {mark}"
 

@@ -1,8 +1,8 @@
 """Tools: typed functions, or anything with a JSON Schema, that the agent may call.
 
-definition.py  Tool, and the decorator `@tool`
-arguments.py   JSON Schema of the arguments, and the check of what the model wrote
-output.py      what a tool returned, as content of a message
+definition.py  Tool and the decorator `@tool`
+arguments.py   the JSON Schema of the arguments, and validation of what the model wrote
+output.py      a tool's return value as message content
 """
 
 from agentgym.moved import moved_names

@@ -1,7 +1,7 @@
 """The arguments of a tool: a JSON Schema for the model, and the check of what the model wrote.
 
-The schema comes from a Python signature (pydantic makes and checks it) or is given as it is (jsonschema checks it).
-Both checks raise `InvalidArguments` with the same sentences.
+The schema is built from a Python signature (pydantic validates) or given directly (jsonschema validates).
+Both checks raise `InvalidArguments` with the same wording.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Check = Callable[[Any], dict[str, Any]]
 """Returns the arguments converted to their types, or raises InvalidArguments."""
 
 MAX_PROBLEMS = 5
-"""More problems of one call than these are not told."""
+"""The maximum number of problems reported for one call."""
 
 _CLOSING_KEYWORDS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _COMBINING_KEYWORDS = ("allOf", "anyOf", "oneOf", "if", "$ref")
@@ -49,7 +49,7 @@ class WrongArguments(Exception):
 
 
 class InvalidArguments(Exception):
-    """What is wrong with the arguments: `problems`, each one clause such as `argument 'x' is missing`."""
+    """The arguments are invalid. `problems` holds one clause per problem, such as `argument 'x' is missing`."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -59,10 +59,10 @@ class InvalidArguments(Exception):
 def arguments_of_signature(
     function: Callable[..., Any], descriptions: Mapping[str, str]
 ) -> tuple[dict[str, Any], Check]:
-    """Return the JSON Schema of a function's parameters, `self` left out, and their check.
+    """Return the JSON Schema of a function's parameters without `self`, and their check.
 
     Args:
-        descriptions: text for the model by name of parameter.
+        descriptions: text for the model, by parameter name.
     Raises: ToolDefinitionError naming the function and the parameter.
     """
     from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter
@@ -94,11 +94,11 @@ def arguments_of_signature(
 
 
 def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any], Check]:
-    """Return a given JSON Schema in the shape that models are shown, and its check.
+    """Return a given JSON Schema, completed for models, and its check.
 
-    A schema that does not say what becomes of other arguments than its own gets `additionalProperties: false`, so that
-    a misspelt name is an error that the model is told.
-    Raises: ToolDefinitionError for what is no JSON Schema of an object, and for a reference to another document.
+    A schema that does not say whether it allows other arguments gets `additionalProperties: false`, so that the model
+    is told of a misspelt name.
+    Raises: ToolDefinitionError if it is not a JSON Schema of an object, or refers to another document.
     """
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
@@ -126,7 +126,7 @@ def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict
 
 
 def holds_lone_surrogate(value: Any) -> bool:
-    """Whether plain data holds half a character, which JSON escapes can write and UTF-8 cannot."""
+    """Return whether plain data holds half a surrogate pair, which JSON escapes can encode but UTF-8 cannot."""
     if isinstance(value, str):
         return not value.isascii() and not _is_utf8(value)
     if isinstance(value, dict):
@@ -135,10 +135,9 @@ def holds_lone_surrogate(value: Any) -> bool:
 
 
 def replace_lone_surrogates(value: Any) -> Any:
-    """Return a copy of plain data in which U+FFFD stands for each half of a character; halves that belong together are
-    joined.
+    """Return a copy of plain data with surrogate pairs joined and each lone surrogate replaced by U+FFFD.
 
-    No tokenizer, and nothing that writes UTF-8, takes half of one.
+    Tokenizers and UTF-8 encoders do not accept lone surrogates.
     """
     if isinstance(value, str):
         return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -196,8 +195,8 @@ def _field(
 def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     """Return a default as the agent would write it: a date as text, an Enum as its value, a dataclass as an object.
 
-    Numbers that are not finite stay, and `check_tool` names them.
-    Raises: ToolDefinitionError for a default that JSON cannot write.
+    Non-finite numbers stay; `check_tool` reports them.
+    Raises: ToolDefinitionError for a default that JSON cannot represent.
     """
     from pydantic import TypeAdapter
 
@@ -206,7 +205,7 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
         as_json = adapter.dump_python(default, mode="json", warnings=False)
         json.dumps(as_json)
-    except (TypeError, ValueError) as error:  # of pydantic, too
+    except (TypeError, ValueError) as error:  # includes pydantic's errors
         raise ToolDefinitionError(
             f"The tool {function.__qualname__!r} has a default that JSON cannot write: {parameter.name} = "
             f"{_short(default)}. The schema that the model sees shows it: use None, a number or a text, and turn it "
@@ -216,7 +215,7 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
 
 
 def _drop_titles(schema: Any) -> None:
-    """Delete the titles that pydantic makes of names: noise that a model pays tokens for. Data keeps its keys."""
+    """Delete the titles that pydantic derives from names, which only cost tokens. Leave data such as defaults alone."""
     if isinstance(schema, dict):
         if isinstance(schema.get("title"), str):
             del schema["title"]
@@ -293,7 +292,7 @@ def _json_schema_check(validator: Any) -> Check:
 
 
 def _problems(error: Any) -> Iterator[str]:
-    """Yield the clauses about one error of jsonschema: its own messages hold the whole value, however long."""
+    """Yield clauses about one jsonschema error, since its own messages hold the whole value, however long."""
     path, rule = ".".join(map(str, error.absolute_path)), error.validator_value
     if error.validator == "required":
         name = next((name for name in rule if f"{name!r} is" in error.message), rule[0])
@@ -309,7 +308,7 @@ def _problems(error: Any) -> Iterator[str]:
 
 
 def _expected(keyword: str, rule: Any) -> str:
-    """Return what a keyword of JSON Schema asks for, in the words that pydantic has for it."""
+    """Return what a JSON Schema keyword requires, in pydantic's wording."""
     if keyword == "type":
         names = [_TYPE_NAMES.get(name, name) for name in ([rule] if isinstance(rule, str) else rule)]
         return f"Input should be a valid {' or '.join(names)}"
@@ -327,7 +326,7 @@ def _expected(keyword: str, rule: Any) -> str:
 
 
 def _not_finite(value: Any, path: str = "") -> str | None:
-    """Where plain data holds NaN or an infinity, which no JSON has; None if nowhere."""
+    """Return the path of the first NaN or infinity, which JSON cannot represent; None if there is none."""
     if isinstance(value, float):
         return None if math.isfinite(value) else path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,8 +1,8 @@
-"""The tool contract: a typed function, or a JSON Schema and a function behind it, that the agent may call.
+"""The tool contract: a typed function, or a JSON Schema with a function, that the agent may call.
 
-`@tool` reads the signature and the Google docstring, builds a JSON Schema in the OpenAI function-call shape and a
-check of the arguments, which runs before the body. `Tool.from_schema` takes the schema as it is. A tool raises
-`ToolError` to tell the agent something; any other exception is our fault or the machine's.
+`@tool` reads the signature and the Google docstring. It builds a JSON Schema in the OpenAI function-call format and a
+check of the arguments, which runs before the body. `Tool.from_schema` takes a ready schema. A tool raises `ToolError`
+to tell the agent something; any other exception counts as an infrastructure failure.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _NOT_FOR_THE_MODEL = re.compile(r"\n(?:Returns|Raises|Yields|Example|Examples|So
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What `@tool(...)` was given."""
+    """The options given to `@tool(...)`."""
 
     final: bool = False
-    """A call that succeeds ends the episode."""
+    """Whether a successful call ends the episode."""
     inline: bool = False
-    """Run a sync tool in the event loop instead of a thread; for what is cheap and in memory only."""
+    """Run a sync tool in the event loop instead of a thread; only for cheap in-memory work."""
     parallel: bool = True
-    """False lets the tools of one environment so marked run one after another, in the order of the calls. The time that
-    a call waits for others does not count towards `timeout_s`."""
+    """False makes an environment's tools with this option run one at a time, in call order. Time spent waiting for
+    others does not count towards `timeout_s`."""
     timeout_s: float = 30.0
-    """The seconds after which a call is ended, and the agent is told so."""
+    """The seconds after which a call is ended and the agent is told so."""
     max_output_chars: int = 16_384
-    """Longer output is cut to this many characters, and the agent is told so."""
+    """The characters to which longer output is truncated, and the agent is told so."""
     cost: float = 0.0
     """The cost of a call in the user's own unit, recorded as `Turn.usage["cost"]`."""
     name: str | None = None
-    """What the agent writes, where it is not the function's own name."""
+    """The name that the agent writes, if not the function's own name."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Options from keywords. Raises: ToolDefinitionError when they make no sense."""
+        """Return options from keywords. Raises: ToolDefinitionError for unknown or invalid options."""
         try:
             chosen = cls(**options)
         except TypeError as error:
@@ -66,13 +66,13 @@ class ToolOptions:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
-    """A tool: its name, its description, the schema of its arguments, and how to check them and run it.
+    """A tool: its name, description, argument schema, argument check and function.
 
     Made by `Tool.from_function` (which `@tool` uses) or `Tool.from_schema`.
 
     Attributes:
-        name: what the agent writes.
-        description: what the model reads about it.
+        name: the name that the agent writes.
+        description: the description that the model reads.
         parameters: JSON Schema of the arguments, an object.
         options: see ToolOptions.
         function: takes the environment and, as keywords, the arguments.
@@ -90,7 +90,7 @@ class Tool:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], options: ToolOptions = ToolOptions()) -> Tool:
-        """Return a method of an environment (its first parameter is `self`) or a free function as a tool.
+        """Return an environment's method (with `self` as first parameter) or a free function as a tool.
 
         Raises: ToolDefinitionError naming the function and what is missing.
         """
@@ -116,16 +116,16 @@ class Tool:
         call: Callable[[dict[str, Any]], Any],
         **options: Any,
     ) -> Tool:
-        """Return a tool whose arguments are described by a JSON Schema, such as one of a server or of a file.
+        """Return a tool whose arguments are described by a JSON Schema, for example from a server or a file.
 
         Args:
-            name: what the agent writes.
-            description: what the model reads about it.
+            name: the name that the agent writes.
+            description: the description that the model reads.
             parameters: JSON Schema of the arguments, an object (draft 2020-12 unless `$schema` names another).
-                References must stay inside it.
-            call: takes the checked arguments as one dictionary; sync or async. It runs and fails as any tool does.
-            options: as of `@tool`.
-        Raises: ToolDefinitionError for what is not such a schema.
+                References must stay inside the schema.
+            call: takes the checked arguments as one dictionary; sync or async. It runs and fails like any tool.
+            options: as for `@tool`.
+        Raises: ToolDefinitionError if `parameters` is not such a schema.
         """
         checked_parameters, check = arguments_of_schema(name, parameters)
 
@@ -147,26 +147,26 @@ class Tool:
         return f"Tool({self.signature()})"
 
     def schema(self) -> dict[str, Any]:
-        """Return the tool in the OpenAI function-call shape."""
+        """Return the tool in the OpenAI function-call format."""
         return {
             "type": "function",
             "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
         }
 
     def shown_schema(self) -> dict[str, Any]:
-        """Return the schema as models know schemas from chat APIs: `type` first, and nothing about further properties.
+        """Return the schema as chat APIs show it to models: `type` first, without `additionalProperties: false`.
 
-        Small models copy `additionalProperties` into their arguments. Arguments are validated by `schema` all the same.
+        Small models copy `additionalProperties` into their arguments. Arguments are still validated by `schema`.
         """
         schema = self.schema()
         schema["function"]["parameters"] = as_shown(self.parameters)
         return schema
 
     def signature(self, *, choices: bool = True) -> str:
-        """One line such as `query(sql: string, mode: 'r' | 'w' = 'r')`, for error messages and short prompts.
+        """Return one line such as `query(sql: string, mode: 'r' | 'w' = 'r')`, for errors and short prompts.
 
         Args:
-            choices: show the values of an enum, up to eight; else its type.
+            choices: show up to eight values of an enum instead of its type.
         """
         required = set(self.parameters.get("required", ()))
         parts = []
@@ -180,7 +180,7 @@ class Tool:
         return f"{self.name}({', '.join(parts)})"
 
     def _choices(self, schema: dict[str, Any]) -> str | None:
-        """Return the values of an enum, also one that is defined once and referred to; None for anything else."""
+        """Return the values of an enum, inline or behind a `$ref`; None for anything else."""
         reference = str(schema.get("$ref", ""))
         if reference.startswith("#/$defs/"):
             schema = self.parameters.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
@@ -190,9 +190,9 @@ class Tool:
         return " | ".join(map(repr, values[:MAX_CHOICES])) + (" | ..." if len(values) > MAX_CHOICES else "")
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments converted to their types.
+        """Check the arguments and return them converted to their types.
 
-        Raises: WrongArguments naming each field, what was given and what is expected.
+        Raises: WrongArguments naming each wrong field, the given value and the expected one.
         """
         try:
             valid = self.check(arguments)
@@ -226,13 +226,13 @@ def tool(
 def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
     """Mark a typed method or function as a tool.
 
-    A marked method is a tool of its environment class. A marked free function is given to environments by the class
-    keyword `tools=[...]` or by `add_tools`. The schema is built then.
+    A marked method is a tool of its environment class. A marked free function is given to environments with the class
+    keyword `tools=[...]` or with `add_tools`. The schema is built at that point.
 
     Args:
         function: the function, when used as `@tool` without parentheses.
         options: see ToolOptions.
-    Raises: ToolDefinitionError when the options make no sense.
+    Raises: ToolDefinitionError for unknown or invalid options.
     """
     chosen = ToolOptions.of(options)
 
@@ -246,10 +246,10 @@ def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
 def collect_tools(
     owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = (), *, reserved: Container[str] = ()
 ) -> dict[str, Tool]:
-    """Collect the tools that a class defines or inherits, in order of definition, and then the free ones, by name.
+    """Return by name the tools that a class defines or inherits, in order of definition, then the free tools.
 
     Args:
-        reserved: names that no method of the class may have which is a tool.
+        reserved: names that methods marked as tools must not have.
     Raises: ToolDefinitionError naming the class, the function and what is missing.
     """
     methods: list[Tool] = []
@@ -275,9 +275,9 @@ def collect_tools(
 
 
 def tools_by_name(tools: Iterable[Tool | Callable[..., Any]], owner: str) -> dict[str, Tool]:
-    """Tools, and functions that `@tool` marked, by name, in their order.
+    """Return tools and functions marked by `@tool` by name, in their order.
 
-    Raises: ToolDefinitionError, naming the owner, for two of one name and for what is not a tool.
+    Raises: ToolDefinitionError naming the owner, for a duplicate name or an item that is not a tool.
     """
     by_name: dict[str, Tool] = {}
     for item in tools:
@@ -302,7 +302,7 @@ def _is_async(call: Callable[..., Any]) -> bool:
 
 
 def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a free function with the environment as a first argument, which it does not get."""
+    """Wrap a free function to accept the environment as a first argument and ignore it."""
 
     @functools.wraps(function)
     def call(_environment: object, /, **arguments: Any) -> Any:
@@ -312,10 +312,10 @@ def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return the description in a Google docstring, and the text of each argument.
+    """Return the description from a Google docstring, and the text of each argument.
 
-    Written by hand, since docstring-parser takes a section that begins on its own line (`Raises: ToolError if ...`)
-    for a part of the description, so that the model would read it.
+    Written by hand: docstring-parser treats a section whose text starts on its title line (`Raises: ToolError if ...`)
+    as part of the description, so the model would read it.
     """
     text = inspect.getdoc(function)
     if not text:

@@ -1,4 +1,4 @@
-"""Turns what a tool returned into the content of a message."""
+"""Convert a tool's return value into message content."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .arguments import replace_lone_surrogates
 
 
 def render_output(value: Any, limit: int) -> tuple[Content, bool]:
-    """Turn what a tool returned into content, at most `limit` characters of text.
+    """Convert a tool's return value into content with at most `limit` characters of text.
 
-    Text passes; content parts pass; other data is written as compact JSON.
-    Returns: the content and whether it was cut.
-    Raises: TypeError when the value is neither text, parts nor JSON-able data.
+    Text and content parts stay as they are; other data becomes compact JSON.
+    Returns: the content, and whether it was truncated.
+    Raises: TypeError if the value is neither text, parts nor JSON-compatible data.
     """
     if isinstance(value, str):
         text = value
@@ -47,7 +47,7 @@ def _json_text(value: Any) -> str:
 
 
 def _render_parts(parts: Sequence[Part], limit: int) -> tuple[Content, bool]:
-    """Keep every image, and together at most `limit` characters of the text parts."""
+    """Keep every image, and at most `limit` characters of text in total."""
     rendered: list[Part] = []
     any_cut = False
     for part in parts:

@@ -1,4 +1,4 @@
-"""JSON Schemas in the order and extent in which models know them."""
+"""JSON Schemas reduced to the keys, and in the key order, that models are used to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The page that shows runs: `agentgym view`. Everything is read, nothing is ever written, and only from this machine.
+"""The page that shows runs: `agentgym view`. It is read-only and served to this machine only.
 
-`shelf` finds the runs, `opened_run` reads one of them while it may be written, `application` answers the page's
-requests, `guard` refuses what does not come from it, `serving` starts the server. The page itself is that of the
-report: see agentgym.evaluation.report.
+`shelf` finds the runs, `opened_run` reads a run that may still be written, `application` answers the page's requests,
+`guard` refuses all other requests, `serving` starts the server. The page is the report's page: see
+agentgym.evaluation.report.
 """

@@ -1,4 +1,4 @@
-"""What the page may ask: the runs, one run, its episodes, one episode, its tokens and images. All of it reading."""
+"""The read-only requests of the page: the runs, one run, its episodes, one episode, its tokens and images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.viewer.shelf import find_runs
 
 
 class Viewer:
-    """The runs under some paths, looked for anew at every list, so that one that begins meanwhile appears."""
+    """The runs under some paths. Each listing searches again, so new runs appear."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = list(paths)
@@ -28,12 +28,12 @@ class Viewer:
         self._keys: dict[str, Path] = {}
 
     def runs(self) -> list[OpenedRun]:
-        """Every run that is there now."""
+        """Return every run that exists now."""
         self._keys = find_runs(self._paths)
         return [self._open(key, path) for key, path in self._keys.items()]
 
     def run(self, key: str) -> OpenedRun:
-        """Return a run by its key. Raises: LookupError; a key is only ever looked up, never made into a path."""
+        """Return a run by its key. A key is only looked up, never turned into a path. Raises: LookupError."""
         if key not in self._keys:
             self._keys = find_runs(self._paths)
         if key not in self._keys:
@@ -113,7 +113,7 @@ def application(paths: Sequence[Path]) -> FastAPI:
         return opened(key).episodes(where, sort=sort, descending=descending, offset=offset, limit=limit)
 
     @app.get("/api/runs/{key}/episode")
-    def episode(key: str, id: str) -> dict[str, Any]:  # noqa: A002 - the word in the address
+    def episode(key: str, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name in the URL
         return opened(key).episode(id, _image_link(key, id))
 
     @app.get("/api/runs/{key}/tokens")
@@ -132,7 +132,7 @@ def application(paths: Sequence[Path]) -> FastAPI:
 
 
 def _summary(run: OpenedRun) -> dict[str, Any]:
-    """Return a run that cannot be read is listed with the reason: it must not hide the others."""
+    """Return a run's summary, or for an unreadable run the reason, so that it does not hide the others."""
     try:
         return run.summary()
     except AgentGymError as error:

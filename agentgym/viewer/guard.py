@@ -1,4 +1,4 @@
-"""Lets in only what the page itself asks: this machine's own addresses, reading, and from the page's own origin."""
+"""Admit only the page's own requests: to this machine's addresses, read-only, and from the page's origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Receive = Callable[[], Awaitable[Message]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""What a browser on this machine calls it. A page of elsewhere that rebinds its own name to 127.0.0.1 calls it that."""
+"""This machine's names in a local browser. A foreign page that rebinds its name to 127.0.0.1 sends its own name."""
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -28,7 +28,7 @@ HEADERS = {
 
 
 class Guard:
-    """Around an application: refuses foreign names and origins and everything but reading; adds the headers above.
+    """Wrap an application: refuse foreign names, foreign origins and writing requests, and add the headers above.
 
     Args:
         port: the only port that a Host header may name.

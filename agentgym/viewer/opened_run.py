@@ -1,4 +1,4 @@
-"""One run, read again and again while it may be written: files that did not change are not read twice."""
+"""One run, read repeatedly while it may still be written; unchanged files are not read twice."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from agentgym.storage.reader import LedgerReader
 LIVE_S = 30.0
 """A run that wrote something within this time is shown as running."""
 MAX_ROWS = 500
-"""Of one answer: a page asks for more as one scrolls."""
+"""The maximum rows per answer: the page asks for more on scrolling."""
 
 
 class OpenedRun:
-    """A run folder and what was read of it. Safe to share among threads.
+    """A run folder and the data read from it. Safe to share among threads.
 
     Args:
-        path: the folder. `key`: its name in addresses.
+        path: the folder. `key`: its name in URLs.
     """
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
         self._lock = threading.Lock()
         self._reader: LedgerReader | None = None
-        self._file: tuple[int, int] | None = None  # device and inode of the ledger that is open
+        self._file: tuple[int, int] | None = None  # device and inode of the open ledger
         self._contents: tuple[str, Contents] | None = None
         self._vocabulary: tuple[str, Vocabulary] | None = None
 
@@ -45,7 +45,7 @@ class OpenedRun:
             self._reader.close()
 
     def pulse(self) -> dict[str, Any]:
-        """`version`, which changes when the run wrote something; `updated`, Unix seconds; `live`, whether just now."""
+        """Return `version`, which changes with each write; `updated`, Unix seconds; `live`, whether that is recent."""
         stamps = [
             *self._stamps(["metrics.jsonl", "credit.jsonl", "recipe.toml", "evaluation", "state.json", "guard.json"])
         ]
@@ -55,26 +55,26 @@ class OpenedRun:
         return {"version": version, "updated": newest, "live": time.time() - newest < LIVE_S}
 
     def summary(self) -> dict[str, Any]:
-        """Return what a list of runs shows."""
+        """Return the run's entry in the list of runs."""
         data = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
         reader = self.reader()
         unread = reader.summarise(0.02) if reader else 0
         return data | {"episodes": reader.count() if reader else 0, "lacking": unread}
 
     def overview(self) -> dict[str, Any]:
-        """Everything but the episodes. This answer, and those below, say which version of the files they are of."""
-        now = self.pulse()  # before the files are read: what is written meanwhile is then seen as new
+        """Return everything but the episodes. This answer and the ones below include the version of the files."""
+        now = self.pulse()  # before reading, so that anything written meanwhile counts as new
         return run_data(self.contents()) | now | {"key": self.key, "path": str(self.path)}
 
     def episodes(
         self, where: Mapping[str, str], *, sort: str, descending: bool, offset: int, limit: int
     ) -> dict[str, Any]:
-        """Rows of a choice of episodes, how many there are, and of which kinds."""
+        """Return the rows of the chosen episodes, their total, and the kinds to choose from."""
         version, reader = self.pulse()["version"], self.reader()
         if reader is None:
             return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}, "version": version}
         unread = reader.summarise()
-        # The kinds to choose from are those within the phase, run, task, tag and text that were chosen.
+        # Kinds to choose from are limited to the chosen phase, run, task, tag and text.
         within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "tag", "text")}
         facets = reader.facets(within) | {"phase": reader.phases()}
         return {
@@ -89,7 +89,7 @@ class OpenedRun:
         }
 
     def episode(self, name: str, link: Link | None = None) -> dict[str, Any]:
-        """One episode, with its group. Raises: LedgerError when there is none."""
+        """Return one episode with its group. Raises: LedgerError if there is no such episode."""
         version, trajectory = self.pulse()["version"], self._ledger().load(name)
         group = self._ledger().select({"run": run_of(trajectory), "task": trajectory.task.id}, limit=64)
         credit = read_credit(self.path / "credit.jsonl", {name, *(row["id"] for row in group)})
@@ -98,7 +98,7 @@ class OpenedRun:
         return data | {"group": siblings(group, credit), "same_task": listed(others), "version": version}
 
     def tokens(self, name: str) -> dict[str, Any]:
-        """Return the tokens of an episode in spans, and what they read as. Raises: LedgerError when there is none."""
+        """Return an episode's tokens in spans, and their texts. Raises: LedgerError if there is no such episode."""
         spans = token_data(self._ledger().load(name))
         return {"spans": spans, "pieces": self._words().of(i for span in spans for i in span["ids"])}
 
@@ -110,7 +110,7 @@ class OpenedRun:
         return image_at(self._ledger().load(name), position)
 
     def contents(self) -> Contents:
-        """Return the files beside the ledger, as they are now."""
+        """Return the current contents of the files beside the ledger."""
         version = repr(
             self._stamps(
                 ["recipe.toml", "metrics.jsonl", "state.json", "guard.json", "evaluation", "evaluation/*.json"]
@@ -122,7 +122,7 @@ class OpenedRun:
             return self._contents[1]
 
     def reader(self) -> LedgerReader | None:
-        """Return the ledger as it is now, None where there is none yet; one that was replaced is opened anew."""
+        """Return the current ledger, reopened if it was replaced, or None if there is none yet."""
         path = self.path / "ledger.sqlite"
         with self._lock:
             try:
@@ -153,7 +153,7 @@ class OpenedRun:
             return self._vocabulary[1]
 
     def _stamps(self, names: list[str]) -> list[tuple[int, int, int]]:
-        """Size, time and inode of those of the files that hold anything."""
+        """Return size, modification time and inode of each file that is not empty."""
         stamps = []
         for name in names:
             for path in sorted(self.path.glob(name)):
@@ -161,6 +161,6 @@ class OpenedRun:
                     status = path.stat()
                 except OSError:
                     continue
-                if status.st_size or not path.is_file():  # reading a ledger leaves an empty -wal beside it
+                if status.st_size or not path.is_file():  # skips the empty -wal that reading a ledger leaves
                     stamps.append((status.st_size, status.st_mtime_ns, status.st_ino))
         return stamps

@@ -1,4 +1,4 @@
-"""Starts the server of the page, on this machine's own address and nowhere else."""
+"""Start the page's server, on this machine's loopback address only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.errors import AgentGymError, MissingExtraError
 from agentgym.viewer.guard import Guard
 
 ADDRESS = "127.0.0.1"
-_LEAVE_S = 3  # for pages to be answered once it is interrupted: a page that follows a run stays connected
+_LEAVE_S = 3  # grace period for open requests after an interrupt: a page that follows a run stays connected
 
 
 def check_installed() -> None:
@@ -26,13 +26,13 @@ def check_installed() -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket on this machine's own address; port 0 takes any. Raises: AgentGymError when it is taken."""
-    # With the protocol named asyncio sets TCP_NODELAY; otherwise each small answer waits 40 ms for an acknowledgement.
+    """Return a socket on the loopback address; port 0 takes any port. Raises: AgentGymError if the port is taken."""
+    # asyncio sets TCP_NODELAY only for an explicit protocol; without it, small answers wait 40 ms for an ACK.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((ADDRESS, port))
-        listening.listen(128)  # a browser that is quicker than the server waits
+        listening.listen(128)  # lets a browser connect before the server is ready
     except OSError as error:
         listening.close()
         raise AgentGymError(
@@ -42,11 +42,11 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[Any], None] | None = None) -> None:
-    """Show the runs under some paths until it is interrupted.
+    """Serve the runs under some paths until interrupted.
 
     Args:
-        listening: from `listen`. It is closed at the end.
-        ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
+        listening: the socket from `listen`, which is closed at the end.
+        ready: called before the start with uvicorn's server, whose `should_exit` ends it.
     Raises: MissingExtraError without the extra `view`.
     """
     check_installed()

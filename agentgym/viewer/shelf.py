@@ -1,4 +1,4 @@
-"""Finds the run folders under the paths a person named, and gives each a short name for addresses."""
+"""Find the run folders under the paths that the user named, and give each a short name for URLs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from agentgym.errors import LedgerError
 from agentgym.storage.run_folder import RunFolder
 
 DEPTH = 3
-"""Folders below a named path that are looked into: runs/<experiment>/<run>."""
+"""How many folder levels below a named path are searched: runs/<experiment>/<run>."""
 MAX_FOLDERS = 20_000
 
 
 def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
-    """Run folders by key, in order of the paths and then of their names.
+    """Return run folders by key, ordered by path and then by name.
 
-    A key is made of letters, digits, dots, hyphens and underscores alone; it is the same at every look as long as no
-    run of the same name comes before.
+    A key consists of letters, digits, dots, hyphens and underscores, with ~N after a repeated name. A key stays the
+    same across searches unless a run of the same name appears before it.
     """
     runs: dict[str, Path] = {}
     seen: set[Path] = set()
@@ -42,13 +42,13 @@ def _runs_in(path: Path, depth: int, seen: set[Path]) -> list[Path]:
         if RunFolder.is_run(path):
             return [path]
         below = sorted(item for item in path.iterdir() if item.is_dir() and not item.name.startswith("."))
-    except OSError:  # a folder that we may not read is none of ours
+    except OSError:  # an unreadable folder is not ours
         return []
     return [run for folder in below for run in _runs_in(folder, depth - 1, seen)] if depth else []
 
 
 def named_runs(paths: Sequence[Path]) -> dict[str, Path]:
-    """As find_runs, for a person who just typed the paths. Raises: LedgerError for a path that is not a folder."""
+    """Return find_runs for paths that a user typed. Raises: LedgerError for a path that is not a folder."""
     for path in paths:
         if not path.is_dir():
             raise LedgerError(

@@ -1,4 +1,4 @@
-"""A conversation as most tools write it: role, content, tool calls with an id."""
+"""A conversation in the common format of other tools: role, content, tool calls with an id."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agentgym.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class ConversationEntry:
-    """One message with the ids that join calls and results, unique in the conversation.
+    """One message, with the ids that link calls and results, unique in the conversation.
 
     Attributes:
-        calls: of an agent's message, each with its id. call_id: of a result. status: of a result.
+        calls: the calls of an agent's message, each with its id. call_id, status: the call id and status of a result.
         turn: in which it was said or came back; -1 for the opening. `row`: that it lies in.
     """
 
@@ -27,9 +27,7 @@ class ConversationEntry:
 
 
 def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
-    """Yield the whole conversation, row by row. Models number their calls anew in every message, so ids are
-    made here.
-    """
+    """Yield the whole conversation, row by row, with new call ids, since models restart them in every message."""
     for number, row in enumerate(trajectory.rows()):
         for message in row.opening:
             yield ConversationEntry(message, -1, row=number)

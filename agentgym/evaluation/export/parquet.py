@@ -25,10 +25,10 @@ BATCH = 256
 
 
 def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str, Any]:
-    """One episode as plain data, in the columns of the file. Truth is left out: an export is not a place for answers.
+    """Return one episode as plain data, in the columns of the file, without the truth: exports hold no answers.
 
     Args:
-        tokens: with token ids, loss mask, log-probabilities, and the turn and policy version of each token.
+        tokens: add token ids, loss mask, log-probabilities, and the turn and policy version of each token.
     """
     task, stop = trajectory.task, trajectory.stop_reason
     row: dict[str, Any] = {
@@ -72,10 +72,10 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
 
 
 def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: str = "", tokens: bool = False) -> int:
-    """Write episodes batch by batch, whole or not at all. Returns: how many.
+    """Write episodes batch by batch, atomically. Returns: their number.
 
     Args:
-        task_set: its canary goes into the file's metadata.
+        task_set: the task set whose canary goes into the file's metadata.
     Raises: MissingExtraError without pyarrow; EvaluationError where there is no episode.
     """
     check_package("pyarrow", "data", "Parquet")
@@ -88,10 +88,10 @@ def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: s
 
 
 def write_training_rows(rows: Iterable[dict[str, Any]], path: Path, nothing: str) -> int:
-    """Write rows of `training_rows` batch by batch, whole or not at all. Returns: how many.
+    """Write rows of `training_rows` batch by batch, atomically. Returns: their number.
 
     Args:
-        nothing: the error where there is no row.
+        nothing: the error to raise without rows.
     Raises: MissingExtraError without datasets; EvaluationError where there is no row.
     """
     check_package("datasets", "data", "A data set for trainers")
@@ -122,7 +122,7 @@ def _write_tables(tables: Iterable[Any], schema: Any, path: Path, nothing: str) 
 
 
 def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """As chat templates want them; arguments are JSON text, because a column has one type."""
+    """Return messages in the form of chat templates, with arguments as JSON text, because a column has one type."""
     messages = []
     for spoken in conversation(trajectory):
         content = spoken.message.content
@@ -204,4 +204,4 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
 
 def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     while batch := list(islice(rows, BATCH)):
-        yield replace_lone_surrogates(batch)  # Arrow has UTF-8 alone
+        yield replace_lone_surrogates(batch)  # Arrow supports only UTF-8

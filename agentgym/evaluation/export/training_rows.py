@@ -1,4 +1,4 @@
-"""Episodes as rows that TRL's trainers read as they are: SFT with tool calls, and preferences.
+"""Episodes as rows that TRL's trainers read directly: SFT with tool calls, and preferences.
 
 datasets.load_dataset("parquet", data_files="sft.parquet")
 
@@ -20,7 +20,7 @@ from agentgym.trajectory import Trajectory
 
 
 def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield a row for each context of each valid episode of a training task, with its conversation and its tools.
+    """Yield a row per context of each valid episode of a training task, with its conversation and its tools.
 
     Nearly every episode has one context; see `Trajectory.rows`.
 
@@ -43,9 +43,9 @@ def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) 
 def preference_rows(
     trajectories: Iterable[Trajectory], *, margin: float = 0.0, max_pairs: int = 4
 ) -> Iterator[dict[str, Any]]:
-    """Pairs of episodes of a training task: the best against the worst, and so on inwards.
+    """Yield pairs of episodes of a training task: the best with the worst, then the second best and second worst.
 
-    What both begin with, the same turns included, is the prompt. Episodes of several contexts are left out.
+    The common beginning of both, including equal turns, is the prompt. Episodes with several contexts are skipped.
 
     Args:
         margin: by how much the return of the chosen one must be higher, in reward units.
@@ -65,9 +65,7 @@ def preference_rows(
 
 
 def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
-    """Return the row of a pair; None where the two do not begin alike, or one of them says nothing more than
-    the other.
-    """
+    """Return the row of a pair; None without a common beginning, or if one episode adds nothing to it."""
     chosen, rejected = _messages(better), _messages(worse)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
     while same and not (len(chosen) > same and chosen[same]["role"] == "assistant"):
@@ -87,9 +85,7 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
 
 
 def row_features(columns: Sequence[str]) -> Any:
-    """Return the types of the columns, as `datasets.Features`. Arguments of calls are any JSON; a column has
-    one type.
-    """
+    """Return the column types as `datasets.Features`. Call arguments, which may be any JSON, need one type."""
     from datasets import Features, Json, List, Value
 
     text = Value("string")
@@ -101,9 +97,9 @@ def row_features(columns: Sequence[str]) -> Any:
 
 
 def _usable(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
-    """Yield the valid episodes of training tasks in which every call could be read.
+    """Yield the valid episodes of training tasks without malformed calls.
 
-    What held-out tasks measure must not be trained on, and a malformed call cannot be written as a call.
+    Held-out tasks must not be trained on, and a malformed call cannot be written as a call.
     """
     for trajectory in trajectories:
         is_legible = all(call.error is None for turn in trajectory.turns for call in turn.calls)
@@ -132,5 +128,5 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def _tools(trajectory: Trajectory) -> str:
-    """Return the schemas of the tools, as JSON text: TRL reads them so."""
+    """Return the schemas of the tools as JSON text, which TRL expects."""
     return json.dumps(list(schemas_of(trajectory)), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that opens from disk, holds its own data, and loads nothing from elsewhere.
+"""The report of a run: one self-contained HTML file that opens from disk and loads nothing else.
 
 It is the viewer's page (`page/`) with the data inside it (`embedding`). `contents` reads the run folder; `run_data`,
 `findings` and `episode_data` turn it into plain data, which `agentgym.viewer` serves for whole runs too. `html` makes
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 def policy() -> str:
-    """Return the page's Content-Security-Policy: only its own script, identified by its hash, and pictures inside the
-    page.
-    """
+    """Return the page's Content-Security-Policy: only its own script, by hash, and embedded images."""
     return (
         f"default-src 'none'; script-src {policy_hash(script())}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -33,10 +31,10 @@ def policy() -> str:
 
 
 def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BYTES) -> Path:
-    """Write `report.html` into a run folder, completely or not at all, from whatever files are there.
+    """Write `report.html` into a run folder atomically, from whichever files exist.
 
     Args:
-        most_bytes: size of the episodes that are included whole; others are only listed.
+        most_bytes: total size of the episodes included in full; others are only listed.
     Returns: the path of the report.
     Raises: AgentGymError if there is no such folder or it cannot be written to.
     """
@@ -54,7 +52,7 @@ def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BY
 
 
 def page(path: Path, *, most_bytes: int = MAX_BYTES) -> Html:
-    """Return the report of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
+    """Return the current report of a run folder. Raises: AgentGymError if there is no such folder."""
     contents = read(path)
     data = embedded(contents, most_bytes=most_bytes)
     head = el(
@@ -76,7 +74,7 @@ def page(path: Path, *, most_bytes: int = MAX_BYTES) -> Html:
 
 
 def _without_script(name: str, run: Mapping[str, Any]) -> Html:
-    """Return what a reader without JavaScript sees: success before and after, by kind of task."""
+    """Return the view without JavaScript: success before and after, per kind of task."""
     if not run["gains"]:
         result = el("p", "Nothing has been evaluated yet.")
     else:

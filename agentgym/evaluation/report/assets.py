@@ -1,4 +1,4 @@
-"""The files of the page, and its modules as the one script that a viewer serves and a report holds."""
+"""The files of the page, and its modules combined into one script for the viewer and the report."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ _EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTI
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Every file of the page by name."""
+    """Return every file of the page by name."""
     folder = files(__package__).joinpath("page")
     return {item.name: item.read_bytes() for item in folder.iterdir() if item.name.rpartition(".")[2] in MEDIA_TYPES}
 
 
 @cache
 def served() -> dict[str, bytes]:
-    """Return what a server gives by name, and nothing else: all modules are one file, because each request
-    costs time.
-    """
+    """Return all files to serve, by name: the modules are one file, because each request costs time."""
     others = {name: content for name, content in assets().items() if not name.endswith(".js")}
     return others | {"script.js": script().encode("utf-8")}
 
 
 def script() -> str:
-    """All modules as one, each after those it imports.
+    """Return all modules as one script, each after the modules it imports.
 
     The modules write each import as `import { a, b } from "./module.js";`, export only functions, constants and
-    classes, and no two of them use one top-level name: a test sees to it.
+    classes, and share no top-level names; a test checks this.
     """
     ordered: list[str] = []
 
@@ -57,5 +55,5 @@ def module(name: str) -> str:
 
 
 def policy_hash(text: str) -> str:
-    """Return what a Content-Security-Policy calls an inline script or style by."""
+    """Return the hash by which a Content-Security-Policy names an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

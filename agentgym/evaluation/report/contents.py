@@ -1,4 +1,4 @@
-"""Reads what a run folder holds, whatever subset of it exists. A broken file is a note on the page, never an error."""
+"""Read whichever files of a run folder exist. A broken file becomes a note on the page, never an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Contents:
     """A run folder in memory.
 
     Attributes:
-        name: the name of the run. `recipe`: the parsed recipe. `recipe_text`: as it stands in the file.
+        name: the name of the run. `recipe`: the parsed recipe. `recipe_text`: its text in the file.
         metrics: rows by phase, in order of steps; each row holds `step`, `time` and numbers by name.
         evaluations: oldest first.
         credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: its step.
@@ -57,10 +57,10 @@ class Contents:
         return value
 
     def pair(self) -> tuple[Evaluation | None, Evaluation | None]:
-        """Return what to compare: the held-out evaluations before and after, or the only one there is as `after`.
+        """Return the evaluations to compare: held-out before and after, or a single one as `after`.
 
-        Only evaluations of exactly the same tasks are paired. Labels that say before and after decide;
-        otherwise the oldest and the newest do.
+        Only evaluations of exactly the same tasks are paired: those labelled before and after,
+        otherwise the oldest and the newest.
         """
         groups: dict[tuple[str, str, str], list[Evaluation]] = defaultdict(list)
         for evaluation in self.evaluations:
@@ -73,7 +73,7 @@ class Contents:
         return (before, after) if before is not after else (None, after)
 
     def episodes(self, ids: list[str]) -> dict[str, Trajectory]:
-        """Trajectories by id, those that are not in the ledger left out."""
+        """Return the trajectories by id, without ids missing in the ledger."""
         path = self.path / "ledger.sqlite"
         if not ids or not path.is_file():
             return {}
@@ -95,7 +95,7 @@ class Contents:
 
 
 def read(path: Path, *, credit: bool = True) -> Contents:
-    """Read a run folder, or all of it but the credit. Raises: AgentGymError if there is no such folder."""
+    """Read a run folder, optionally without the credit. Raises: AgentGymError if there is no such folder."""
     if not path.is_dir():
         raise AgentGymError(f"There is no run folder {path}. Runs are folders such as runs/quickstart.")
     contents = Contents(path, path.resolve().name)
@@ -119,7 +119,7 @@ def _read_recipe(contents: Contents) -> None:
 
 
 def _read_metrics(contents: Contents) -> None:
-    """Take the last row of each step: after a resume a step may stand there twice."""
+    """Read the metrics, merging rows of a step, of which a resumed run may have two: later values win."""
     phases: dict[str, dict[int, dict[str, float]]] = defaultdict(dict)
     for row in _json_lines(contents, contents.path / "metrics.jsonl"):
         step, phase = row.get("step"), row.get("phase")
@@ -139,7 +139,7 @@ def _read_evaluations(contents: Contents) -> None:
 
 
 def _read_credit(contents: Contents) -> None:
-    """Only the last step that gave credit is kept: a long run has millions of turns."""
+    """Read the credit of the last step with nonzero credit only: a long run has millions of turns."""
     advantages: dict[str, list[float]] = {}
     last_step = -1
     for row in _json_lines(contents, contents.path / "credit.jsonl"):
@@ -157,7 +157,7 @@ def _read_credit(contents: Contents) -> None:
 
 
 def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:
-    """Objects of a JSON-lines file; a line that was cut short, as by a kill, is passed over and noted."""
+    """Return the objects of a JSON-lines file; skip and note lines truncated, for example, by a kill."""
     rows, broken = [], 0
     for line in _text(contents, path).splitlines():
         try:

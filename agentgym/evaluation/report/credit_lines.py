@@ -1,4 +1,4 @@
-"""The credit that a trainer gave, found in a run's credit.jsonl by trajectory without reading it all."""
+"""Find a trainer's credit by trajectory in a run's credit.jsonl, without reading the whole file."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MANY = 100
-"""Trajectories from which on the whole file is read once, instead of being searched for each."""
+"""Above this many trajectories the file is read once instead of searched per trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedCredit:
-    """One advantage a turn, in the estimator's units, and the optimiser step it was given at."""
+    """One advantage per turn, in the estimator's units, and the optimiser step that used it."""
 
     advantages: tuple[float, ...]
     step: int
 
 
 def read_credit(file: Path, trajectories: Iterable[str]) -> dict[str, LoggedCredit]:
-    """Return the last credit of each of these trajectories; those that got none, or were cut short by a crash, are left
-    out.
+    """Return the last credit of each of these trajectories, omitting missing and truncated entries.
 
     Args:
         file: lines `{"trajectory": id, "step": int, "advantages": [float, ...]}`; it may be missing.
@@ -61,7 +60,7 @@ def _last(text: mmap.mmap, name: str) -> LoggedCredit | None:
 
 
 def _read(line: bytes) -> tuple[str, LoggedCredit | None]:
-    """Whose credit a line holds, and what; None for a line that is cut short or holds something else."""
+    """Return the trajectory and credit in a line; None for a truncated or other line."""
     try:
         row = json.loads(line)
         name, step, values = row["trajectory"], row["step"], row["advantages"]

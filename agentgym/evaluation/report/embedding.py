@@ -1,4 +1,4 @@
-"""The data inside a report file: the run, the list of its episodes, and as many whole episodes as fit."""
+"""The data inside a report file: the run, the list of its episodes, and as many full episodes as fit."""
 
 from __future__ import annotations
 
@@ -21,32 +21,30 @@ from agentgym.storage.reader import LedgerReader
 from agentgym.text import visible
 
 MAX_ROWS = 5_000
-"""Episodes a report lists; the ledger holds the rest."""
+"""The maximum episodes that a report lists; the ledger holds the rest."""
 MAX_BYTES = 3 * 2**20
-"""Size of the whole episodes in a report, as JSON."""
+"""The maximum total size of the full episodes in a report, as JSON."""
 MAX_REFUSED = 20
-"""Episodes too large for the remaining space after which no more are tried; a smaller one may follow a large one."""
+"""The number of oversized episodes after which no more are tried; a smaller one may follow a large one."""
 KEY = "run"
 
 
 def embedded(contents: Contents, *, most_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Return what the page needs to show a run without a server.
+    """Return the data that the page needs to show a run without a server.
 
     Args:
-        most_bytes: size of the episodes that are included whole, those worth reading first. Others are only listed.
+        most_bytes: total size of the episodes included in full, most interesting first. Others are only listed.
     """
     run = run_data(contents)
     first = [name for pair in run["to_read"] for name in pair["ids"]]
     episodes = _episodes(contents, first, most_bytes)
     run["to_read"] = [pair for pair in run["to_read"] if all(name in episodes["episodes"] for name in pair["ids"])]
-    run["notes"] = [visible(note) for note in contents.notes]  # with those about the ledger, which was read just now
+    run["notes"] = [visible(note) for note in contents.notes]  # includes notes from reading the ledger above
     return {"run": run | {"key": KEY, "updated": contents.updated, "live": False, "version": ""}, **episodes}
 
 
 def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict[str, Any]:
-    """Return the rows of the list, and whole episodes as far as they fit; all empty for a run without a readable
-    ledger.
-    """
+    """Return the rows of the list, and the full episodes that fit; all empty without a readable ledger."""
     nothing: dict[str, Any] = {name: {} for name in ("episodes", "tokens", "pieces", "credit")}
     nothing |= {"columns": [], "rows": [], "left_out": 0}
     path = contents.path / "ledger.sqlite"
@@ -68,7 +66,7 @@ def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows without the names in each: a report may list thousands."""
+    """Return rows as value lists with shared column names, since a report may list thousands."""
     columns = list(rows[0]) if rows else []
     return {"columns": columns, "rows": [[_short(row[name]) for name in columns] for row in rows]}
 
@@ -78,7 +76,7 @@ def _short(value: Any) -> Any:
 
 
 def data_element(data: Mapping[str, Any]) -> Html:
-    """Return the data as an element that no content can end: every `<`, `>` and `&` is written as its code."""
+    """Return the data as an element that no content can close: every `<`, `>` and `&` is escaped."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -86,7 +84,7 @@ def data_element(data: Mapping[str, Any]) -> Html:
 
 
 def _order(rows: Sequence[Mapping[str, Any]], first: Iterable[str]) -> list[str]:
-    """Ids in the order in which they are included: `first`, then whole groups of every phase in turn, latest first."""
+    """Return ids in order of inclusion: `first`, then whole groups of every phase in turn, latest first."""
     by_phase: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in reversed(rows):
         phase = row["run"].rstrip("0123456789").rstrip("-")
@@ -97,7 +95,7 @@ def _order(rows: Sequence[Mapping[str, Any]], first: Iterable[str]) -> list[str]
 
 
 def _full_episodes(contents: Contents, reader: LedgerReader, names: Sequence[str], most_bytes: int) -> dict[str, Any]:
-    """Episodes and tokens by id as long as they fit, and the pieces their tokens read as."""
+    """Return episodes and tokens by id as long as they fit, and the texts of their tokens."""
     episodes: dict[str, Any] = {}
     tokens: dict[str, Any] = {}
     space, refused = most_bytes, 0

@@ -1,4 +1,4 @@
-"""Episodes as plain data for a page. What agents and tools wrote is made visible here, and only ever shown as text."""
+"""Episodes as plain data for a page. Text of agents and tools is made visible here, and only ever shown as text."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from agentgym.text import visible
 from agentgym.trajectory import Row, Trajectory, Turn
 
 MAX_SHOWN = 100_000
-"""Characters of one text that a page gets; the ledger holds the rest."""
+"""The maximum characters of one text on a page; the ledger holds the rest."""
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Pictures a page shows. SVG is a document, which could hold a script, so it is not among them."""
+"""Image types that a page shows. SVG is excluded, since it can hold a script."""
 
 Link = Callable[[ImagePart, tuple[int, ...]], str]
-"""Where a page finds an image, from the image and its place: see `image_at`."""
+"""Returns an image's URL for a page, from the image and its place: see `image_at`."""
 
 
 def episode_data(
     trajectory: Trajectory, credit: LoggedCredit | None = None, link: Link | None = None
 ) -> dict[str, Any]:
-    """Return a whole episode. Numbers that are not finite become None, as JSON has none.
+    """Return a whole episode. Non-finite numbers become None, since JSON lacks them.
 
     Args:
-        credit: what the trainer gave its turns.
+        credit: the trainer's credit for its turns.
         link: where the page finds images; by default they are in the data.
     """
     task, link = trajectory.task, link or data_uri
@@ -72,10 +72,10 @@ def episode_data(
 
 
 def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Every token in spans: of each row the prompt, then each turn's own tokens and the observation after it.
+    """Return every token in spans: per row the prompt, then each turn's own tokens and the observation after it.
 
-    A span of kind `turn` is what the loss sees; its `logprobs` are natural logarithms as sampled, None where the
-    policy gave none.
+    The loss covers spans of kind `turn`; their `logprobs` are natural logarithms as sampled, None if the policy
+    gave none.
     """
     return [span for row in trajectory.rows() for span in _row_spans(row) if span["ids"]]
 
@@ -109,12 +109,12 @@ def verdict(trajectory: Trajectory) -> str:
 
 
 def run_of(trajectory: Trajectory) -> str:
-    """Return what stands before the task in the id."""
+    """Return the part of the id before the task."""
     return trajectory.id.removesuffix(f"/{trajectory.task.id}#{trajectory.sample}")
 
 
 def message_data(message: Message, link: Link, position: tuple[int, ...]) -> dict[str, Any]:
-    """Return a message: its role, its parts, texts and images in order, and what was thought, if anything."""
+    """Return a message: its role, its parts (texts and images in order), and its thought, if any."""
     data: dict[str, Any] = {"role": message.role, "parts": _parts(message.spoken().content, link, position)}
     if message.thought:
         data["thought"] = _parts(message.thought, link, position)
@@ -124,10 +124,10 @@ def message_data(message: Message, link: Link, position: tuple[int, ...]) -> dic
 
 
 def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, bytes] | None:
-    """Return the image at a place, as its media type and bytes; None where there is none that a page shows.
+    """Return the media type and bytes of the image at a place; None if there is none that a page shows.
 
-    A place is (0, message, part) in the opening, (1, turn, part) in what the agent said, (2, turn, result, part) and
-    (3, turn, reply, part) in what came back, (4, row, message, part) in the opening of a further row.
+    A place is (0, message, part) in the opening, (1, turn, part) in an agent's message, (2, turn, result, part) in a
+    result, (3, turn, reply, part) in a reply, (4, row, message, part) in the opening of a further row.
     """
     try:
         if any(index < 0 for index in position):
@@ -154,7 +154,7 @@ def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, byte
 
 
 def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
-    """Return the image itself as an address."""
+    """Return the image as a data URI."""
     return f"data:{image.media_type};base64,{image.data}"
 
 
@@ -235,7 +235,7 @@ def _text(value: str) -> str:
 
 
 def _json(value: Any, depth: int = 0) -> Any:
-    """Plain data with every text made visible, and nothing deeper than a page can unfold."""
+    """Return plain data with every text made visible, limited to the depth that a page can unfold."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bool) or value is None:

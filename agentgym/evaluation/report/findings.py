@@ -1,4 +1,4 @@
-"""What a run came to, as plain data for a page: gains by kind of task, episodes worth reading, time and cost."""
+"""The results of a run as plain data for a page: gains per kind of task, episodes worth reading, time and cost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from agentgym.evaluation.text import format_attempts, format_usage
 from agentgym.text import visible
 
 MAX_TAGS = 12
-"""Tags in the table of gains; tasks may carry many more."""
+"""The maximum tags in the table of gains; tasks may have many more."""
 MAX_PAIRS = 2
-"""Tasks whose episodes before and after are offered for reading."""
+"""The maximum tasks whose before and after episodes are suggested for reading."""
 
 
 def findings(contents: Contents) -> dict[str, Any]:
-    """Everything below, under the names that the page's scripts use."""
+    """Return all findings of this module, under the names used by the page's scripts."""
     return {
         "gains": gains(contents),
         "to_read": episodes_to_read(contents),
@@ -38,13 +38,13 @@ def findings(contents: Contents) -> dict[str, Any]:
 
 
 def stratum(contents: Contents) -> str | None:
-    """Return the tag that the headline is about: the recipe names it, and the evaluated tasks carry it."""
+    """Return the tag for the headline: named in the recipe, and present on evaluated tasks."""
     tag = contents.recipe_value("evaluate", "stratum")
     return tag if any(e is not None and tag in e.tags for e in contents.pair()) else None
 
 
 def gains(contents: Contents) -> list[dict[str, Any]]:
-    """Success before and after with the paired gain: over all tasks first (tag None), then by tag."""
+    """List success before, after and the paired gain: for all tasks (tag None), then per tag."""
     before, after = contents.pair()
     if after is None:
         return []
@@ -80,7 +80,7 @@ def _gain(tag: str | None, before: Evaluation | None, after: Evaluation) -> dict
 
 
 def success_of(contents: Contents, label: str) -> dict[str, Any] | None:
-    """Success of an evaluation that is not compared: `control`, whose tools work on other data, or `zero_shot`."""
+    """Return the success of an uncompared evaluation: `control`, whose tools use other data, or `zero_shot`."""
     evaluation = next((e for e in contents.evaluations if e.label == label), None)
     if evaluation is None:
         return None
@@ -89,10 +89,10 @@ def success_of(contents: Contents, label: str) -> dict[str, Any] | None:
 
 
 def episodes_to_read(contents: Contents) -> list[dict[str, Any]]:
-    """Pairs of episode ids worth comparing side by side, each with the reason why.
+    """Return pairs of episode ids worth comparing side by side, each with the reason.
 
-    The same task before and after: newly solved tasks first, of different tags. Then the two attempts of one training
-    group whose credit differs most, where `contents.credit` was read.
+    First the same task before and after: newly solved tasks first, with different tags. Then the two attempts of one
+    training group whose credit differs most, if `contents.credit` was read.
     """
     before, after = contents.pair()
     pairs = []
@@ -131,7 +131,7 @@ def _first_is_solved(row: TaskOutcome | None) -> bool:
 
 
 def _group_to_read(credit: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return the attempts with the highest and the lowest mean credit, of the task where these differ most."""
+    """Return the attempts with the highest and lowest mean credit, for the task with the largest difference."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in credit:
         groups[name.rpartition("#")[0]].append(name)
@@ -147,7 +147,7 @@ def _group_to_read(credit: Mapping[str, Sequence[float]]) -> list[str]:
 
 
 def timings(contents: Contents) -> list[dict[str, Any]]:
-    """Seconds of each phase, from its first to its last line in the metrics, and seconds of a step."""
+    """Return the seconds of each phase, from its first to its last row in the metrics, and the seconds per step."""
     phases = []
     for phase, rows in contents.metrics.items():
         times = [row["time"] for row in rows if "time" in row]
@@ -165,16 +165,16 @@ def timings(contents: Contents) -> list[dict[str, Any]]:
 
 
 def usage(contents: Contents) -> list[dict[str, Any]]:
-    """Return what the episodes of each evaluation used of sandboxes, tools and APIs, as phrases."""
+    """Return the usage of sandboxes, tools and APIs of each evaluation's episodes, as phrases."""
     phrases = {e.label: format_usage(e.usage() | {"wall_s": e.duration_s}) for e in contents.evaluations}
     return [{"label": visible(label), "phrases": words} for label, words in phrases.items() if words]
 
 
 def estimate_data(estimate: Estimate) -> dict[str, Any]:
-    """Value and interval; None where nothing was observed."""
+    """Return value and interval; None for missing data."""
     return {name: finite(value) for name, value in asdict(estimate).items() if name in ("value", "low", "high")}
 
 
 def finite(value: float) -> float | None:
-    """Return the number, None for NaN and infinities, which JSON does not have."""
+    """Return the number, or None for NaN and infinities, which JSON lacks."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""HTML that cannot be injected into: every plain text is escaped, only what `el` made passes as markup."""
+"""HTML safe from injection: all plain text is escaped, and only the output of `el` counts as markup."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from agentgym.text import visible
 
 STILL = "default-src 'none'; style-src 'unsafe-inline'"
-"""Content security policy of a page without scripts, images or anything from outside."""
+"""The Content-Security-Policy of a page without scripts, images or external content."""
 
 
 class Html(str):
-    """Markup that was made here. A plain str is text, whatever it contains."""
+    """Markup made by this module. A plain str is text, whatever it contains."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ _VOID = {"meta", "br", "hr", "circle", "line", "path", "rect", "polyline", "poly
 
 
 def el(name: str, *children: Child, **attributes: Any) -> Html:
-    """Return an element. `cls` is class, an underscore in an attribute name is a hyphen, None leaves it out.
+    """Return an element. `cls` means class, underscores in attribute names become hyphens, None omits an attribute.
 
     Children that are plain text are escaped; nested lists are flattened.
     """
@@ -42,7 +42,7 @@ def el(name: str, *children: Child, **attributes: Any) -> Html:
 
 
 def join(children: Iterable[Child]) -> Html:
-    """Children one after the other, plain text escaped."""
+    """Concatenate children, escaping plain text."""
     parts: list[str] = []
     for child in children:
         if child is None:
@@ -62,5 +62,5 @@ def timestamp() -> str:
 
 
 def text(value: Any) -> Html:
-    """Any value as escaped text, with characters that hide or reorder text made visible (see `visible`)."""
+    """Return any value as escaped text, showing characters that hide or reorder text (see `visible`)."""
     return Html(html.escape(visible(value), quote=True))

@@ -1,4 +1,4 @@
-"""How a training that plays ahead, or on a cluster, is doing: the last figures of its log, in words."""
+"""The state of a training that plays ahead or on a cluster: the last figures of its log, with descriptions."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ FIGURES = (
 
 
 def pace_rows(log: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Return the last value of each figure that was logged, in the order of FIGURES; nothing before the first step.
+    """Return the last value of each logged figure, in the order of FIGURES; empty before the first step.
 
     Args:
-        log: rows of a phase that trains.
+        log: rows of a training phase.
     """
     rows = []
     for figure in FIGURES:

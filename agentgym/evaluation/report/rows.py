@@ -12,12 +12,12 @@ from agentgym.text import visible
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Summaries as a page lists them: with their verdict, and what went wrong by kind. Ids stay as they are."""
+    """Return summaries for a page's list, with verdicts and failures by kind. Ids stay unchanged."""
     return [_row(row) for row in rows]
 
 
 def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, LoggedCredit]) -> list[dict[str, Any]]:
-    """Return the episodes of one task and run, each with the advantages of its turns, None where it got none."""
+    """Return the episodes of one task and run, each with its turns' advantages, or None without any."""
     given = {name: list(logged.advantages) for name, logged in credit.items()}
     return [row | {"credit": given.get(row["id"])} for row in listed(group)]
 
@@ -32,7 +32,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    """Return the `verdict` of agentgym.evaluation.report.episode_data, from a summary."""
+    """Return the same as `verdict` of agentgym.evaluation.report.episode_data, from a summary."""
     if row["stop"] is None:
         return "running"
     if StopReason(row["stop"]).failed:

@@ -1,4 +1,4 @@
-"""A whole run as plain data for a page: what it is, how far it is, its curves and its evaluations."""
+"""A whole run as plain data for a page: its identity, progress, curves and evaluations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from agentgym.evaluation.statistics.proportion import wilson
 from agentgym.text import visible
 
 MAX_POINTS = 600
-"""Of one curve on a page; longer ones are thinned by means of neighbours."""
+"""The maximum points of a curve on a page; longer curves are thinned by averaging neighbours."""
 SPARK_POINTS = 48
 MAX_TAGS = 4
 NOT_CURVES = {"step", "time", "epoch"}
 MAX_ROUNDS = 100
-"""Of a repeated block, whose curves are drawn."""
+"""The maximum rounds of a repeated block whose curves are drawn."""
 MAX_NESTED = 2
-"""Repeated blocks in one another, whose curves are drawn."""
+"""The maximum depth of nested repeated blocks whose curves are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StageCurves:
-    """A stage that trains, as its metrics name it: its phase, that of its validation, and what its recipe says."""
+    """A training stage: its phase and validation phase in the metrics, and its settings from the recipe."""
 
     phase: str
     validation: str
@@ -37,7 +37,7 @@ class _StageCurves:
 
 
 def run_summary(contents: Contents) -> dict[str, Any]:
-    """Return what a list of runs shows of one."""
+    """Return the data of a run for a list of runs."""
     stages = _stages(contents, "reinforce")
     current = next((stage for stage in reversed(stages) if stage.phase in contents.metrics), stages[0])
     train = contents.metrics.get(current.phase, [])
@@ -66,7 +66,7 @@ def run_summary(contents: Contents) -> dict[str, Any]:
 
 
 def _stages(contents: Contents, kind: str) -> list[_StageCurves]:
-    """Return the stages of a kind: those that the recipe lists, or the usual one."""
+    """Return the stages of a kind that the recipe lists, or the default one."""
     usual, validation = {"reinforce": ("train", "validation"), "imitate": ("warm_start", "warm_start_validation")}[kind]
     listed = contents.recipe_value("stage", default=[])
     entries = list(_unrolled(listed))
@@ -80,7 +80,7 @@ def _stages(contents: Contents, kind: str) -> list[_StageCurves]:
 
 
 def _unrolled(listed: Any, ending: str = "") -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Name, kind and options of every stage that a recipe lists; a block of `repeat` once for each round."""
+    """Yield name, kind and options of every stage in a recipe; a `repeat` block is unrolled per round."""
     for entry in listed if isinstance(listed, list) else ():
         if not isinstance(entry, Mapping):
             continue
@@ -107,7 +107,7 @@ def _stage_curves(
 
 
 def run_data(contents: Contents) -> dict[str, Any]:
-    """Everything of a run but its episodes."""
+    """Return all data of a run except its episodes."""
     reinforcement, imitation = _stages(contents, "reinforce"), _stages(contents, "imitate")
     return run_summary(contents) | {
         "evaluations": [_evaluation(e, stratum(contents)) | _passes(e) for e in contents.evaluations],
@@ -125,14 +125,14 @@ def run_data(contents: Contents) -> dict[str, Any]:
 
 
 def pace_of(contents: Contents) -> list[dict[str, Any]]:
-    """Return the last figures (see pace_rows) of the stage that trains, or of the last one that did."""
+    """Return the last figures (see pace_rows) of the current training stage, or of the last one."""
     stages = reversed(_stages(contents, "reinforce"))
     current = next((stage for stage in stages if stage.phase in contents.metrics), None)
     return [] if current is None else pace_rows(contents.metrics[current.phase])
 
 
 def _alarms(contents: Contents) -> list[str]:
-    """Return what the collapse guard said while training, in words; guard.json may be missing or cut short."""
+    """Return the collapse guard's alarms during training as text; guard.json may be missing or truncated."""
     alarms = []
     for file in (contents.path / "guard.json", *sorted(contents.path.glob("stages/*/guard.json"))):
         stage = "" if file.parent == contents.path else f"{visible(file.parent.name)}, step"
@@ -147,7 +147,7 @@ def _alarms(contents: Contents) -> list[str]:
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
-    """Nested settings as rows of a table: the dotted name and the value."""
+    """Return nested settings as table rows: the dotted name and the value."""
     rows: list[list[str]] = []
     for key, value in data.items():
         name = f"{prefix}{key}"
@@ -156,7 +156,7 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
 
 
 def thinned(points: Sequence[Sequence[float]], most: int) -> list[list[float]]:
-    """At most so many points: means of neighbours, the last point as it is."""
+    """Return at most `most` points: means of neighbours, and the last point unchanged."""
     if len(points) <= most:
         return [list(point) for point in points]
     size = math.ceil((len(points) - 1) / (most - 1))
@@ -176,7 +176,7 @@ def _phases(stage: _StageCurves) -> dict[str, str]:
 
 
 def _bands(contents: Contents, stage: _StageCurves) -> list[list[float]]:
-    """Wilson's 95 % interval around each validated success: step, low, high."""
+    """Return Wilson's 95 % interval of each validation success: step, low, high."""
     bands = []
     for row in contents.metrics.get(stage.validation, []):
         if 0 <= row.get("success", -1) <= 1:
@@ -191,7 +191,7 @@ def _points(rows: Sequence[Mapping[str, float]], name: str) -> list[list[float]]
 
 
 def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, Any]:
-    """With its largest tags, `first` before all others."""
+    """Return an evaluation's data with its most frequent tags, starting with `first`."""
     tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)]
     tags = sorted(tags, key=lambda tag: tag != first)[:MAX_TAGS]
     return {
@@ -224,7 +224,7 @@ def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, A
 
 
 def _passes(evaluation: Evaluation) -> dict[str, Any]:
-    """pass@k and pass^k as lists of [k, estimate]; empty where no task was tried twice."""
+    """Return pass@k and pass^k as lists of [k, estimate]; empty with one episode per task."""
     if evaluation.group_size < 2:
         return {"pass_at": [], "pass_hat": []}
     curves = {"pass_at": evaluation.pass_curve(), "pass_hat": evaluation.pass_curve(all_of_them=True)}

@@ -1,4 +1,4 @@
-"""What the tokens of a run read as, from the tokenizer file beside its checkpoints; no tokenizer library is needed."""
+"""The texts of a run's tokens, from the tokenizer file beside its checkpoints, without a tokenizer library."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from agentgym.text import visible
 
 MAX_BYTES = 200_000_000
-"""Of a tokenizer file: those of published models are at most a tenth of it."""
+"""The maximum size of a tokenizer file, at least ten times the size of published ones."""
 
 
 class Vocabulary:
-    """Pieces of text by token id. An id that is not in the file, or any without a file, has none."""
+    """Pieces of text by token id. Ids missing in the file have no piece; without a file none has."""
 
     def __init__(self, pieces: dict[int, str] | None = None) -> None:
         self._pieces = pieces or {}
@@ -23,12 +23,12 @@ class Vocabulary:
         return len(self._pieces)
 
     def of(self, ids: Iterable[int]) -> dict[int, str]:
-        r"""Return the pieces of these ids, made visible; bytes that are not a character are written as in `\xe2`."""
+        r"""Return the pieces of these ids, made visible; bytes that do not form a character appear like `\xe2`."""
         return {i: visible(self._pieces[i]) for i in set(ids) if i in self._pieces}
 
     @classmethod
     def load(cls, file: Path) -> Vocabulary:
-        """Read a `tokenizer.json` in the format of Hugging Face's tokenizers; empty when it cannot be read."""
+        """Read a `tokenizer.json` in the format of Hugging Face's tokenizers; empty if it cannot be read."""
         try:
             if file.stat().st_size > MAX_BYTES:
                 return cls()
@@ -39,7 +39,7 @@ class Vocabulary:
 
 
 def tokenizer_file(run: Path, policy: str | None = None) -> Path | None:
-    """Return the newest tokenizer among a run's checkpoints, or that of the checkpoint folder it began from."""
+    """Return the newest tokenizer file of a run's checkpoints, or of the checkpoint folder that it started from."""
     files = [path for path in (run / "checkpoints").glob("*/tokenizer.json") if path.is_file()]
     if files:
         return max(files, key=lambda path: path.stat().st_mtime)
@@ -61,7 +61,7 @@ def _pieces(data: dict[str, Any]) -> dict[int, str]:
 
 
 def _is_byte_level(data: dict[str, Any]) -> bool:
-    """Whether a piece's characters stand for bytes, as in GPT-2's vocabulary."""
+    """Return whether a piece's characters stand for bytes, as in GPT-2's vocabulary."""
     return '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
 
 
@@ -82,7 +82,7 @@ def _of_words(token: str) -> str:
 
 
 def _byte_characters() -> dict[str, int]:
-    """GPT-2's stand-ins: printable characters of Latin-1 for themselves, the other bytes from U+0100 on, in order."""
+    """Return GPT-2's byte characters: printable Latin-1 stands for itself, other bytes are U+0100 onwards in order."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -1,8 +1,8 @@
-"""The statistics of evaluation, one idea a file. numpy only: scipy, statsmodels and rliable are checked against.
+"""The statistics of evaluation, one idea per file. Uses numpy only; tests compare with scipy, statsmodels and rliable.
 
-Outcomes are a list with one entry a task, each the list of that task's samples (1.0 solved, 0.0 not).
+Outcomes are a list with one entry per task, each the list of that task's samples (1.0 solved, 0.0 not).
 The samples of one task are not independent draws, so the task is the unit of every interval here.
-A task without any sample (all of its episodes failed) is left out by the caller.
+The caller omits tasks without any sample (all of their episodes failed).
 """
 
 from __future__ import annotations

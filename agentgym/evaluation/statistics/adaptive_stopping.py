@@ -1,7 +1,7 @@
-"""AdaStop: train a few more seeds only while it is not clear which agent is better, and keep the error rate.
+"""AdaStop: train more seeds only while it is unclear which agent is better, with a controlled error rate.
 
-Scores come in interims of N seeds an agent. After each, a group-sequential permutation test decides what it can,
-with the family-wise error over all pairs and interims held at alpha.
+Scores come in interims of N seeds per agent. After each, a group-sequential permutation test decides the pairs that it
+can. The family-wise error over all pairs and interims is at most alpha.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Verdict = Literal["better", "worse", "equal", "more seeds"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is known of one pair of agents.
+    """The decision on one pair of agents.
 
     Attributes:
-        verdict: the verdict of the first against the second. `equal`: not told apart in all interims that were planned;
-            `more seeds`: not yet, and another interim is left.
-        interim: in which it was decided, from 1; 0 while it is not.
+        verdict: the first agent against the second. `equal`: no difference found in all planned interims;
+            `more seeds`: no difference found yet, and another interim is left.
+        interim: the interim of the decision, from 1; 0 while undecided.
     """
 
     first: str
@@ -43,19 +43,19 @@ def adastop(
     permutations: int = 10_000,
     seed: int = 0,
 ) -> list[Decision]:
-    """Decide every pair of agents, or say that it needs more seeds.
+    """Decide every pair of agents, or report that it needs more seeds.
 
     Args:
-        scores: by agent, the interims played so far, each N scores of N new seeds (N the same everywhere). An agent
-            whose pairs are all decided need not go on: its list may be shorter.
-        interims: K, how many were planned; fixed before the first was looked at.
-        alpha: family-wise error: the chance that any pair of equal agents is told apart.
-        permutations: random ones, over which the boundary of each interim is taken.
-    Returns: one decision a pair, in order of the agents.
+        scores: per agent, the interims played so far, each N scores of N new seeds (N the same everywhere). An agent
+            whose pairs are all decided may stop: its list may be shorter.
+        interims: K, the planned number of interims; fixed before looking at the first.
+        alpha: family-wise error: the chance that any pair of equal agents is declared different.
+        permutations: number of random permutations from which each interim's boundary is computed.
+    Returns: one decision per pair, in order of the agents.
     Raises: EvaluationError for unequal interims or too few scores.
-    Source: Mathieu et al. 2023, arXiv:2306.10882, algorithm 1: in interim k, of the permutations that
-        crossed no boundary before, so many may cross that the share alpha k / K of all is not exceeded. Step down
-        over the pairs as there.
+    Source: Mathieu et al. 2023, arXiv:2306.10882, algorithm 1: up to interim k, at most the share alpha k / K of all
+        permutations may have crossed a boundary; each boundary is taken over those that crossed none before. Steps
+        down over the pairs as in the paper.
     """
     names = list(scores)
     size = _check(scores, interims, alpha)
@@ -63,11 +63,11 @@ def adastop(
     pairs = list(combinations(names, 2))
     decided: dict[tuple[str, str], Decision] = {}
     alive = np.ones(permutations, bool)  # permutations that crossed no boundary in an earlier interim
-    sums = {pair: np.zeros(permutations) for pair in pairs}  # the first entry is what was seen
+    sums = {pair: np.zeros(permutations) for pair in pairs}  # the first entry is the observed one
     for k in range(max(map(len, scores.values()), default=0)):
         open_pairs = [p for p in pairs if p not in decided and all(len(scores[name]) > k for name in p)]
         order = np.argsort(rng.random((permutations, 2 * size)), axis=1)
-        order[0] = np.arange(2 * size)  # what was seen is one of the permutations: so the error rate is exact
+        order[0] = np.arange(2 * size)  # the observed order is one of the permutations: so the error rate is exact
         signs = np.where(order < size, 1.0, -1.0)  # which of the 2N scores count for the first agent
         for first, second in open_pairs:
             both = np.concatenate([scores[first][k], scores[second][k]]).astype(np.float64)
@@ -89,7 +89,7 @@ def adastop(
 
 
 def _boundary(extremes: NDArray[np.float64], allowed: int) -> float:
-    """Return the least value that at most `allowed` of the permutations exceed."""
+    """Return the smallest value that at most `allowed` permutations exceed."""
     if allowed <= 0:
         return float("inf")
     if allowed >= extremes.size:

@@ -1,6 +1,6 @@
-"""Several runs on several tasks as one number that a few lucky runs cannot carry, with intervals.
+"""Aggregate several runs on several tasks into one number robust to a few lucky runs, with intervals.
 
-Scores are [runs, tasks]: a run is a training seed, a task any unit that is scored once a run.
+Scores are [runs, tasks]: a run is a training seed, a task any unit that is scored once per run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Scores = NDArray[np.float64]
 
 
 def interquartile_mean(scores: Scores) -> float:
-    """Mean of the middle half of all scores: robust as the median, efficient as the mean.
+    """Return the mean of the middle half of all scores: robust like the median, efficient like the mean.
 
-    Source: Agarwal et al. 2021, arXiv:2108.13264, section 4.3. A quarter is cut on each side, rounded down to whole
+    Source: Agarwal et al. 2021, arXiv:2108.13264, section 4.3. Trims a quarter on each side, rounded down to whole
         scores, as scipy's trim_mean does.
     """
     flat = np.sort(_checked(scores), axis=None)
@@ -28,7 +28,7 @@ def interquartile_mean(scores: Scores) -> float:
 
 
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> NDArray[np.float64]:
-    """[thresholds] the share of runs and tasks that score above each threshold.
+    """Return [thresholds] the share of runs and tasks that score above each threshold.
 
     Source: Agarwal et al. 2021, section 4.2 (score distributions), after Dolan and More 2002, Math. Program. 91.
     """
@@ -51,9 +51,9 @@ def probability_of_improvement(after: Scores, before: Scores) -> float:
 def stratified_bootstrap(
     statistic: Callable[..., float], *scores: Scores, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Estimate:
-    """Return a statistic of one or more agents' scores with its percentile interval over runs, task by task.
+    """Return a statistic of one or more agents' scores with its percentile interval over runs.
 
-    Runs are drawn anew for every task, the tasks stay: the interval speaks of other seeds, not of other tasks.
+    Runs are resampled within each task, tasks are fixed: the interval covers other seeds, not other tasks.
     Source: Agarwal et al. 2021, section 4.1.
     """
     check_level(level)

@@ -1,4 +1,4 @@
-"""The bootstrap over tasks: what would have come out of other tasks of the same kind."""
+"""The bootstrap over tasks: how results would vary with other tasks of the same kind."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentgym.evaluation.statistics.estimate import Estimate, Outcomes, check_le
 from agentgym.evaluation.statistics.quantiles import normal_cdf, t_quantile
 
 FEW = 64
-"""Up to so many different values, resamples are drawn as counts of each: the same draws, much faster."""
+"""Up to this many distinct values, resamples are drawn as counts per value: the same distribution, much faster."""
 
 
 def cluster_bootstrap(outcomes: Outcomes, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Estimate:
-    """Return expanded percentile bootstrap over tasks: a task is drawn whole or twice, so samples stay with their task.
+    """Return the expanded percentile bootstrap over tasks, which resamples whole tasks with all of their samples.
 
-    Returns: mean over tasks of their mean, with its interval; a single task gives an interval without width.
+    Returns: mean of the task means with its interval, which has zero width for a single task.
     Raises: EvaluationError if a task has no sample or a value is not finite.
     Source: Field and Welsh 2007, J. R. Stat. Soc. B 69(3), section 2.3 (whole clusters); see mean_interval.
     """
@@ -33,10 +33,10 @@ def mean_interval(
     seed: int = 0,
     method: str = "bootstrap",
 ) -> Estimate:
-    """Return the mean of one value a task, in any unit, with its expanded percentile bootstrap interval.
+    """Return the mean of one value per task, in any unit, with its expanded percentile bootstrap interval.
 
-    The plain percentile interval is too narrow for few tasks, by about the factor t / z sqrt(n / (n - 1)); its tails
-    are moved out to Phi(-sqrt(n / (n - 1)) t) to make up for it.
+    The plain percentile interval is too narrow for few tasks, by about the factor t / z sqrt(n / (n - 1)). Using the
+    tail probability Phi(-sqrt(n / (n - 1)) t) corrects this.
     Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3; Hesterberg 2015, The American
         Statistician 69(4) (expanded percentile).
     """
@@ -51,14 +51,14 @@ def mean_interval(
 
 
 def expanded_tail(n: int, level: float) -> float:
-    """Return the share of resamples to leave out on each side, for `n` tasks."""
+    """Return the share of resamples to cut off on each side, for `n` tasks."""
     if n < 2:
         return 0.5 - level / 2
     return normal_cdf(-math.sqrt(n / (n - 1)) * t_quantile(0.5 + level / 2, n - 1))
 
 
 def resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """[resamples] means of `n` draws of the values with replacement."""
+    """Return [resamples] means of `n` draws of the `n` values with replacement."""
     rng = np.random.default_rng(seed)
     n = values.size
     distinct, counts = np.unique(values, return_counts=True)

@@ -1,4 +1,4 @@
-"""A number with its interval, two agents compared, and the outcomes that all of it is computed from."""
+"""An estimate with its interval, a comparison of two agents, and the outcomes that both are computed from."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Outcomes = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval. All three are in the unit of the number; `low` and `high` are NaN for no data.
+    """A number with its interval, all in the same unit; all three are NaN without data.
 
     Attributes:
         value: the point estimate. `low`, `high`: the two-sided interval at `level`.
-        n: how many tasks it rests on.
-        method: how the interval was made, for the report: `wilson`, `cluster wilson`, `score`,
+        n: the number of tasks.
+        method: the method of the interval, for the report: `wilson`, `cluster wilson`, `score`,
             `cluster bootstrap` or `paired bootstrap`.
     """
 
@@ -34,7 +34,7 @@ class Estimate:
     method: str = ""
 
     def percent(self) -> str:
-        """For people: `41 % [38, 45]`."""
+        """Return text for people: `41 % [38, 45]`."""
         if not self.n:
             return "no data"
         return f"{hundredfold(self.value)} % [{hundredfold(self.low)}, {hundredfold(self.high)}]"
@@ -47,8 +47,8 @@ class Comparison:
     Attributes:
         difference: mean over tasks of after minus before, in success rate, with its paired interval.
         better, worse, same: tasks whose success rate rose, fell, stayed.
-        p_value: exact two-sided sign test over the tasks that changed; 1.0 where none did.
-        permutation_p: two-sided sign-flip permutation test of the mean difference. With one sample of 0 or 1 a task
+        p_value: exact two-sided sign test over the tasks that changed; 1.0 if none did.
+        permutation_p: two-sided sign-flip permutation test of the mean difference. With one sample of 0 or 1 per task
             both are McNemar's exact test.
     """
 
@@ -61,13 +61,13 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """The interval excludes 0, and the permutation test agrees: at most one comparison in twenty of equals does."""
+        """Whether the interval excludes 0 and the permutation test agrees: true for at most 1 in 20 pairs of equals."""
         outside = self.difference.low > 0 or self.difference.high < 0
         return outside and self.permutation_p <= 1 - self.difference.level + 1e-12
 
 
 def task_means(outcomes: Outcomes) -> NDArray[np.float64]:
-    """[tasks] mean of each task's samples. Raises: EvaluationError naming the task that has none."""
+    """Return [tasks] the mean of each task's samples. Raises: EvaluationError naming a task without samples."""
     for index, samples in enumerate(outcomes):
         if not samples:
             raise EvaluationError(f"Task number {index} has no sample: leave it out of the statistics and count it.")
@@ -78,7 +78,7 @@ def task_means(outcomes: Outcomes) -> NDArray[np.float64]:
 
 
 def no_data(level: float, method: str) -> Estimate:
-    """Return what is said of no task at all."""
+    """Return the estimate for zero tasks."""
     return Estimate(math.nan, math.nan, math.nan, 0, level, method)
 
 

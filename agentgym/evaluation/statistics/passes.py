@@ -15,7 +15,7 @@ from agentgym.evaluation.statistics.score import FEW_TASKS, differing_tasks, sco
 
 
 def pass_at_k(n: int, successes: int, k: int) -> float:
-    """Unbiased chance that at least one of `k` samples solves the task, from `n >= k` samples.
+    """Estimate without bias the chance that at least one of `k` samples solves the task, from `n >= k` samples.
 
     1 - C(n - c, k) / C(n, k), as a product so that large n do not overflow.
     Raises: EvaluationError unless 1 <= k <= n and 0 <= successes <= n.
@@ -28,7 +28,7 @@ def pass_at_k(n: int, successes: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, successes: int, k: int) -> float:
-    """Unbiased chance that all of `k` samples solve the task, written pass^k: C(c, k) / C(n, k).
+    """Estimate without bias the chance that all of `k` samples solve the task, written pass^k: C(c, k) / C(n, k).
 
     Raises: EvaluationError unless 1 <= k <= n and 0 <= successes <= n.
     Source: Yao et al. 2024 (tau-bench), arXiv:2406.12045, section 4.
@@ -40,14 +40,14 @@ def pass_hat_k(n: int, successes: int, k: int) -> float:
 def pass_curve(
     outcomes: Outcomes, ks: Sequence[int] | None = None, *, all_of_them: bool = False, level: float = 0.95
 ) -> dict[int, Estimate]:
-    """pass@k for several k, or pass^k with `all_of_them`, each with its interval over tasks.
+    """Return pass@k for several k, or pass^k with `all_of_them`, each with its interval over tasks.
 
     Args:
-        ks: by default 1, 2, 4, 8, ... up to the samples of the task that has fewest.
-    Returns: by k. A sample counts as solved at 1.0; k = 1 where samples are verdicts is the success rate itself. Where
-        every task gives the same value the bootstrap has no width, and the interval is that of `success_rate`; where
-        at most ten tasks differ from the commonest value, that of `score_interval`.
-    Raises: EvaluationError where a task has fewer than k samples.
+        ks: by default 1, 2, 4, 8, ... up to the smallest number of samples of any task.
+    Returns: estimates by k. A sample counts as solved at 1.0; for 0/1 samples, k = 1 is the success rate. If every
+        task gives the same value, the bootstrap has zero width and the interval is the one of `success_rate`; if at
+        most ten tasks differ from the most common value, the one of `score_interval`.
+    Raises: EvaluationError if a task has fewer than k samples.
     """
     fewest = min(map(len, outcomes), default=0)
     chosen = ks if ks is not None else [2**i for i in range(fewest.bit_length())]

@@ -16,9 +16,9 @@ MAX_WORK = 200_000_000
 
 
 def sign_test(better: int, worse: int) -> float:
-    """Exact two-sided p-value that `better` and `worse` are equally likely; ties were dropped before.
+    """Return the exact two-sided p-value for `better` and `worse` being equally likely; the caller drops ties.
 
-    With one sample a task this is the exact McNemar test.
+    With one sample per task this is the exact McNemar test.
     Source: Dixon and Mood 1946, JASA 41(236); McNemar 1947, Psychometrika 12(2), its exact form.
     """
     n = better + worse
@@ -29,9 +29,9 @@ def sign_test(better: int, worse: int) -> float:
 
 
 def mcnemar(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
-    """Exact two-sided p-value that two agents solve the same share, from one verdict a task of each.
+    """Return the exact two-sided p-value for two agents solving the same share, from one verdict per task and agent.
 
-    Source: as sign_test; only the tasks that exactly one of them solves tell anything.
+    Source: as sign_test; only tasks solved by exactly one of them are informative.
     """
     if before.shape != after.shape:
         raise EvaluationError(f"{before.size} verdicts before and {after.size} after: pairs need the same tasks.")
@@ -39,11 +39,11 @@ def mcnemar(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
 
 
 def sign_flip_test(differences: NDArray[np.float64], *, resamples: int = 20_000, seed: int = 0) -> float:
-    """Two-sided p-value of the mean difference if each task's sign were a coin's: the agents' names are exchangeable.
+    """Return the two-sided p-value of the mean difference under random signs per task: agents are exchangeable.
 
-    Exact (all 2^n sign patterns, by adding up their distribution) where the differences are fractions of a common
-    denominator, as means of samples are; else from `resamples` random patterns and the one that was seen.
-    Where the agents are the same, p <= 0.05 happens at most once in twenty, whatever the distribution of outcomes.
+    Exact (the distribution over all 2^n sign patterns) if the differences have a common denominator, as means of
+    samples do; else estimated from `resamples` random patterns plus the observed one.
+    For equal agents, p <= 0.05 has a chance of at most 5 %, whatever the distribution of outcomes.
     Source: Fisher 1935, "The Design of Experiments", section 21; Phipson and Smyth 2010, Stat. Appl. Genet. Mol.
         Biol. 9(1), article 39 (random patterns, with the observed one counted).
     """
@@ -64,7 +64,7 @@ def sign_flip_test(differences: NDArray[np.float64], *, resamples: int = 20_000,
 
 
 def _exact(sizes: NDArray[np.int64], observed: int) -> float:
-    """P(|sum of +-sizes| >= observed), by the distribution of the sum of those that get a plus."""
+    """Return P(|sum of +-sizes| >= observed), from the distribution of the sum of the positive terms."""
     total = int(sizes.sum())
     chance = np.zeros(total + 1)
     chance[0] = 1.0
@@ -79,9 +79,7 @@ def _exact(sizes: NDArray[np.int64], observed: int) -> float:
 
 
 def _as_whole_numbers(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """Return the values as multiples of one over a denominator of at most MAX_SAMPLES squared; None if they
-    are none.
-    """
+    """Return the values as multiples of 1 over a common denominator; None if the denominators are too large."""
     common = 1
     for value in np.unique(sizes):
         fraction = Fraction(float(value)).limit_denominator(MAX_SAMPLES**2)
@@ -95,7 +93,7 @@ def _as_whole_numbers(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for how many there are: reject where the adjusted one is at most the level.
+    """Return p-values adjusted for multiple tests: reject if the adjusted one is at most the level.
 
     Raises: EvaluationError for a value outside [0, 1].
     Source: Holm 1979, Scand. J. Stat. 6(2):65-70. Valid under any dependence of the tests.

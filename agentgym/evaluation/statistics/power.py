@@ -1,4 +1,4 @@
-"""How many tasks it takes to see a gain, before anything is played."""
+"""Power analysis: how many tasks are needed to detect a gain, before anything is played."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def tasks_needed(
     power: float = 0.8,
     level: float = 0.95,
 ) -> int:
-    """Tasks so that a true gain is found in a share `power` of all paired comparisons.
+    """Return the number of tasks at which a share `power` of paired comparisons detects a true gain.
 
     n = ((z_level + z_power) sigma / gain)^2, sigma^2 being the variance of one task's difference (see `_variance`).
     Args:
         gain: true difference in success rate, for example 0.03 for 3 points.
         rate: success rate of the weaker agent. samples: episodes per task, of each agent.
-        agreement: correlation, over tasks, of the chances with which the two agents solve a task, in [0, 1].
-        spread: how unequal tasks are: their chances' variance as a share of rate (1 - rate); 0: all alike, 1: each
-            is always or never solved.
+        agreement: correlation, over tasks, of the two agents' chances of solving a task, in [0, 1].
+        spread: how unequal tasks are: the variance of their chances as a share of rate (1 - rate); 0: all alike, 1:
+            each is always or never solved.
         power, level: shares in (0, 1).
     Raises: EvaluationError for numbers out of range.
     Source: Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5.
@@ -51,7 +51,7 @@ def power_of(
     spread: float = 0.5,
     level: float = 0.95,
 ) -> float:
-    """Return the chance that a paired comparison over so many tasks finds a true gain; arguments as `tasks_needed`."""
+    """Return the chance that a paired comparison over `tasks` detects a true gain; arguments as `tasks_needed`."""
     _check(gain, rate, samples, agreement, spread, level)
     if tasks < 1:
         raise EvaluationError(f"tasks is {tasks}: at least 1.")
@@ -61,10 +61,10 @@ def power_of(
 
 
 def spread_of(outcomes: Outcomes, *, default: float = 0.5) -> float:
-    """How unequal the tasks of an evaluation are, for `spread` above; `default` where each has but one sample.
+    """Estimate how unequal an evaluation's tasks are, as `spread` above; `default` with one sample per task.
 
-    The variance of the tasks' chances as a share of p (1 - p): that of the task means, less what k samples add of
-    their own, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1)).
+    The variance of the tasks' chances as a share of p (1 - p): the variance of the task means less the sampling
+    variance, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1)).
     """
     repeated = [samples for samples in outcomes if len(samples) > 1]
     if len(repeated) < 2:
@@ -80,7 +80,7 @@ def spread_of(outcomes: Outcomes, *, default: float = 0.5) -> float:
 
 
 def _variance(gain: float, rate: float, samples: int, agreement: float, spread: float) -> float:
-    """Of one task's difference: between tasks, what the agents do not share; within tasks, the samples' chance."""
+    """Return the variance of one task's difference: unshared variance between tasks plus sampling variance."""
     before, after = rate * (1 - rate), (rate + gain) * (1 - rate - gain)
     between = spread * (before + after - 2 * agreement * math.sqrt(max(0.0, before * after)))
     within = (1 - spread) * (before + after) / samples

@@ -1,4 +1,4 @@
-"""The success rate and its interval: Wilson's score interval, with tasks as clusters of their samples."""
+"""The success rate and its interval: Wilson's score interval, with samples clustered by task."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from agentgym.evaluation.statistics.estimate import Estimate, Outcomes, check_le
 from agentgym.evaluation.statistics.quantiles import gamma_quantile, normal_quantile, t_quantile
 
 RARE = 4
-"""Up to so many successes, or failures, Wilson's interval is widened."""
+"""Up to this many successes, or failures, Wilson's interval is widened."""
 FEW_TASKS = 7
-"""From so many tasks with a success, or a failure, their variance is trusted."""
+"""From this many tasks with a success, or a failure, their variance is trusted."""
 
 
 def wilson(successes: float, n: int, *, level: float = 0.95) -> Estimate:
-    """Score interval of a proportion; right also at 0 and at n, where the normal interval has no width.
+    """Return the score interval of a proportion; valid also at 0 and n, where the normal interval has zero width.
 
     Args:
         successes: how many of `n` independent trials succeeded, in [0, n].
         level: coverage, in (0, 1).
     Returns: the proportion with its interval in [0, 1]; all NaN if n is 0.
-    Raises: EvaluationError for counts or a level that make no sense.
+    Raises: EvaluationError for invalid counts or an invalid level.
     Source: Wilson 1927, JASA 22(158):209-212.
     """
     check_level(level)
@@ -38,18 +38,18 @@ def wilson(successes: float, n: int, *, level: float = 0.95) -> Estimate:
 
 
 def success_rate(outcomes: Outcomes, *, level: float = 0.95) -> Estimate:
-    """Mean success over tasks with Wilson's interval, the tasks being clusters of their samples.
+    """Return the mean success over tasks with Wilson's interval, with samples clustered by task.
 
-    One sample of 0 or 1 a task: Wilson's interval itself. More: Wilson's with the effective number of samples
-    p (1 - p) / (s^2 / n), s^2 being the variance of the task means, at most as many as there are samples; and with a
-    quantile between the normal's (k = 1, where p alone fixes s^2) and Student's t of n - 1 degrees of freedom (k large,
-    where s^2 is estimated): the square root of z^2 / k + t^2 (1 - 1 / k) for k samples a task. That blend is ours; in
+    One sample of 0 or 1 per task: Wilson's interval itself. More: Wilson's with the effective number of samples
+    p (1 - p) / (s^2 / n), at most the actual number; s^2 is the variance of the task means. The quantile lies between
+    the normal's (k = 1, where p alone determines s^2) and Student's t with n - 1 degrees of freedom (large k, where
+    s^2 is estimated): the square root of z^2 / k + t^2 (1 - 1 / k) for k samples per task. That blend is ours; in
     simulation it covers 94 to 96 % from 20 tasks on, where the percentile bootstrap covers 91 to 93 %.
-    Where all tasks agree there is no s^2, and n tasks count as n samples. Outcomes outside [0, 1]: cluster_bootstrap.
-    Two mends for rare success and rare failure, simulated by benchmarks/intervals.py. Up to four (effective) successes,
-    the lower end is not above the Poisson limit, because Wilson's covers as little as 84 % there. Where fewer than
-    seven tasks m hold all successes, s^2 hardly tells how alike the samples of a task are; the design effect is then
-    averaged with its highest value k, with weights m and 1 (ours). Failures likewise, with the upper end.
+    If all tasks agree, s^2 is 0 and n tasks count as n samples. Outcomes outside [0, 1]: cluster_bootstrap.
+    Two corrections for rare success, simulated by benchmarks/intervals.py. Up to four (effective) successes, the lower
+    end is at most the Poisson limit, because Wilson's covers as little as 84 % there. If fewer than seven tasks m hold
+    all successes, s^2 hardly measures how alike the samples of a task are; the design effect is then averaged with its
+    maximum k, with weights m and 1 (ours). The same holds for rare failure, at the upper end.
     Source: Wilson as above; effective sample size: Korn and Graubard 1998, Survey Methodology 24; with
         Wilson's interval: Franco, Little, Louis and Slud 2019, J. Survey Stat. Methodol. 7(3); Poisson limit: Brown,
         Cai and DasGupta 2001, Statistical Science 16(2), section 4.1.1.
@@ -82,7 +82,7 @@ def success_rate(outcomes: Outcomes, *, level: float = 0.95) -> Estimate:
 
 
 def _rare_limits(share: float, n: float, z: float, level: float) -> tuple[float, float]:
-    """Wilson's interval, with the Poisson limit where successes or failures are rare."""
+    """Return Wilson's interval, with the Poisson limit if successes or failures are rare."""
     low, high = _score_interval(share, n, z)
     if 0 < share * n <= RARE:
         low = min(low, gamma_quantile(1 - level, share * n) / n)
@@ -100,14 +100,14 @@ def _score_interval(share: float, n: float, z: float) -> tuple[float, float]:
 def solved_within(
     outcomes: Outcomes, spent: Sequence[Sequence[float]], budgets: Sequence[float], *, level: float = 0.95
 ) -> dict[float, Estimate]:
-    """Success if an episode that spent more than a budget counted as unsolved: score@turn-k for turns.
+    """Return the success if episodes over a budget counted as unsolved: score@turn-k for turns.
 
-    The agent was not told of the budget. One that is told may hurry, and do better.
+    The agent did not know the budget. An agent that knows it may hurry and do better.
     Args:
-        spent: of every sample of every task: turns, calls or tokens.
-        budgets: in the same unit.
-    Returns: by budget.
-    Raises: EvaluationError if `spent` has another shape than `outcomes`.
+        spent: turns, calls or tokens, for every sample of every task.
+        budgets: budgets in the same unit.
+    Returns: the success by budget.
+    Raises: EvaluationError if the shapes of `spent` and `outcomes` differ.
     """
     if [len(o) for o in outcomes] != [len(s) for s in spent]:
         raise EvaluationError("What was spent does not fit the outcomes: one number for every sample of every task.")

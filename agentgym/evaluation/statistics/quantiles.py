@@ -1,4 +1,4 @@
-"""Quantiles of the normal, of Student's t and of the gamma distribution, and the tails of the normal, without scipy."""
+"""Quantiles of the normal, Student's t and gamma distributions, and the normal distribution function, without scipy."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 
 def normal_quantile(p: float) -> float:
-    """z with P(Z <= z) = p, for p in (0, 1)."""
+    """Return z with P(Z <= z) = p, for p in (0, 1)."""
     return NormalDist().inv_cdf(p)
 
 
 def normal_cdf(z: float) -> float:
-    """P(Z <= z)."""
+    """Return P(Z <= z)."""
     return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
 @cache
 def t_quantile(p: float, df: int) -> float:
-    """t with P(T <= t) = p for `df` >= 1 degrees of freedom and p in (0, 1), to about 1e-9.
+    """Return t with P(T <= t) = p for `df` >= 1 degrees of freedom and p in (0, 1), to about 1e-9.
 
-    By bisection of the distribution, whose integral after t = sqrt(df) tan(a) is that of cos(a)**(df - 1).
+    Bisects the distribution function, which after substituting t = sqrt(df) tan(a) integrates cos(a)**(df - 1).
     """
     if p < 0.5:
         return -t_quantile(1 - p, df)
@@ -41,9 +41,9 @@ def t_quantile(p: float, df: int) -> float:
 
 @cache
 def gamma_quantile(p: float, shape: float) -> float:
-    """x with P(X <= x) = p for X of a gamma distribution of scale 1, `shape` in (0, 20] and p in (0, 1).
+    """Return x with P(X <= x) = p for a gamma distribution of scale 1, `shape` in (0, 20] and p in (0, 1).
 
-    By bisection of the distribution, whose series is x^a e^-x (1 / G(a + 1) + x / G(a + 2) + ...).
+    Bisects the distribution function, whose series is x^a e^-x (1 / G(a + 1) + x / G(a + 2) + ...).
     """
     low, high = 0.0, shape + 20 * math.sqrt(shape) + 40
     for _ in range(100):
@@ -64,6 +64,6 @@ def _gamma_cdf(x: float, shape: float) -> float:
 
 @cache
 def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gauss-Legendre nodes and weights, enough for integrands as peaked as these."""
+    """Return Gauss-Legendre nodes and weights, enough for the peaked integrands here."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     return nodes, weights

@@ -1,4 +1,4 @@
-"""Score intervals of the mean of bounded values, for the few that differ: the bootstrap knows only what it has seen."""
+"""Score intervals of the mean of bounded values, used if few values differ: the bootstrap ignores unobserved values."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from agentgym.evaluation.statistics.estimate import Estimate, check_level, no_da
 from agentgym.evaluation.statistics.quantiles import normal_quantile
 
 FEW_TASKS = 10
-"""Up to so many tasks that differ from the commonest value, the score interval takes the place of the bootstrap."""
+"""Up to this many tasks that differ from the most common value, the score interval replaces the bootstrap."""
 STEPS = 32
 
 
 def differing_tasks(values: NDArray[np.float64]) -> int:
-    """How many of the values are not the commonest one: 0 where all are equal."""
+    """Return how many values differ from the most common one."""
     return int(values.size - np.unique(values, return_counts=True)[1].max()) if values.size else 0
 
 
 def score_interval(values: NDArray[np.float64], low: float, high: float, *, level: float = 0.95) -> Estimate:
-    """Return the mean of one value a task, each in [low, high], with its score interval.
+    """Return the mean of one value per task, each in [low, high], with its score interval.
 
-    The interval holds every mean m with n (mean - m)^2 <= z^2 V(m). V(m) is the variance of the likeliest
-    distribution on [low, high] whose mean is m; it may put weight on the bounds although no task was there, so one
-    change that was not seen is reckoned with. Values of 0 and 1 in [0, 1] give Wilson's interval, and -1, 0 and 1 in
-    [-1, 1] Tango's for paired proportions. For several samples a task the extension is ours.
+    The interval holds every mean m with n (mean - m)^2 <= z^2 V(m). V(m) is the variance of the maximum-likelihood
+    distribution on [low, high] with mean m, which may put weight on the bounds even if no task has that value. So the
+    interval allows for unobserved changes. Values of 0 and 1 in [0, 1] give Wilson's interval, and -1, 0 and 1 in
+    [-1, 1] Tango's for paired proportions. The extension to several samples per task is ours.
     Source: Wilson 1927, JASA 22(158); Tango 1998, Statistics in Medicine 17(8); the likelihood of a given mean: Owen
         2001, "Empirical Likelihood", section 2.
     """
@@ -50,10 +50,10 @@ def score_interval(values: NDArray[np.float64], low: float, high: float, *, leve
 
 
 def _variance(values: NDArray[np.float64], weights: NDArray[np.float64], mean: float, low: float, high: float) -> float:
-    """Variance of the likeliest distribution on [low, high] with this mean, the values being observed with `weights`.
+    """Return the variance of the maximum-likelihood distribution on [low, high] with this mean, for weighted values.
 
-    Its probabilities are weights / (1 + tilt (values - mean)); where even the strongest tilt that leaves none of them
-    negative is too weak, what is missing lies on the bound.
+    Its probabilities are weights / (1 + tilt (values - mean)). If even the strongest tilt without negative
+    probabilities is too weak, the missing probability lies on the bound.
     """
     if mean < float(weights @ values):
         return _variance(-values[::-1], weights[::-1], -mean, -high, -low)

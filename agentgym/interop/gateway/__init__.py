@@ -1,12 +1,12 @@
-"""The policy gateway: agent programs that others wrote play our tasks, and are trained.
+"""The policy gateway: external agent programs play our tasks, and are trained.
 
 gateway.py           PolicyGateway, an engine: listens, and plays episodes through programs
-sessions.py          the open episodes, each under a token of its own
+sessions.py          the open episodes, each under its own token
 programs.py          a program that is run for each episode
-program_loop.py      an episode whose turns are a program's requests; rows where it rewrites its history
-open_row.py          one of its contexts
-application.py       which requests are let in, and what they are answered
-api.py               what the three APIs have in common; chat.py, what they are read into
+program_loop.py      an episode whose turns are a program's requests; a rewritten history starts a new row
+open_row.py          one row (context) of an episode
+application.py       access checks and answers of requests
+api.py               the common parts of the three APIs; chat.py, the form they are parsed into
 chat_completions.py, responses.py, anthropic_messages.py  one API each
 """
 

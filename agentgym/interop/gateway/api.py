@@ -1,4 +1,4 @@
-"""What the APIs have in common: the parts of their requests, the ends of answers, and events."""
+"""The common parts of the APIs: parts of requests, finish reasons, and events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_MESSAGES, MAX_TOOLS, MAX_IMAGES = 4096, 256, 64
 
 
 class Api(Protocol):
-    """One API. `path`: where it is served."""
+    """One API. `path`: the URL path that serves it."""
 
     path: str
 
@@ -26,20 +26,18 @@ class Api(Protocol):
         ...
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """Return the answer whole. `model`: its name."""
+        """Return the complete answer. `model`: the model's name."""
         ...
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
-        """Return the answer as lines of server-sent events. `with_usage`: the program asks for counts where they may
-        lack.
-        """
+        """Return the answer as server-sent events. `with_usage`: include token counts where they are optional."""
         ...
 
     def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
 
 
 def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[str, Any]], max_tokens: Any) -> Chat:
-    """Return the request of its parts. Raises: ServerRefusal for too many of them, and for no number of tokens."""
+    """Build a request from its parts. Raises: ServerRefusal for too many parts, or an invalid token limit."""
     if not messages or len(messages) > MAX_MESSAGES or len(tools) > MAX_TOOLS:
         raise invalid(f"A request has 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
     if sum(len(message.images) for message in messages) > MAX_IMAGES:
@@ -57,7 +55,7 @@ def tools_of(body: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def function_of(given: Any) -> dict[str, Any]:
-    """Return the schema of a tool in the OpenAI function-call shape. Raises: ServerRefusal."""
+    """Return the schema of a tool in the OpenAI function-call format. Raises: ServerRefusal."""
     function = object_of(given, "A tool")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     return {
@@ -71,9 +69,7 @@ def function_of(given: Any) -> dict[str, Any]:
 
 
 def call_of(name: Any, tool: Any, arguments: Any) -> Call:
-    """Return a call that the program sends back. What it makes of an argument that is not an object is its own
-    affair.
-    """
+    """Return a call that the program sends back. Raises: ServerRefusal if its arguments are not an object."""
     if isinstance(arguments, str):
         try:
             arguments = replace_lone_surrogates(strict_json.loads(arguments or "{}", allow_surrogates=True))
@@ -83,7 +79,7 @@ def call_of(name: Any, tool: Any, arguments: Any) -> Call:
 
 
 def content_of(given: Any, texts: str | tuple[str, ...], image: Any) -> Content:
-    """Text, or parts of text and images. Raises: ServerRefusal for other parts."""
+    """Return text, or parts of text and images. Raises: ServerRefusal for other parts."""
     if given is None or isinstance(given, str):
         return given or ""
     names = (texts,) if isinstance(texts, str) else texts
@@ -102,7 +98,7 @@ def content_of(given: Any, texts: str | tuple[str, ...], image: Any) -> Content:
 
 
 def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
-    """Return an image whose URL holds its data. Raises: ServerRefusal for another part."""
+    """Return an image from a data URL. Raises: ServerRefusal for any other part."""
     head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
     if not (head.startswith("data:image/") and head.endswith(";base64") and data):
         raise invalid(f"A part of the type {part.get('type')!r:.40} is not read here: give text, or an image as data.")
@@ -110,7 +106,7 @@ def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
 
 
 def finish_of(answer: Answer, calls: str, stop: str) -> str:
-    """Why a message ended, by the names of an API."""
+    """Return why a message ended, in an API's terms."""
     if answer.finish_reason != "stop":
         return answer.finish_reason
     return calls if answer.message.calls else stop

@@ -1,4 +1,4 @@
-"""The application behind the gateway: who may ask, what is read of a request, and every refusal as an answer.
+"""The application behind the gateway: access checks, request parsing, and refusals as responses.
 
 POST   /v1/chat/completions, /v1/responses, /v1/messages   the policy's next message
 GET    /v1/models                                          its name
@@ -50,7 +50,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(sessions: Sessions, accepted: Callable[[object], None] = lambda address: None) -> Starlette:
-    """Return what an ASGI server runs.
+    """Return the ASGI application.
 
     Args:
         accepted: called with the address of each connection on which a request had a valid token.
@@ -73,7 +73,7 @@ class _Gateway:
         self._sessions, self._accepted = sessions, accepted
 
     def answering(self, handler: Handler, api: Api = _USUAL) -> Handler:
-        """Around a handler: every refusal as an answer."""
+        """Wrap a handler: turn every refusal into a response."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -83,12 +83,12 @@ class _Gateway:
                     loop.note_refused(refused)
                 return AsciiJSONResponse(api.error(refused), refused.status)
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody reads it
+                return Response(status_code=400)  # nobody receives it
 
         return answer
 
     def completing(self, api: Api) -> Handler:
-        """Return the next message, as an API has it."""
+        """Return a handler that answers with the next message in an API's format."""
 
         async def complete(request: Request) -> Response:
             loop = self._loop(request)
@@ -160,11 +160,11 @@ class EpisodeTools(ToolServer):
         self._loop = loop
 
     def instructions(self) -> str:
-        """Return what clients are told of the use of the tools."""
+        """Return the instructions for clients on using the tools."""
         return ""  # the program has the task, and a second copy would be read twice
 
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """Return the tools as they are now."""
+        """Return the current tools."""
         return [schema["function"] for schema in self._loop.tool_schemas]
 
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
@@ -173,7 +173,7 @@ class EpisodeTools(ToolServer):
 
 
 def described(loop: ProgramLoop) -> dict[str, Any]:
-    """Return what a program is told of its episode."""
+    """Return the description of an episode for its program."""
     return {
         "task": loop.task_id,
         "messages": [{"role": message.role, "content": chat_content(message)} for message in loop.opening],
@@ -182,7 +182,7 @@ def described(loop: ProgramLoop) -> dict[str, Any]:
 
 
 async def _json(request: Request) -> Any:
-    """Return the body of a request. Raises: ServerRefusal for one that is too large, too slow or no JSON."""
+    """Return the body of a request. Raises: ServerRefusal if it is too large, too slow or not JSON."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

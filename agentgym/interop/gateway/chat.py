@@ -1,4 +1,4 @@
-"""What a program asks of the gateway and what it is answered, whichever API it speaks."""
+"""A program's requests to the gateway and the answers, independent of the API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.policy.contract import FinishReason
 from agentgym.tools.arguments import replace_lone_surrogates
 
 Key = tuple[Any, ...]
-"""Equal for messages that are the same to a policy."""
+"""A key that is equal for messages that are the same to a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Chat:
 
     Attributes:
         messages: the conversation. tools: schemas in the OpenAI function-call shape.
-        max_tokens: the program's own bound of the message; None for none.
+        max_tokens: the program's own limit for the message, or None.
         stream: whether the answer is wanted as events. stream_usage: whether they are to count its tokens.
         model: as the program calls it.
         is_retry: the client says that it has sent this request before.
@@ -39,7 +39,7 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The next message, with its tokens counted. `id`: unique on the server."""
+    """The next message with token counts. `id`: unique on the server."""
 
     id: str
     message: Message
@@ -48,27 +48,27 @@ class Answer:
     completion_tokens: int
 
     def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Id, name and arguments of each call, see `as_sent`."""
+        """The id, name and arguments of each call, see `as_sent`."""
         return [(call.id, *as_sent(call)) for call in self.message.calls]
 
 
 def as_sent(call: Call) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of a call as programs see it: one that could not be read has the reason as its argument."""
+    """Return a call's name and arguments as sent to programs; an unreadable call has the reason as argument."""
     return call.name or "unreadable", call.arguments if call.error is None else {"error": call.error}
 
 
 def key_of(message: Message) -> Key:
-    """Return the key of a message: role, words, calls, and the call that it answers."""
+    """Return the key of a message: role, text, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
     sent = map(as_sent, message.calls)  # a program sends back what it was sent
     calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in replace_lone_surrogates([*sent]))
     if message.role == "assistant" and isinstance(content, str):
-        content = replace_lone_surrogates(content).strip()  # as what a program sends back
+        content = replace_lone_surrogates(content).strip()  # as programs send it back
     return message.role, content, calls, message.call_id
 
 
 def keys_of(messages: Sequence[Message]) -> list[Key]:
-    """One for each message."""
+    """Return the key of each message."""
     return [key_of(message) for message in messages]
 
 

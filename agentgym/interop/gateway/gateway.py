@@ -1,4 +1,4 @@
-"""PolicyGateway: an engine whose episodes are played by programs that ask the policy over HTTP."""
+"""PolicyGateway: an engine whose episodes are played by programs that call the policy over HTTP."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .sessions import Sessions
 class PolicyGateway:
     """Lets programs that others wrote play episodes: they ask for the policy's messages as of a model's API.
 
-    It is an engine, so whatever plays episodes takes it: `RolloutConfig(engine=PolicyGateway(...))`. One serves one
-    run at a time.
+    It is an engine, usable wherever episodes are played: `RolloutConfig(engine=PolicyGateway(...))`. A gateway serves
+    one run at a time.
 
     Args:
         program: run for each episode. None lets clients take episodes: `POST /episodes` with one of `tokens`.
-        tokens: of clients that take episodes; each has at least 16 characters.
+        tokens: the tokens of clients that take episodes, each at least 16 characters long.
         host, port: where to listen; port 0 takes any free one.
-        silence_s: an episode in which nothing is asked for so long is ended, and scored as it stands. One in which
-            nothing was asked at all has failed.
-        max_connections: open at once.
+        silence_s: an episode without a request for this long is ended, and scored as it stands. An episode without
+            any request has failed.
+        max_connections: the maximum number of open connections.
     Raises: MissingExtraError without the extra `serve`.
     """
 
@@ -59,20 +59,20 @@ class PolicyGateway:
         self._is_open = False
 
     def identity(self) -> dict[str, Any]:
-        """Return who plays: the command of the program, None where clients take the episodes."""
+        """Return who plays: the program's command, or None if clients take the episodes."""
         return {"program": None if self._program is None else list(self._program.command)}
 
     def connect(self) -> None:
-        """Check that programs can play. Raises: AgentGymError if none could."""
+        """Check that either a program or clients can play. Raises: AgentGymError."""
         if (self._program is None) == (not self._tokens):
             raise AgentGymError(
                 "Give a program that plays the episodes, or tokens of clients that take them, and not both."
             )
 
     def listen(self) -> str:
-        """Listen already, so that clients can come before a run begins. Returns: the address of the gateway.
+        """Listen early, so that clients can connect before a run begins. Returns: the address of the gateway.
 
-        Raises: AgentGymError if no program could play, or nothing can listen there.
+        Raises: AgentGymError if no program could play, or the address cannot be used.
         """
         self.connect()
         if self._listening is None:
@@ -80,7 +80,7 @@ class PolicyGateway:
         return f"http://{self._host}:{self._listening.getsockname()[1]}"
 
     def session(self, episodes: EpisodeFactory) -> AbstractAsyncContextManager[EpisodePlayer]:
-        """Answer while a run plays. Clients that come before wait, if the gateway listens already."""
+        """Answer requests while a run plays. Earlier clients wait, if the gateway already listens."""
         return self._session(episodes)
 
     @asynccontextmanager
@@ -152,6 +152,6 @@ class ProgramPlayer(LocalPlayer):
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
         """Return the episode of a job."""
         episode = super().episode(job, policy)
-        policy.episode_ended(job.trajectory.id)  # while the program thinks nobody waits for it
+        policy.episode_ended(job.trajectory.id)  # the policy's batches do not wait while the program thinks
         episode.make_loop = partial(ProgramLoop, self._sessions.connect, self._silence_s)
         return episode

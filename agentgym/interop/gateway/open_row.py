@@ -1,4 +1,4 @@
-"""A context of an episode that a program may go on with."""
+"""A context of an episode that a program may continue."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UNKNOWN_RESULT = "[the program did not say what came of this call]"
 
 @dataclass(slots=True)
 class OpenRow:
-    """A row that may go on.
+    """A row that may be continued.
 
     Attributes:
-        keys: the keys of its messages so far, the last one of the policy's included.
-        answer: to the request of its last turn. turn: this turn, while it is not known what came back.
+        keys: the keys of its messages so far, including the policy's last one.
+        answer: the answer to the request of its last turn. turn: that turn, until its observation is known.
         allowed: how many calls of this turn the budget has room for.
         executed: calls of this turn that were answered. running: requests whose calls it runs now.
     """
@@ -38,21 +38,21 @@ class OpenRow:
     running: set[asyncio.Future[Any]] = field(default_factory=set)
 
     def has_answered(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
-        """Whether its last turn was the answer to this request, and the program has not gone on from it."""
+        """Return whether its last turn answered this request, and the program has not continued from it."""
         return self.turn is not None and self.keys[:-1] == keys and list(self.tools) == list(tools)
 
     def continues_with(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
-        """Whether a request goes on from its last message: what it adds is what came back."""
+        """Return whether a request continues from its last message: the added messages are the observation."""
         count = len(self.keys)
         added = [key[0] for key in keys[count:]]
-        in_order = added == sorted(added, key=lambda role: role != "tool")  # results, then what else is said
+        in_order = added == sorted(added, key=lambda role: role != "tool")  # results come before other messages
         is_whole = self.turn is not None and bool(added) and "assistant" not in added and in_order
         return is_whole and list(keys[:count]) == self.keys and list(self.tools) == list(tools)
 
     def record(self, turn: Turn, observation: Sequence[Message]) -> None:
-        """Note in a turn its calls, those that no message holds at the end, what came of them, and what was said.
+        """Record in a turn its calls (the program's own calls last), their results, and the replies.
 
-        Results are those of the environment, where it ran the call; a program that sends others has said so.
+        If the environment ran a call, its result is used; different text from the program is recorded as a reply.
         """
         messages = {message.call_id: message for message in observation if message.role == "tool"}
         executed = {call.id: result for call, result in self.executed}
@@ -66,7 +66,7 @@ class OpenRow:
 
 
 def _result(call: Call, message: Message | None, executed: Result | None) -> Result:
-    """Return what came of a call, by the environment if it ran it, else in the program's words."""
+    """Return a call's result, from the environment if it ran the call, else from the program's message."""
     if call.error is not None:
         return Result(message.content if message else call.error, ResultStatus.MALFORMED, call.name, call.id)
     if executed is None:

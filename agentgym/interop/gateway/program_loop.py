@@ -1,4 +1,4 @@
-"""The turns of an episode whose agent is a program: each of its requests is a turn, and a history it rewrites a row."""
+"""The turns of an episode whose agent is a program: each request is a turn, a rewritten history starts a new row."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .chat import Answer, Chat, Key, invalid, key_of, keys_of
 from .open_row import OpenRow
 
 MAX_WAITING = 16
-"""Requests and calls of one episode that may be open at once."""
+"""The maximum open requests and calls of one episode."""
 MAX_REFUSED = 64
-"""After so many requests that cannot be served an episode ends: its program does not know better."""
+"""The number of invalid requests that ends an episode: its program will not correct itself."""
 IDLE_S = 0.5
 """How long the batches of a policy wait for the next request of a program."""
 T = TypeVar("T")
 
 
 class ProgramLoop(PlayLoop):
-    """Answers the requests of a program, and records them.
+    """Answers and records the requests of a program.
 
     Args:
-        connect: entered when the environment is reset, with this loop: from then on requests may come.
-        silence_s: an episode ends where nothing was asked for so long.
+        connect: entered with this loop after the environment's reset: from then on requests may arrive.
+        silence_s: an episode without a request for this long ends.
         arguments: the arguments of PlayLoop.
     """
 
@@ -62,7 +62,7 @@ class ProgramLoop(PlayLoop):
 
     @property
     def tool_schemas(self) -> Sequence[dict[str, Any]]:
-        """Of the environment's tools, as they are now."""
+        """The schemas of the environment's current tools."""
         return self._read_tools().schemas
 
     @property
@@ -83,18 +83,18 @@ class ProgramLoop(PlayLoop):
             self._over.set_result(reason)
 
     def fail(self, error: Exception) -> None:
-        """End the attempt: the infrastructure failed."""
+        """End the attempt because the infrastructure failed."""
         if not self._over.done():
             self._over.set_exception(error)
 
     def note_refused(self, refused: ServerRefusal) -> None:
-        """Count a request that was refused. Too many that cannot be read end the episode."""
+        """Count a refused request. Too many unreadable ones end the episode."""
         self._refused += 400 <= refused.status < 429
         if self._refused >= MAX_REFUSED:
             self.end(StopReason.REPEATED_VOID)
 
     def note_program(self, **data: Any) -> None:
-        """Put what is known of the program into the provenance."""
+        """Record data about the program in the provenance."""
         self._trajectory.provenance.extra["program"] = data
 
     async def _reset(self) -> None:
@@ -104,7 +104,7 @@ class ProgramLoop(PlayLoop):
         self._trajectory.provenance.image_digests = self._environment.current.sandboxes.image_digests
 
     async def play_turns(self) -> NoReturn:
-        """Connect the program, and play until the episode is over. Raises: EpisodeOver; what failed."""
+        """Connect the program, and play until the episode is over. Raises: EpisodeOver; any failure."""
         self._retries.activity = "waiting for the program"
         self._last_asked = asyncio.get_running_loop().time()
         try:
@@ -114,7 +114,7 @@ class ProgramLoop(PlayLoop):
             if not self._over.done():
                 self._over.cancel()
             elif not self._over.cancelled():
-                self._over.exception()  # seen
+                self._over.exception()  # mark the exception as retrieved
             for task in self._work:
                 task.cancel()
             await asyncio.gather(*self._work, return_exceptions=True)
@@ -125,12 +125,12 @@ class ProgramLoop(PlayLoop):
         raise EpisodeOver(reason)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the turns of which it is not known what came back, when the episode is over."""
+        """Record the turns whose observations are unknown when the episode is over."""
         await asyncio.gather(*self._closing)
         for row in self._rows:
             await self._close_turn(row, ())
         if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
-            self._trajectory.further_rows.pop()  # the policy had no room for a message in it
+            self._trajectory.further_rows.pop()  # the row had no room for a message
 
     async def _until_over(self) -> StopReason:
         try:
@@ -142,8 +142,8 @@ class ProgramLoop(PlayLoop):
     async def play_turn(self) -> None:
         """Wait until the policy has written one more message for the program.
 
-        Raises: EpisodeOver when the program ends, or asks for nothing any more; PolicyError for a program that has
-            never asked; what failed.
+        Raises: EpisodeOver if the program ends or stops sending requests; PolicyError if it never sent one;
+            any failure.
         """
         loop = asyncio.get_running_loop()
         while self._turns_played == len(self._trajectory.turns):
@@ -168,7 +168,7 @@ class ProgramLoop(PlayLoop):
         return await self._admit(self._run_tool(name, arguments))
 
     async def _admit(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something that a request asked for, to its end even if the client has gone, but not beyond the episode."""
+        """Finish a request's work even if the client disconnects, but not beyond the episode's end."""
         try:
             self._check_open()
             if len(self._work) >= MAX_WAITING:
@@ -188,7 +188,7 @@ class ProgramLoop(PlayLoop):
             raise self._over_error() from None
         except ServerRefusal:
             raise
-        except SandboxExhausted:  # the agent's doing
+        except SandboxExhausted:  # caused by the agent
             self.end(StopReason.ENVIRONMENT)
             raise self._over_error() from None
         except Exception as error:
@@ -215,9 +215,9 @@ class ProgramLoop(PlayLoop):
                 self._idle = loop.call_later(IDLE_S, self._wait_for_this, False)
 
     def _wait_for_this(self, waits: bool) -> None:
-        """Let the batches of the policy wait for this episode, as they do in our own loop, or not.
+        """Set whether the policy's batches wait for this episode, as in our own loop.
 
-        They do not while its program starts, thinks for long, or is dead: others would wait with them.
+        They do not while its program starts, thinks for long, or is dead, which would delay other episodes.
         """
         if self._idle is not None:
             self._idle.cancel()
@@ -234,7 +234,7 @@ class ProgramLoop(PlayLoop):
                 return earlier.answer
         row = next((row for row in reversed(self._rows) if row.continues_with(keys, chat.tools)), None)
         if row is not None:
-            while row.running:  # what comes of them belongs to the turn
+            while row.running:  # their results belong to the turn
                 await asyncio.wait(row.running)
             self._check_open()
             await self._close_turn(row, chat.messages[len(row.keys) :])
@@ -245,14 +245,14 @@ class ProgramLoop(PlayLoop):
         return await self._take_turn(row, chat, keys)
 
     async def _reason_to_end(self) -> StopReason | None:
-        """Return why the program may not ask for another turn: a budget is used up, or a hook ends the episode."""
+        """Return why no further turn is allowed, a used-up budget or a hook; None if it is."""
         if (stop := self._usage.used_up()) is None:
             await self._read_state()
         turns = self._trajectory.turns
         return await self._ask_hooks(turns[-1], stop) if turns else stop
 
     def _begin_row(self, chat: Chat, keys: list[Key]) -> OpenRow:
-        """Return a new row. Raises: ServerRefusal if the policy's chat template cannot write its messages."""
+        """Return a new row. Raises: ServerRefusal if the policy's chat template cannot render its messages."""
         trajectory = self._trajectory
         self._retries.activity = "rendering the prompt"
         try:
@@ -261,7 +261,7 @@ class ProgramLoop(PlayLoop):
             raise invalid(f"The policy cannot be shown these messages: {error}") from error
         row = OpenRow(len(self._rows), conversation, chat.tools, keys)
         self._rows.append(row)
-        self._ready = True  # before, running out of time is a failure
+        self._ready = True  # until here, running out of time is a failure
         if row.number == 0:
             trajectory.opening, trajectory.prompt_ids = chat.messages, list(conversation.prompt_ids)
             trajectory.tools = chat.tools
@@ -307,7 +307,7 @@ class ProgramLoop(PlayLoop):
         return row.answer
 
     async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
-        """Run a call that the program makes: one of the last message that has it, or else one of its own."""
+        """Run a program's call: match it to the latest message that holds it, else record it as the program's own."""
         row = self._calling_row(name, arguments)
         if row is None:
             return Result("Ask the policy for a message before you call a tool.", ResultStatus.TOOL_ERROR, name)
@@ -341,7 +341,7 @@ class ProgramLoop(PlayLoop):
         return result
 
     def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
-        """Return the row whose last message holds a call, else the one that spoke last; None where none spoke."""
+        """Return the row whose last message holds a call, else the last active row; None without any."""
         rows = [row for row in self._rows if row.turn is not None]
         rows.sort(key=lambda row: -1 if row.turn is None else row.turn.index)
         holding = [
@@ -354,19 +354,19 @@ class ProgramLoop(PlayLoop):
         return candidates[-1] if candidates else None
 
     async def _close_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
-        """Finish a turn by `_finish_turn`, which goes on where the request that brought the news is cut off."""
+        """Finish a turn with `_finish_turn`, even if the current request is cancelled."""
         closing = asyncio.ensure_future(self._finish_turn(row, observation))
         self._closing.add(closing)
-        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark as retrieved
         await asyncio.shield(closing)
         self._closing.discard(closing)
 
     async def _finish_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
-        """Judge the last turn of a row, now that its results are known, and add them to the conversation.
+        """Judge the last turn of a row and add its results to the conversation.
 
         Args:
-            observation: what the program sends; nothing of the last turn of an episode.
-        Raises: ServerRefusal if the policy's chat template cannot write it; what a reward raises; LedgerError.
+            observation: the messages from the program; empty for the last turn of an episode.
+        Raises: ServerRefusal if the policy's chat template cannot render them; any error of a reward; LedgerError.
         """
         if (turn := row.turn) is None:
             return
@@ -386,7 +386,7 @@ class ProgramLoop(PlayLoop):
         await self._write_turns()
 
     async def _write_turns(self) -> None:
-        """Keep in the ledger what is finished, in order; the rest is kept with the end."""
+        """Write finished turns to the ledger in order; the rest is written with the end."""
         trajectory, ledger = self._trajectory, self._config.ledger
         open_turns = {row.turn.index for row in self._rows if row.turn is not None}
         # The last turn is written with the end.

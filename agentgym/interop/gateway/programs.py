@@ -1,4 +1,4 @@
-"""A program that plays an episode: how it is started, told where to ask, and ended."""
+"""A program that plays an episode: starting it, giving it the gateway's address, and ending it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from agentgym.messages import Message, StopReason
 from .program_loop import ProgramLoop
 
 LEAVE_S = 2.0
-"""How long a program has to end after it is told to."""
+"""The grace period between telling a program to end and killing it."""
 SHOWN_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProgram:
-    """A command that plays one episode each time it is run.
+    """A command that plays one episode per run.
 
-    It finds the task and the gateway in its environment variables: OPENAI_BASE_URL, OPENAI_API_KEY,
+    Environment variables give it the task and the gateway: OPENAI_BASE_URL, OPENAI_API_KEY,
     ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, AGENTGYM_TASK (the task's text), AGENTGYM_URL (the gateway) and
     AGENTGYM_MCP_URL (the tools). It runs with the rights of this process, in an empty folder that is deleted after it.
 
     Attributes:
         command: the program and its arguments; `{task}` in an argument stands for the task's text.
-        environment: further variables. Of this process's it gets PATH, HOME and those for languages alone.
+        environment: further variables. It inherits only the variables named in `_own_variables`, such as PATH.
     Raises: AgentGymError for an empty command.
     """
 
@@ -43,9 +43,9 @@ class AgentProgram:
 
     @asynccontextmanager
     async def running(self, loop: ProgramLoop, url: str, token: str) -> AsyncIterator[None]:
-        """Run it for an episode, and end it with all its children on leaving. Raises: PolicyError if it does not start.
+        """Run it for an episode; end it and its children on exit. Raises: PolicyError if it does not start.
 
-        When it ends by itself the episode is over: it has answered, or, where it failed, can do no more.
+        When it ends by itself the episode is over, by an answer or, if the program failed, without one.
         """
         task = "\n\n".join(_words(message) for message in loop.opening)
         with tempfile.TemporaryDirectory(prefix="agentgym-program-", ignore_cleanup_errors=True) as folder:
@@ -70,11 +70,11 @@ class AgentProgram:
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, process: asyncio.subprocess.Process, loop: ProgramLoop) -> None:
-        """Read what it prints, of which the end is kept, and end the episode when the program does."""
+        """Read the program's output, keeping its tail, and end the episode when the program ends."""
         reading = asyncio.create_task(_tail(process.stdout))
         try:
             code = await process.wait()
-            await asyncio.wait({reading}, timeout=LEAVE_S)  # a child of it may still hold its output
+            await asyncio.wait({reading}, timeout=LEAVE_S)  # a child may still hold the output open
             text = reading.result() if reading.done() else ""
         finally:
             reading.cancel()
@@ -86,7 +86,7 @@ class AgentProgram:
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> str:
-    """Return the end of what a program prints."""
+    """Return the end of a program's output."""
     tail = b""
     while stream is not None and (part := await stream.read(1 << 16)):
         tail = (tail + part)[-SHOWN_BYTES:]
@@ -94,7 +94,7 @@ async def _tail(stream: asyncio.StreamReader | None) -> str:
 
 
 def variables(url: str, token: str, task: str) -> dict[str, str]:
-    """Return what a program finds in its environment."""
+    """Return a program's environment variables."""
     return {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",
@@ -109,7 +109,7 @@ def variables(url: str, token: str, task: str) -> dict[str, str]:
 
 
 def _words(message: Message) -> str:
-    """Return the words of a message. Its images are at GET /episode."""
+    """Return the text of a message. Its images are at GET /episode."""
     count = len(message.images)
     note = f"[{count} image{'s' * (count > 1)}: GET {{AGENTGYM_URL}}/episode]" if count else ""
     return "\n".join(filter(None, (message.text, note)))
@@ -121,7 +121,7 @@ def _own_variables() -> dict[str, str]:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Wait until a program and its children are gone: first told to end, then killed."""
+    """Tell a program and its children to end, then kill them, and wait until they are gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""The episodes that programs play through a gateway, each under a token of its own."""
+"""The episodes that programs play through a gateway, each under its own token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .programs import AgentProgram
 
 
 class Sessions:
-    """The episodes that are open, by their tokens.
+    """The open episodes, by their tokens.
 
     Args:
         program: run for each episode; None lets clients take episodes with one of `tokens`.
@@ -29,7 +29,7 @@ class Sessions:
 
     @asynccontextmanager
     async def connect(self, loop: ProgramLoop) -> AsyncIterator[None]:
-        """Give an episode a token, and a program that plays it. On leaving the token is worth nothing."""
+        """Give an episode a token, and a program that plays it. Invalidate the token on exit."""
         token = secrets.token_urlsafe(32)
         self._open[_digest(token)] = loop
         try:
@@ -43,11 +43,11 @@ class Sessions:
             del self._open[_digest(token)]
 
     def of(self, token: str) -> ProgramLoop | None:
-        """Return the episode of a token; None if there is none, or it is over."""
+        """Return the open episode of a token, or None."""
         return self._open.get(_digest(token))
 
     def is_servers(self, token: str) -> bool:
-        """Whether a token lets its owner take episodes."""
+        """Return whether a token allows its owner to take episodes."""
         return number_of(token, self._tokens) is not None
 
     def offer(self, loop: ProgramLoop, token: str) -> None:
@@ -55,13 +55,13 @@ class Sessions:
         self._unclaimed.put_nowait((loop, token))
 
     async def claimed(self) -> tuple[ProgramLoop, str]:
-        """Return the next episode that no client has taken, once there is one, and its token."""
+        """Wait for the next untaken episode and return it with its token."""
         while True:
             loop, token = await self._unclaimed.get()
-            if self.of(token) is not None:  # it may have ended while it waited
+            if self.of(token) is not None:  # the episode may have ended while waiting
                 return loop, token
 
 
 def _digest(token: str) -> bytes:
-    """Return what tokens are compared by, so that the time it takes says nothing of them."""
+    """Return a hash for comparing tokens, so that timing reveals nothing about them."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()

@@ -1,6 +1,6 @@
-"""MCP, the Model Context Protocol: tools of its servers as environments, and episodes of ours as its servers.
+"""MCP, the Model Context Protocol: MCP servers' tools as environments, and our episodes as MCP servers.
 
-server.py            how a server is started or reached, and the connection to it
+server.py            starting or reaching a server, and the connection to it
 guest_bridge.py      the client that runs beside the server in its sandbox; guest_transports.py, what it speaks over
 environment.py       McpEnvironment, `register_mcp`
 content.py           what a tool returned, as content of a message

@@ -1,4 +1,4 @@
-"""What an MCP tool returned, as content of ours, and a result of ours as what an MCP tool returns."""
+"""Conversion of MCP tool results to our content, and of our results to MCP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agentgym.messages import Content, ImagePart, Part, Result, TextPart
 
 
 def content_from_mcp(result: Mapping[str, Any]) -> Content:
-    """Text and images of a `CallToolResult`; of other media a line says what they are.
+    """Return text and images of a `CallToolResult`; replace each other medium by a line that names it.
 
-    Raises: ToolError with the text if the server calls it an error, or asks for what we do not answer.
+    Raises: ToolError with the text if the server marks it as an error, or requests input that we do not give.
     """
     if result.get("resultType") == "input_required":
         raise ToolError("The server asks for input of a model or a person before it goes on, and nobody gives it here.")
@@ -33,7 +33,7 @@ def result_to_mcp(result: Result) -> dict[str, Any]:
 
 
 def content_to_mcp(content: Content) -> list[dict[str, Any]]:
-    """Content as blocks of MCP."""
+    """Return content as MCP blocks."""
     parts = [TextPart(content)] if isinstance(content, str) else content
     return [
         {"type": "text", "text": part.text}

@@ -1,4 +1,4 @@
-"""An episode of ours as an MCP server: the client that calls its tools is the policy, and each call is a turn."""
+"""One of our episodes as an MCP server: the client that calls its tools is the policy, and each call is a turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tool_server import ToolServer
 
 
 class EpisodeServer(ToolServer):
-    """Plays one task, and answers the messages of one MCP client. Made while an event loop runs.
+    """Plays one task, and answers the messages of one MCP client. Needs a running event loop.
 
     Args:
         config: the config of the episode; its `environment`, where it names none, is that of the task.
@@ -30,15 +30,15 @@ class EpisodeServer(ToolServer):
         self._episode = OfferedEpisode(task, config, ledger, label=label or episode_label())
 
     async def begin(self) -> None:
-        """Wait until the environment is reset. Raises: TaskError with what failed if that never happens."""
+        """Wait until the environment is reset. Raises: TaskError with the failure if the reset fails."""
         await self._episode.begin()
 
     def instructions(self) -> str:
-        """Return what opens the episode."""
+        """Return the opening text of the episode."""
         return self._episode.opening
 
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """Return the tools as they are now."""
+        """Return the current tools."""
         return self._episode.tools
 
     @property
@@ -47,7 +47,7 @@ class EpisodeServer(ToolServer):
         return self._episode.request is None
 
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
-        """Run a tool: a turn that is one call."""
+        """Run a tool, as a turn of one call."""
         number = len(self._episode.trajectory.turns) + 1
         return await self._episode.call(Call(name, arguments, f"call_{number}"))
 
@@ -57,5 +57,5 @@ class EpisodeServer(ToolServer):
 
 
 def episode_label() -> str:
-    """Return a label that no other process gives: `mcp-`, the time and the process."""
+    """Return a label unique to this process: `mcp-`, the time and the process id."""
     return f"mcp-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -1,10 +1,10 @@
-"""Episodes of ours as MCP servers over streamable HTTP.
+"""Our episodes as MCP servers over streamable HTTP.
 
-POST   /tasks/ID/mcp            a client of the eras with sessions: `initialize` begins an episode of the task, and the
+POST   /tasks/ID/mcp            for clients with sessions: `initialize` begins an episode of the task, and the
                                 header Mcp-Session-Id names it from then on; DELETE ends it
 POST   /episodes                begin an episode: {"task": ID}, {"index": N}, or {} for the next task; answers its URL
-POST   /episodes/SECRET/mcp     its messages, of either era; a client that knows the URL plays it
-DELETE /episodes/SECRET         end it, and hear how it ended
+POST   /episodes/SECRET/mcp     the episode's messages, of either era; any client that knows the URL can play
+DELETE /episodes/SECRET         end the episode; answers its outcome
 GET    /tasks                   the ids of the tasks
 """
 
@@ -48,7 +48,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class HttpBounds:
-    """What clients may take. `episodes`: in progress at once. `idle_s`: one that is silent for so many seconds ends."""
+    """Limits of clients. `episodes`: in progress at once. `idle_s`: seconds of silence that end an episode."""
 
     episodes: int = 64
     idle_s: float = 900.0
@@ -56,22 +56,22 @@ class HttpBounds:
 
 @dataclass(slots=True)
 class _Open:
-    """An episode that is open, and when a client last spoke to it, by the clock of the event loop."""
+    """An open episode, and the time of its client's last message on the event loop's clock."""
 
     server: EpisodeServer
     last_used_s: float
 
 
 class McpHttpServer:
-    """Offers tasks as MCP servers. Each episode is recorded and judged as any other.
+    """Offers tasks as MCP servers. Each episode is recorded and judged like any other.
 
     Args:
-        tasks: those that are offered. config: of the episodes.
-        ledger: keeps them, if given.
-        host: where it listens. On a loopback address requests must name one, so that no page of a browser can be
-            made to reach it by a name of its own.
-        tokens: of which each request must bring one as its bearer; empty for none.
-        ended: called with the trajectory of each episode that has ended.
+        tasks: the offered tasks. config: the config of the episodes.
+        ledger: stores the episodes, if given.
+        host: the listening address. On a loopback address the Host header must name a loopback address, which stops
+            a browser page from reaching it under the page's own name.
+        tokens: each request must send one of these as its bearer token; empty disables the check.
+        ended: called with the trajectory of each ended episode.
         accepted: called with the address of each connection on which a request was served.
     """
 
@@ -96,7 +96,7 @@ class McpHttpServer:
         self._begun = self._beginning = 0
 
     def application(self) -> Starlette:
-        """Return what an ASGI server runs."""
+        """Return the ASGI application."""
         routes = [
             Route("/tasks", self._answering(self._list_tasks), methods=["GET"]),
             Route("/tasks/{task:path}/mcp", self._answering(self._serve_task), methods=["POST", "DELETE"]),
@@ -108,7 +108,7 @@ class McpHttpServer:
 
     @asynccontextmanager
     async def _while_serving(self, _application: Starlette) -> AsyncIterator[None]:
-        """While the server runs, end episodes that no client speaks to; at its end, all."""
+        """End idle episodes while the server runs, and all episodes at its end."""
 
         async def sweep() -> None:
             while True:
@@ -126,7 +126,7 @@ class McpHttpServer:
             await asyncio.gather(*(self._end(secret) for secret in [*self._open]))
 
     def _answering(self, handler: Handler) -> Handler:
-        """Around a handler: who may ask, and every refusal as an answer."""
+        """Wrap a handler: check access, and turn every refusal into a response."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -136,12 +136,12 @@ class McpHttpServer:
             except ServerRefusal as refused:
                 return AsciiJSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody reads it
+                return Response(status_code=400)  # nobody receives it
 
         return answer
 
     def _check_caller(self, request: Request) -> None:
-        """Raise ServerRefusal for a caller without a token, and for a page of another origin."""
+        """Raise ServerRefusal for a missing or wrong token, or a page of another origin."""
         origin = request.headers.get("origin")
         if self._is_local:
             named = [request.headers.get("host", ""), *([urlsplit(origin).netloc] if origin else ())]
@@ -157,7 +157,7 @@ class McpHttpServer:
         return AsciiJSONResponse({"tasks": [*self._tasks]})
 
     async def _serve_task(self, request: Request) -> Response:
-        """Messages of a client with sessions."""
+        """Answer a message of a client with sessions."""
         task, secret = self._task(request.path_params["task"]), request.headers.get(SESSION)
         if secret is not None:
             return await self._serve(request, secret, task)
@@ -203,9 +203,9 @@ class McpHttpServer:
         return AsciiJSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
 
     async def _serve(self, request: Request, secret: str, task: Task | None = None) -> Response:
-        """Return a message of an episode, or its end.
+        """Answer a message of an episode, or end it.
 
-        Raises: ServerRefusal where it is none, or one of another task.
+        Raises: ServerRefusal if there is no such episode, or it plays another task.
         """
         episode = self._find(secret)
         if task is not None and episode.server.task is not task:
@@ -230,9 +230,9 @@ class McpHttpServer:
         return episode
 
     async def _begin(self, task: Task) -> str:
-        """Begin an episode. Returns: its secret. Raises: ServerRefusal where there is no room, or it does not begin."""
+        """Begin an episode. Returns: its secret. Raises: ServerRefusal if there is no room or beginning fails."""
         over = [secret for secret, episode in self._open.items() if episode.server.is_over]
-        if len(over) >= self._bounds.episodes:  # nobody asks how they came out
+        if len(over) >= self._bounds.episodes:  # no client has fetched their outcomes
             await self._end(over[0])
         in_progress = sum(not episode.server.is_over for episode in self._open.values())
         if in_progress + self._beginning >= self._bounds.episodes:
@@ -251,7 +251,7 @@ class McpHttpServer:
         return secret
 
     async def _end(self, secret: str) -> Trajectory | None:
-        """End an episode, if it is open. Returns: its trajectory; None where it cannot be kept, which is told."""
+        """End an open episode. Returns: its trajectory; None, after printing the error, if it cannot be recorded."""
         if (episode := self._open.pop(secret, None)) is None:
             return None
         try:
@@ -264,9 +264,9 @@ class McpHttpServer:
 
 
 async def _message(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a request holds.
+    """Return the JSON object in a request's body.
 
-    Raises: ServerRefusal for one that is too large, too slow or no object.
+    Raises: ServerRefusal if the body is too large, too slow or not an object.
     """
     body = bytearray()
     try:

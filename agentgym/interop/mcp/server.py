@@ -15,7 +15,7 @@ from agentgym.sandbox.contract import Channel
 BRIDGE = GuestModule(__package__, "guest_transports", "guest_bridge")
 _BRIDGE_PATH = "/tmp/agentgym-mcp-bridge.py"
 _SLACK_S = 5.0
-"""How much longer than the bridge the environment waits for an answer."""
+"""How many seconds longer than the bridge the environment waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class McpServer:
     """How to start or reach an MCP server. Give `command` or `url`.
 
     Attributes:
-        command: a program of the sandbox and its arguments, which speaks MCP on its standard streams.
+        command: a program in the sandbox and its arguments; it speaks MCP over its standard streams.
         url: the URL of a server over streamable HTTP. The sandbox must be allowed to reach it.
-        files: text that is written into the sandbox before the server starts, by path, relative to /work.
-        environment: variables of the program. `headers`: of every request to the URL, such as a token.
-        era: `stateless` for the protocol of 2026-07-28, `sessions` for those before it; `auto` finds out.
-        start_s: seconds that a start and the list of tools may take. `call_s`: those of a call.
+        files: texts to write into the sandbox before the server starts, by path relative to /work.
+        environment: variables of the program. `headers`: headers of every request to the URL, such as a token.
+        era: `stateless` for the protocol of 2026-07-28, `sessions` for earlier ones; `auto` detects it.
+        start_s: timeout in seconds of starting and listing tools. `call_s`: timeout of a call.
     """
 
     command: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class McpServer:
     call_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Raise TaskError for what cannot be started or reached."""
+        """Raise TaskError for an invalid field."""
         if bool(self.command) == bool(self.url):
             raise TaskError(f"An MCP server has a command or a url, one of them: {self.command!r}, {self.url!r}.")
         if not all(isinstance(part, str) and "\0" not in part for part in self.command):
@@ -60,7 +60,7 @@ class McpServer:
 
     @classmethod
     def parse(cls, data: Any, task: str) -> Self:
-        """From a task's parameters. Raises: TaskError naming the task."""
+        """Make a server from a task's parameters. Raises: TaskError naming the task."""
         if not isinstance(data, Mapping) or not isinstance(data.get("command", []), list):
             raise TaskError(f"{task}: parameters['server'] is {data!r:.200}; give {{\"command\": [...]}}.")
         try:
@@ -72,7 +72,7 @@ class McpServer:
 
     @property
     def location(self) -> str:
-        """Where it is, for messages."""
+        """The server's URL or command, for messages."""
         return self.url or " ".join(self.command)
 
     @property
@@ -86,9 +86,9 @@ class McpConnection:
     """A running server, reached through a bridge that runs in its sandbox.
 
     Attributes:
-        tools: what the server offers: `name`, `description`, `inputSchema` and what else it says of each.
-        lists_read: how often its list of tools was read: once, and again whenever the server says that it has changed.
-        protocol: the revision of MCP that it speaks. `instructions`: what it says of its use.
+        tools: the server's tools, each with `name`, `description`, `inputSchema` and any further fields.
+        lists_read: how often the list of tools was read: once, and again whenever the server reports a change.
+        protocol: the server's revision of MCP. `instructions`: its instructions for use.
     """
 
     def __init__(self, server: McpServer, sandbox: Sandbox, channel: Channel) -> None:
@@ -102,7 +102,7 @@ class McpConnection:
     async def open(cls, server: McpServer, sandbox: Sandbox) -> Self:
         """Start or reach a server.
 
-        Raises: TaskError for a file that cannot be written; SandboxUnavailable with what the server said; SandboxDied.
+        Raises: TaskError for a file that cannot be written; SandboxUnavailable with the server's error; SandboxDied.
         """
         for path, text in server.files.items():
             try:
@@ -127,7 +127,7 @@ class McpConnection:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool. Returns: the `CallToolResult` of the protocol.
 
-        Raises: ToolError where the server refuses, takes too long or has ended; SandboxDied.
+        Raises: ToolError if the server refuses, takes too long or has ended; SandboxDied.
         """
         request = {"do": "call", "name": name, "arguments": arguments}
         result: dict[str, Any] = (await self._ask(request, self._server.call_s))["ok"]
@@ -139,9 +139,9 @@ class McpConnection:
         try:
             reply = await self._channel.request({**request, "timeout_s": timeout_s}, timeout_s=timeout_s + _SLACK_S)
         except (SandboxDied, TimeoutError):
-            await self._sandbox.exec(["true"])  # raises SandboxDied if it is not the bridge alone that has ended
+            await self._sandbox.exec(["true"])  # raises SandboxDied if the whole sandbox has ended
             raise self._end("The server has ended, and what connected it.") from None
-        if not _is_reply(reply):  # the server runs beside the bridge, and may have written to us in its place
+        if not _is_reply(reply):  # the server runs beside the bridge, and may have forged a reply
             raise self._end("The server has broken what connects it.")
         if "failed" in reply:
             raise self._end(str(reply["failed"]))
@@ -154,7 +154,7 @@ class McpConnection:
         return dict(reply)
 
     def _end(self, reason: str) -> ToolError:
-        """Return the result of this call and of all that follow."""
+        """Mark the connection as ended; return the error of this call and all further ones."""
         self._ended = reason
         return ToolError(reason)
 
@@ -164,7 +164,7 @@ class McpConnection:
 
 
 def _is_reply(reply: Any) -> bool:
-    """Whether a line has the shape of a reply of the bridge."""
+    """Return whether a value has the form of a bridge's reply."""
     if not isinstance(reply, dict) or not {"ok", "failed", "late", "error"} & reply.keys():
         return False
     tools = reply.get("tools", [])

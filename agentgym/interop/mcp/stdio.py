@@ -1,4 +1,4 @@
-"""One episode of ours as an MCP server on the standard streams of this process."""
+"""One of our episodes as an MCP server on the standard streams of this process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PARSE_ERROR = -32_700
 
 
 async def serve_on_stdio(task: Task, config: RolloutConfig, ledger: Ledger | None = None) -> Trajectory:
-    """Offer an episode to the program that started this process, until they close our input.
+    """Offer an episode to the program that started this process, until the program closes our input.
 
-    What else prints goes to standard error meanwhile, because standard output holds messages alone.
+    Redirect all other output to standard error meanwhile, because standard output carries only messages.
 
-    Returns: the trajectory; one that the client left before its end has failed.
+    Returns: the trajectory, which has failed if the client left before its end.
     Raises: AgentGymError if the episode does not begin, or the client sends a line of more than MAX_LINE_BYTES.
     """
     sys.stdout.flush()

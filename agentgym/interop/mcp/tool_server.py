@@ -1,4 +1,4 @@
-"""Tools of ours behind MCP, in both eras of the protocol: what each message is answered."""
+"""Our tools over MCP, in both eras of the protocol: the answer to each message."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .content import result_to_mcp
 from .guest_bridge import ENVELOPE, HANDSHAKE, METHOD_NOT_FOUND, STATELESS
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
-"""The revisions with a handshake; of tools they say the same."""
+"""The revisions with a handshake, which treat tools alike."""
 OVER = "agentgym/over"
-"""In the `_meta` of a result: the call has ended the episode."""
+"""The key in a result's `_meta` that marks a call that ended the episode."""
 INVALID_PARAMS, UNSUPPORTED_VERSION = -32_602, -32_022
 _NOT_TO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 
@@ -25,11 +25,11 @@ class ToolServer(ABC):
 
     @abstractmethod
     def instructions(self) -> str:
-        """Return what clients are told of the use of the tools."""
+        """Return the instructions for clients on using the tools."""
 
     @abstractmethod
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """Return the tools as they are now: `name`, `description` and `parameters` of each."""
+        """Return the current tools, each with `name`, `description` and `parameters`."""
 
     @abstractmethod
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
@@ -37,7 +37,7 @@ class ToolServer(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Whether no tool can be called any more. The result of the call that ended it says so, for who asks."""
+        """Whether no tool can be called any more. The result of the ending call is marked accordingly."""
         return False
 
     async def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
