@@ -38,7 +38,7 @@ class LiteralMatch(Reward):
 
 
 def literal(text: str) -> tuple[Any, ...] | None:
-    """Return a literal in a form that is equal only for equal values and types; None if the text is no literal."""
+    """Return a literal in a form that is equal only for equal values and types; None if the text is not a literal."""
     if len(text) > MAX_CHARS:
         return None
     try:

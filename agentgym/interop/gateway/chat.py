@@ -48,7 +48,7 @@ class Answer:
     completion_tokens: int
 
     def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The id, name and arguments of each call, see `as_sent`."""
+        """Return the id, name and arguments of each call; see `as_sent`."""
         return [(call.id, *as_sent(call)) for call in self.message.calls]
 
 

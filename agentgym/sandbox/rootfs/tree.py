@@ -48,7 +48,7 @@ _MISSING_ERRORS = (OSError, ImageError)
 
 
 def max_unpacked_bytes(image: Path) -> int:
-    """The unpacked size allowed for an image, from its bytes on disk: a small file must not fill the disk."""
+    """Return the unpacked size allowed for an image, from its bytes on disk: a small file must not fill the disk."""
     if image.is_file():
         own_bytes = image.stat().st_size
     else:
