@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +38,8 @@ def train(
 
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
     run = RunFolder(folder or Path("runs") / chosen.name)
-    if run.recipe.is_file() and not (resume or extend):  # said before torch is imported, which takes a while
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"  # of several processes, one says it later
+    if is_alone and run.recipe.is_file() and not (resume or extend):  # before torch is imported, which takes a while
         raise RecipeError(HOLDS_A_RUN.format(run.path))
     err().print(f"{chosen.name}: loading the libraries, and checking the recipe.", style="dim", soft_wrap=True)
     hint = _resume_command(recipe, settings or [], folder, modules or [])
