@@ -17,12 +17,12 @@ SHORT = {
     "intervals": "--tasks 10 --samples 1 --trials 20",
     "mcp": "--servers 2 --calls 5",
     "pool": "--backends namespaces --task-sets code/functions-v1 --episodes 2 --rounds 1 --at-once 1 --think-ms 0",
-    "sampling": "--episodes 2 --rounds 1",
-    "sandbox_against": f"{BENCHMARKS.parent} --rounds 1",
-    "training": "--rounds 1 --groups 1",
     "warehouse": "--episodes 2 --rounds 1",
 }
 LONG = {
+    "training": "--rounds 1 --groups 1",
+    "sandbox_against": f"{BENCHMARKS.parent} --rounds 1",
+    "sampling": "--episodes 2 --rounds 1",
     "environments": "--seconds 0.05 --episodes 0",
     "environments_search": "--passages 2000 --episodes 2",
     "knowledge": "--turns 2 --batch 4",

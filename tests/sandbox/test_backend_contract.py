@@ -26,7 +26,18 @@ ELSEWHERE = {
     "ray": "tests/cluster/test_ray_backend.py",
 }
 """Backends that need a cluster, and where they are tested."""
-ON_THE_HOSTS_CODE = ("A guest that was taken over", "A channel's process")
+SHARED_BY_BACKENDS = (
+    "A guest that was taken over",
+    "A channel's process",
+    "Commands",
+    "Python",
+    "Files",
+    "Channels",
+    "Its own episode",
+    "What comes later",
+    "Snapshots and their forks",
+)
+"""Themes about code of the host and of the guest that `namespaces` and `docker` share."""
 pytestmark = pytest.mark.needs_namespaces
 
 
@@ -64,12 +75,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def docker_cases(capabilities: Capabilities) -> list:
     """Return a case for each theme: containers take half a second to make, and the checks of a theme share a neighbour.
 
-    Attacks on our own code of the host side make a hundred containers, and that code is the same for `namespaces`.
+    What the backends share is played on `namespaces`, and by `make test-all` here as well.
     """
     names = checks(capabilities)
     themes = dict.fromkeys(check.theme for check in (*CONTRACT, *ATTACKS))
     if "AGENTGYM_TEST_ALL" not in os.environ:
-        themes = [theme for theme in themes if theme not in ON_THE_HOSTS_CODE]
+        themes = [theme for theme in themes if theme not in SHARED_BY_BACKENDS]
 
     def of_theme(theme: str) -> functools.partial:
         only = {check.name for check in (*CONTRACT, *ATTACKS) if check.theme == theme} & names.keys()
