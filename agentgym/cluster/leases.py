@@ -23,7 +23,7 @@ class EpisodeLease:
         message_bytes: the largest request that the server reads.
         number: the number of the next request. The server begins requests in the order of their numbers.
         dropped: numbers of requests that were cancelled, and may never arrive.
-        lost: the reason why it is no longer open; None while it is.
+        lost: why the lease was lost; None while the lease is open.
     """
 
     def __init__(self, episode_id: str, client: httpx.AsyncClient, message_bytes: int) -> None:

@@ -46,8 +46,8 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
 
     Args:
         nodes: the minimum number of nodes.
-    Raises: ClusterError if there is no cluster at the address, or it has another version, needs a token that this
-        host lacks, or has fewer nodes; also if this process is connected to another cluster.
+    Raises: ClusterError if no cluster runs at the address, if the cluster has another version or fewer nodes, if this
+        host lacks its token, or if this process is connected to another cluster.
     """
     ray = import_ray()
     if ray.is_initialized():

@@ -121,7 +121,7 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path, words: str) -> str:
 
 
 def _began(pid: int) -> str:
-    """Return a process's start time in kernel clock ticks; empty if there is no such process."""
+    """Return a process's start time in kernel clock ticks; empty if the process does not exist."""
     fields = _stat(pid)
     return fields[19] if fields else ""
 

@@ -70,7 +70,7 @@ class SandboxHost:
         creating = self._creating[key] = asyncio.ensure_future(self._backend.create(spec, snapshot=snapshot))
         try:
             sandbox = await creating
-        except asyncio.CancelledError:  # `discard` cancelled it: nobody waits for the answer
+        except asyncio.CancelledError:  # cancelled by `discard`, which needs no answer
             return None, SandboxDied("Its creation was cancelled."), ()
         except Exception as error:  # noqa: BLE001  raised again at the driver
             self._creating.pop(key, None)
@@ -146,7 +146,7 @@ class SandboxHost:
         call = self._calls[number] = asyncio.ensure_future(work)
         try:
             return await call, None
-        except asyncio.CancelledError:  # `cancel` cancelled it: nobody waits for the answer
+        except asyncio.CancelledError:  # cancelled by `cancel`, which needs no answer
             return None, SandboxDied("The call was cancelled.")
         except Exception as error:  # noqa: BLE001  raised again at the driver
             return None, error

@@ -83,7 +83,7 @@ class _Gateway:
                     loop.note_refused(refused)
                 return AsciiJSONResponse(api.error(refused), refused.status)
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody receives it
+                return Response(status_code=400)  # the client has gone
 
         return answer
 

@@ -136,7 +136,7 @@ class McpHttpServer:
             except ServerRefusal as refused:
                 return AsciiJSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody receives it
+                return Response(status_code=400)  # the client has gone
 
         return answer
 
