@@ -31,12 +31,19 @@ def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Ra
         return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     text = decode(token_ids)
-    complete, ranges = 0, []
+    ends, lengths = list[int](), list[int]()  # of each prefix: characters in common with the text, and of its own
     for count in range(1, len(token_ids) + 1):
         prefix = text if count == len(token_ids) else decode(token_ids[:count])
-        begin, complete = complete, _common_length(prefix, text, complete)
-        ranges.append((begin, complete + (len(prefix) > complete)))  # the end of a prefix may be half a character
-    return text, ranges
+        ends.append(_common_length(prefix, text, min(ends[-1], len(prefix)) if ends else 0))
+        lengths.append(len(prefix))
+    # Part of a character is decoded as U+FFFD. Where the text has one, it is whole once every later prefix is longer.
+    shortest = len(text)
+    for at in range(len(ends) - 2, -1, -1):
+        shortest = min(shortest, lengths[at + 1])
+        if ends[at] and text[ends[at] - 1] == "\ufffd":
+            ends[at] = min(ends[at], shortest - 1)
+    begins = [0, *ends[:-1]]
+    return text, [(begin, end + (length > end)) for begin, end, length in zip(begins, ends, lengths, strict=True)]
 
 
 def _common_length(prefix: str, text: str, at: int) -> int:

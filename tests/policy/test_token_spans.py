@@ -16,8 +16,9 @@ from agentgym.trajectory import Span
 
 pytest.importorskip("torch")
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="<"), min_size=1, max_size=30)
-ODD = 'naïve Ünïcøde 漢字 🙂👩‍👩‍👧 \t"quoted\\" \u2028 e\u0301 name city'
+CHARACTER = st.characters(codec="utf-8", exclude_characters="<") | st.just("\ufffd")  # so are undecoded bytes shown
+TEXT = st.text(CHARACTER, min_size=1, max_size=30)
+ODD = 'naïve Ünïcøde 漢字 🙂👩‍👩‍👧 \t"quoted\\" \u2028 e\u0301 \ufffd\ufffd name city'
 
 
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that byte-level BPE writes as themselves
