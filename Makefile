@@ -139,7 +139,7 @@ test: $(STAMP)  ## every test
 	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # One attack kit is played on every variant of a sandbox: other runtimes, images, layers, users, Pythons (8 minutes more).
-test-all: $(STAMP)  ## every test, and the whole attack kit also where `make test` plays only the part that could differ
+test-all: $(STAMP)  ## every test, the whole attack kit everywhere, and new random examples of the property tests
 	AGENTGYM_TEST_ALL=1 "$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # A third of this is importing what the tests import, in each worker: two are as fast as four.

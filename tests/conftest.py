@@ -43,8 +43,14 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one.
-hypothesis.settings.register_profile("agentgym", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one. `make test`
+# tries the same examples every time, so that a change is judged by itself; `make test-all` looks for new ones.
+hypothesis.settings.register_profile(
+    "agentgym",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="AGENTGYM_TEST_ALL" not in os.environ,
+)
 hypothesis.settings.load_profile("agentgym")
 
 
