@@ -25,8 +25,9 @@ NAMESPACES = (
     | kernel.CLONE_NEWUTS
 )
 # Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
-RECEIVED, _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, _LAYERS = 200, 210, 211, 212, 214, 220
-HIGHEST_DESCRIPTOR = 255  # ... up to here, with those of the layers ...
+_WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, RECEIVED = 180, 181, 182, 184, 190
+_LAYERS = RECEIVED + 1  # the mounts of the layers follow the control socket
+HIGHEST_DESCRIPTOR = 255  # ... up to here ...
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
 _TERMINALS = 32  # of the 3,072 that the kernel keeps for all that are not the host's own
 _PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's user, too, over all sandboxes
@@ -50,7 +51,6 @@ def confine(
     yield from joining
     for number, (folder, path) in enumerate(memory, _MEMORY):
         yield from syscalls.open_as(number, path, os.O_RDONLY, folder)
-    yield from mounts.open_layers(spec["layers"], _LAYERS)  # still as the spawner's user: no other may enter the store
     yield from _confine_joined(
         bool(spec["cgroups"]), len(spec["layers"]), len(memory), greeting, *(spec[name] for name in _LIMITS)
     )
@@ -98,14 +98,13 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
     """Yield the calls that make a builder, which unpacks an archive into a layer, its current directory. It may be
     hostile.
 
-    The request brought the archive, which becomes `CONTROL`, and last a pipe for the result, which becomes `MEMORY[0]`.
+    The request brought the archive, which becomes `CONTROL`, a pipe for the result, which becomes `MEMORY[0]`, and last
+    the layer's mount.
     The last call's result says whether the spawner has ended.
     """
     yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
-    yield from syscalls.open_as(_LAYERS, f"{mounts.LAYER_STORE}/{order['layer']}", os.O_PATH | os.O_DIRECTORY)
     yield from syscalls.become_user(AGENT_ID)
-    yield syscall("chdir", "/proc/self/fd")
-    yield syscalls.mount(str(_LAYERS), "/work", None, kernel.MS_BIND)
+    yield syscalls.move_mount(RECEIVED + 2, "/work")
     yield syscalls.mount(
         "tmpfs", mounts.LAYER_STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k"
     )

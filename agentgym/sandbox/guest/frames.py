@@ -26,7 +26,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _CLOSED_ON_EXEC, _RIGHTS = int(socket.MSG_CMSG_CLOEXEC), (int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS))
 _DESCRIPTOR = struct.Struct("i")
-_ANCILLARY_SIZES = tuple(socket.CMSG_LEN(4 * count) for count in range(9))
+_ANCILLARY_SIZES = tuple(socket.CMSG_LEN(4 * count) for count in range(65))
 
 
 class FrameError(ValueError):

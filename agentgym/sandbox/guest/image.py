@@ -19,9 +19,8 @@ from typing import Any, NoReturn
 from . import kernel, root
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, LINKED
-from .layers import FIRST_LAYER_ID
 
-MAX_PIDS = 1 << 22  # Linux's maximum. Sandboxes have user ids FIRST_HOST_ID + pid; their spawners, those above
+MAX_PIDS = 1 << 22  # Linux's maximum. Sandboxes have user ids FIRST_HOST_ID + pid; then come their spawners, and layers
 FIRST_HOST_ID = 2_000_000_000
 
 _OWN_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
@@ -124,8 +123,8 @@ def _map_ids(child: int, cgroups: Cgroups) -> None:
     own = FIRST_HOST_ID + MAX_PIDS + os.getpid()
     for kind in ("uid", "gid"):
         with open(f"/proc/{child}/{kind}_map", "wb") as file:
-            file.write(b"0 %d 1\n" % own)  # the ids of sandboxes and of layers map to themselves
-            file.write(b"".join(b"%d %d %d\n" % (first, first, MAX_PIDS) for first in (FIRST_LAYER_ID, FIRST_HOST_ID)))
+            file.write(b"0 %d 1\n%d %d 1\n" % (own, root.AGENT_ID, own + MAX_PIDS))  # itself, and its layers
+            file.write(b"%d %d %d\n" % (FIRST_HOST_ID, FIRST_HOST_ID, MAX_PIDS))  # those of sandboxes as they are
     cgroups.delegate(own, child)
 
 

@@ -28,7 +28,8 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_MOUNT_ATTR_IDMAP, _OPEN_TREE_CLONE = 0x00100000, 1
+_AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH = -100, 0x8000, 0x1000
 
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
 RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
@@ -41,7 +42,7 @@ _CHILD_ENDED = int(signal.SIGCHLD)
 
 # x86-64
 _CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT = 56, 125, 126, 155
-_CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
+_OPEN_TREE, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 436, 437, 442
 _RACES = 64  # how often openat2 is asked while the kernel answers EAGAIN
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -115,6 +116,25 @@ def set_mount(target: str, attributes: int) -> None:
         _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, _text(target), _AT_RECURSIVE, ctypes.byref(attr), ctypes.c_size_t(32)),
         f"mount_setattr {target}",
     )
+
+
+def copy_mount(path: str) -> int:
+    """Return a descriptor of a new mount of a folder, which lies in no file tree until it is moved there."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
+    descriptor = int(_libc.syscall(_OPEN_TREE, _AT_FDCWD, _text(path), ctypes.c_uint(flags)))
+    _check(descriptor, f"open_tree {path}")
+    return descriptor
+
+
+def map_ids(mount: int, user_namespace: int) -> None:
+    """Show the files of user N of a new mount as those of the user to whom a user namespace maps N.
+
+    Args:
+        mount: a descriptor from `copy_mount`. user_namespace: a descriptor.
+    """
+    attr = _MountAttr(attr_set=_MOUNT_ATTR_IDMAP, userns_fd=user_namespace)
+    flags, size = ctypes.c_uint(_AT_EMPTY_PATH), ctypes.c_size_t(ctypes.sizeof(attr))
+    _check(_libc.syscall(_MOUNT_SETATTR, mount, b"", flags, ctypes.byref(attr), size), "mount_setattr idmap")
 
 
 def detach(target: str) -> None:

@@ -1,20 +1,20 @@
 """The layers that a spawner keeps: unpacked file trees that sandboxes mount as lower layers of an overlay.
 
-All lie in one tmpfs, each in a folder named by its key. A layer belongs to one user id, which all sandboxes stacked on
-it share: otherwise they could not change its files. Only a confined builder process writes a layer, and only once. A
-layer in use is never removed.
+All lie in one tmpfs, each in a folder named by its key, and belong to one user id. A sandbox gets mounts of its own
+that show the files as its own user's, so that it can change them though no other sandbox has that user. Only a confined
+builder process writes a layer, and only once. A layer in use is never removed.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from . import archive, kernel
 from .mounts import LAYER_STORE
+from .root import AGENT_ID
 
-FIRST_LAYER_ID = 1_990_000_000  # plus the pid of the builder of the lowest layer
 _MAX_LAYERS = 256
 _SMALL_FILE = 512  # bytes of an archive per file; bounds the number of inodes
 _GONE = "gone-"
@@ -24,15 +24,21 @@ class LayerRecord:
     """A layer that is kept or being built. `parent`: key of the layer below, "" for the lowest. `size`: bytes."""
 
     def __init__(self, parent: str, size: int) -> None:
-        self.parent, self.size, self.user, self.ready = parent, size, -1, False
+        self.parent, self.size, self.ready = parent, size, False
 
 
 class LayerStore:
     """The kept layers, the least recently used first."""
 
-    def __init__(self, max_bytes: int, run_in_child: Callable[[Callable[[], None]], None]) -> None:
-        """`max_bytes`: of all layers together. `run_in_child`: does work in a child process."""
-        self.max_bytes, self.run_in_child = max_bytes, run_in_child
+    def __init__(self, max_bytes: int, run_in_child: Callable[[Callable[[], None]], None], own_id: int | None) -> None:
+        """Keep nothing yet.
+
+        Args:
+            max_bytes: of all layers together. run_in_child: does work in a child process.
+            own_id: the user id of every sandbox, where none can have one of its own; else None.
+        """
+        self.max_bytes, self.run_in_child, self.own_id = max_bytes, run_in_child, own_id
+        self.user = AGENT_ID if own_id is None else own_id  # of all files: what a sandbox calls itself
         self.layers: OrderedDict[str, LayerRecord] = OrderedDict()
         self.removed_count = 0
         self.mounted = False
@@ -63,29 +69,37 @@ class LayerStore:
             if not self._evict_oldest({*in_use, parent}):
                 return f"the layers in use leave too little room of the {self.max_bytes >> 20} MiB that may be kept"
         self._mount()
-        os.mkdir(f"{LAYER_STORE}/{key}", 0o755)
         self.layers[key] = LayerRecord(parent, size)
+        self._make_folder(key, 0o755)
         if not parent:
             for root, mode in archive.ROOTS.items():
-                path = f"{LAYER_STORE}/{key}/{os.fsdecode(root)}"
-                os.mkdir(path)
-                os.chmod(path, mode)
+                self._make_folder(f"{key}/{os.fsdecode(root)}", mode)
         return ""
 
-    def assign_owner(self, key: str, first: int) -> int:
-        """Give the folder of a new layer to its builder. Returns: the layer's user id.
+    def _make_folder(self, path: str, mode: int) -> None:
+        os.mkdir(f"{LAYER_STORE}/{path}")
+        os.chmod(f"{LAYER_STORE}/{path}", mode)
+        os.chown(f"{LAYER_STORE}/{path}", self.user, self.user)
 
-        Args:
-            first: the user id of a lowest layer. Any other layer has that of the layer below.
+    def mount_for(self, keys: Sequence[str], pid: int) -> list[int]:
+        """Return descriptors of new mounts of these layers, which show the files as those of one process's user.
+
+        Raises: OSError; no descriptor stays open.
         """
-        layer = self.layers[key]
-        layer.user = self.layers[layer.parent].user if layer.parent else first
-        folders = [f"{LAYER_STORE}/{key}"]
-        if not layer.parent:
-            folders += [f"{LAYER_STORE}/{key}/{os.fsdecode(root)}" for root in archive.ROOTS]
-        for folder in folders:
-            os.chown(folder, layer.user, layer.user)
-        return layer.user
+        mounts: list[int] = []
+        user_namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
+        try:
+            for key in keys:
+                mounts.append(kernel.copy_mount(f"{LAYER_STORE}/{key}"))
+                if self.own_id is None:
+                    kernel.map_ids(mounts[-1], user_namespace)
+        except OSError:
+            for mount in mounts:
+                os.close(mount)
+            raise
+        finally:
+            os.close(user_namespace)
+        return mounts
 
     def finish(self, key: str, size: int) -> None:
         """Note that a layer was built, and takes `size` bytes."""

@@ -21,20 +21,12 @@ _OVERLAY_INODES = 4
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY
 
 
-def open_layers(keys: list[str], lowest: int) -> Iterator[Syscall]:
-    """Open layers of the store, the lowest first, as descriptors from `lowest` on.
-
-    Needs the spawner's user id, and nothing mounted over `LAYER_STORE`.
-    """
-    for number, key in enumerate(keys, lowest):
-        yield from syscalls.open_as(number, f"{LAYER_STORE}/{key}", _FOLDER_FLAGS)
-
-
 def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[Syscall]:
     """Mount fresh writable directories, as the agent's user with capabilities, in the directory /proc/self/fd.
 
     Args:
-        writable, inodes: bytes and files for the sandbox's own writes. layers: the descriptors of `open_layers`.
+        writable, inodes: bytes and files for the sandbox's own writes.
+        layers: descriptors of the layers' mounts (`LayerStore.mount_for`), the lowest first.
         changes: the descriptor that the directory with the changes to the layers gets, if there are layers.
     """
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -46,6 +38,9 @@ def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[S
         files = "/tmp/merged"
         for name in ("changes", "index", "merged"):
             yield from syscalls.make_folder(f"/tmp/{name}", 0o755)
+        for layer in layers:  # each covers the one before, and the overlay the last
+            yield syscalls.move_mount(layer, files)
+            yield from syscalls.open_as(layer, files, _FOLDER_FLAGS)
         lower = ":".join(str(layer) for layer in reversed(layers))
         options = f"lowerdir={lower},upperdir=/tmp/changes,workdir=/tmp/index,userxattr,xino=on"
         yield syscalls.mount("overlay", files, "overlay", plain, options)

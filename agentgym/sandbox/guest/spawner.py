@@ -25,7 +25,7 @@ from . import boot, image, kernel, oom_score, root, server, spawner_setup, zygot
 from .cgroups import Limits
 from .children import run_in_child
 from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
-from .layers import FIRST_LAYER_ID, LayerStore
+from .layers import LayerStore
 from .poller import Poller
 from .priority import prefer
 from .spawner_setup import SpawnerState
@@ -66,7 +66,8 @@ class Spawner:
         self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox watches it
         self.as_root, self.own_id, self.startup_error = state.as_root, state.own_id, state.startup_error
         self.cgroups = state.cgroups
-        self.layers = LayerStore(state.layers, lambda work: run_in_child(self.poller, work))
+        own_id = None if self.as_root else self.own_id
+        self.layers = LayerStore(state.layers, lambda work: run_in_child(self.poller, work), own_id)
         self.host_gone = False
         self.memory, self.own_oom_score = boot.own_memory(), int(kernel.read_from("/proc/self/oom_score_adj"))
         gc.collect()
@@ -188,19 +189,16 @@ class Spawner:
         if self.layers.being_made(key):
             return "busy", ""
         in_use = {key for record in self.records for key in record.spec.get("layers", ())}
-        mounted = self.layers.mounted
         try:
             reason = self.layers.start_layer(key, order["parent"], order["size"], in_use)
         except OSError as error:
             self.layers.abandon(key)
             reason = zygote.describe_error(error)
-        if self.layers.mounted and not mounted:
-            self.zygote.end_child()  # its copy of the mounts is from before
         return ("unavailable", reason) if reason else None
 
     def _fork_process_1(self, record: SandboxRecord, source: int) -> None:
         """Take a process in new namespaces, map its user ids, set its limits, and have it become process 1."""
-        result_write, spec = -1, record.spec
+        result_write, spec, layers = -1, record.spec, list[int]()
         self.zygote.request_child()
         if record.layer:  # what follows is done while the zygote forks
             record.result_pipe, result_write = os.pipe()
@@ -217,26 +215,19 @@ class Spawner:
             record.pid = child.pid
             with contextlib.closing(child):
                 record.process = os.pidfd_open(record.pid)
-                outside = self._outside_user_id(record)
+                outside = image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
                 kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
                 kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
+                layers = self.layers.mount_for([record.layer] if record.layer else spec["layers"], record.pid)
                 if record.layer:
-                    child.become("layer", spec, setup, [source, result_write])
+                    child.become("layer", spec, setup, [source, result_write, *layers])
                 else:
                     self.cgroups.attach(record.name, record.pid)
                     prefer(record.pid)
-                    child.become("guest", spec, setup, [source])
+                    child.become("guest", spec, setup, [source, *layers])
         finally:
-            if result_write >= 0:
-                os.close(result_write)
-
-    def _outside_user_id(self, record: SandboxRecord) -> int:
-        """Return the user id that the agent's is mapped to: one of the sandbox's own as root, else the spawner's."""
-        if record.layer:
-            return self.layers.assign_owner(record.layer, FIRST_LAYER_ID + record.pid if self.as_root else self.own_id)
-        if record.spec["layers"]:
-            return self.layers.layers[record.spec["layers"][0]].user
-        return image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
+            for descriptor in layers if result_write < 0 else [*layers, result_write]:
+                os.close(descriptor)
 
     def _read_lifeline(self, record: SandboxRecord) -> None:
         """Note that the host has closed its end."""

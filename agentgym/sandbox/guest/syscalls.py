@@ -25,12 +25,13 @@ _NUMBERS = {  # x86-64
     "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
     "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "prctl": 157, "mount": 165, "umount2": 166,
     "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292, "prlimit64": 302, "setns": 308, "seccomp": 317,
-    "close_range": 436, "mount_setattr": 442,
+    "move_mount": 429, "close_range": 436, "mount_setattr": 442,
 }  # fmt: skip
 _NAMES = {number: name for name, number in _NUMBERS.items()}
 _ARGUMENTS = 6
 _HERE = -100  # AT_FDCWD
 _RECURSIVE = 0x8000  # AT_RECURSIVE
+_EMPTY_SOURCE = 4  # MOVE_MOUNT_F_EMPTY_PATH
 
 _library = ctypes.PyDLL(None, use_errno=True)  # an instance of its own, because the argument types are set on it
 _system_call = _library.syscall
@@ -89,6 +90,11 @@ def poll_readable(descriptor: int, timeout_ms: int) -> Syscall:
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Syscall:
     return syscall("mount", source, target, kind, flags, options)
+
+
+def move_mount(mount: int, target: str) -> Syscall:
+    """Put a mount that lies in no file tree, given as a descriptor, at `target`."""
+    return syscall("move_mount", mount, "", _HERE, target, _EMPTY_SOURCE)
 
 
 def set_mount(target: str, attributes: int) -> Syscall:

@@ -11,9 +11,8 @@ code could kill its own sandbox, which voids an episode.
 
 A sandbox created from a snapshot mounts the snapshot's layers, which the spawner keeps unpacked: it costs as much as an
 empty one, however large they are. As on Docker, a folder from the snapshot cannot be renamed (EXDEV; `mv` and
-`shutil.move` copy it then), a file of it with several names is one of its own under a name that was written to, and
-sandboxes over the same lowest layer share one user id of the host. Where the kernel cannot mount overlays on tmpfs
-(before Linux 6.6), the files are unpacked into each sandbox instead.
+`shutil.move` copy it then), and a file of it with several names is one of its own under a name that was written to.
+Where the kernel cannot mount overlays on tmpfs (before Linux 6.6), the files are unpacked into each sandbox instead.
 """
 
 from __future__ import annotations

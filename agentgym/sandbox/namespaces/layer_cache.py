@@ -25,7 +25,7 @@ _BUILDER_BYTES = 256 * 2**20  # additional address space that a builder may take
 
 
 def keys_of(layers: Sequence[Layer]) -> list[str]:
-    """Return the spawner's key of each layer: a hash of the layer and all layers below it, which share a user id."""
+    """Return the spawner's key of each layer: a hash of the layer and all layers below it."""
     keys, total = [], hashlib.sha256()
     for layer in layers:
         total.update(layer.digest.encode())
