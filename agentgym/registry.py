@@ -40,6 +40,7 @@ Kind = Literal[
     "samplers",
     "gatherers",
     "training_parts",
+    "signal_providers",
     "stages",
     "searches",
     "search_values",

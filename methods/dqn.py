@@ -19,7 +19,8 @@ import torch
 
 from agentgym import Call, Message, PolicyError, Trajectory, prototype
 from agentgym.policy import Policy, Reply, Request
-from agentgym.training import ReturnSpec
+
+from .stored_turns import ReturnSpec
 
 __all__ = ["DqnPolicy", "enumerated_calls"]
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from agentgym import registry
 from agentgym.cli.app import app
+from agentgym.credit import SIGNALS
 from agentgym.environment import Environment
 from agentgym.errors import UnknownNameError
 from agentgym.reward import Reward
@@ -182,6 +183,16 @@ def test_a_training_part_is_a_class_of_parts_that_is_made_without_options(name):
     part = load("training_parts", name)()
     assert isinstance(part, TrainingPart)
     assert part.provides or type(part).update is not TrainingPart.update
+
+
+@pytest.mark.parametrize("name", of("signal_providers"))
+def test_a_signal_provider_says_that_it_provides_the_signal_of_its_name(name):
+    from agentgym.training.signals import SignalProvider
+
+    provider = load("signal_providers", name)
+    assert issubclass(provider, SignalProvider)
+    assert name in provider.provides
+    assert name in SIGNALS
 
 
 @pytest.mark.parametrize("name", of("episode_hooks"))

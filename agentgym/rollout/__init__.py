@@ -16,6 +16,7 @@ from agentgym.moved import moved_names
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_handle import EnvironmentState
+from agentgym.rollout.environments import schemas_of
 from agentgym.rollout.episodes import Checkpoints
 from agentgym.rollout.failures import is_bug
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
@@ -43,6 +44,7 @@ __all__ = [
     "TurnOutcome",
     "WrappedJudge",
     "is_bug",
+    "schemas_of",
     "tree_labels",
 ]
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
     from agentgym.training.stages.plan import default_stages
-    from agentgym.training.stored_turns.transitions import ReturnSpec
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
@@ -31,7 +30,6 @@ _HOME = {
     "NewTasks": "new_tasks",
     "OtherRows": "loss.grpo_batches",
     "Recipe": "recipe.recipe",
-    "ReturnSpec": "stored_turns.transitions",
     "Rollouts": "rollouts.rollouts",
     "StepBatch": "loss.step_batch",
     "TrainingPart": "parts",
@@ -48,7 +46,6 @@ __all__ = [
     "NewTasks",
     "OtherRows",
     "Recipe",
-    "ReturnSpec",
     "Rollouts",
     "StepBatch",
     "TrainingPart",

@@ -74,8 +74,6 @@ class PlannedHook(PlannedPart):
                 f"{key} changes the logits, which no record keeps, so nothing can be trained under it. Evaluate with "
                 "it, in a stage `evaluate_guided` or by `agentgym eval`, and train without."
             )
-        if train.signals.replay is not None:
-            yield f"{key}: train.signals.replay scores stored turns without masks. Leave out one of the two."
         estimator = train.make_estimator()
         for signal in _OF_WHOLE_DISTRIBUTIONS:
             if signal in estimator.requires:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from agentgym import registry
 from agentgym.options import Section, field_docs, sections_in
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.recipe.stage_options import STAGE_OPTIONS
 from research.reference.markdown import one_line, table
 
 INTRODUCTION = """\
@@ -35,8 +35,9 @@ def _titled_sections() -> Iterator[tuple[str, type[Section]]]:
     """Yield every section of a recipe, and the options of every kind of stage that has its own."""
     for path, section in _sections(Recipe, ""):
         yield f"`[{path}]`" if path else "The top", section
-    for kind, section in STAGE_OPTIONS.items():
-        yield f"`options` of the stage `{kind}`", section
+    for kind in registry.names("stages"):
+        if (options := registry.load("stages", kind).options) is not None:
+            yield f"`options` of the stage `{kind}`", options
 
 
 def keys() -> set[str]:

@@ -69,13 +69,13 @@ def test_a_run_can_begin_with_the_episodes_of_another_one(finished, tmp_path):
 @pytest.mark.parametrize(
     ("train", "policy", "message"),
     [
-        ({"estimator": "rloo"}, {}, r"train\.signals\.replay is an option of a critic.*'rloo' has none"),
+        ({"estimator": "rloo"}, {}, r"train\.signals\.replay is an option of .*values.*'rloo' requires none"),
         (
             {"estimator": "rloo", "signals": {"rank_every": 20}},
             {},
-            r"rank_every = 20 is read by rank_shaped.*'rloo' has",
+            r"rank_every is an option of .*rank_deviations.*'rloo' requires none",
         ),
-        ({"estimator": "rloo", "signals": {"double": True}}, {}, r"train\.signals\.double is an option of a critic"),
+        ({"estimator": "rloo", "signals": {"double": True}}, {}, r"train\.signals\.double is an option of .*values"),
         ({"signals": {"replay": {"runs": ["no/run"]}}}, {}, r"replay\.runs: 'no/run' is no run folder"),
         ({}, {"logit_hook": "known_tools"}, "scores stored turns without masks"),
     ],

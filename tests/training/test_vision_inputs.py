@@ -19,9 +19,9 @@ from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, Visi
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.training import Rollouts
 from agentgym.training.loss.grpo_batches import own_tokens
-from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.rollouts.trl_policy import TrlPolicy
-from agentgym.training.signals.selection import SignalSources, providers_for
+from agentgym.training.signals import SignalSources
+from agentgym.training.signals.selection import providers_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing
@@ -175,15 +175,18 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
 
 def test_a_critic_that_would_be_blind_is_refused(model_and_renderer):
     model, renderer = model_and_renderer
-    parts = dict(rollouts=None, task_set=None, encode=renderer.tokenizer.encode)
-    sources = SignalSources(model=model, policy=VisionPolicy(model, renderer), **parts)
+
+    def providers(chosen):
+        parts = dict(rollouts=None, task_set=None, encode=renderer.tokenizer.encode, estimator=chosen)
+        return providers_for(SignalSources(model=model, policy=VisionPolicy(model, renderer), **parts))
+
     with pytest.raises(CreditError, match=r"turn_gae requires values: .* computed without images"):
-        providers_for(estimator("turn_gae"), SignalsSection(), sources)
+        providers(estimator("turn_gae"))
     with pytest.raises(
         CreditError, match=r"rank_shaped requires rank_acceleration_deviations.* computed without images"
     ):
-        providers_for(estimator("rloo | rank_shaped"), SignalsSection(), sources)
-    assert providers_for(estimator("grpo"), SignalsSection(), sources) == []
+        providers(estimator("rloo | rank_shaped"))
+    assert providers(estimator("grpo")) == []
 
 
 async def test_trls_own_generation_refuses_images():

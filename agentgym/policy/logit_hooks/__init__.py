@@ -8,11 +8,9 @@ token_automaton.py masks from a grammar of characters
 hermes_turns.py    the grammar of a turn in the call format `hermes`
 hermes_masks.py    hooks over that grammar
 tilts.py           hooks that change logits instead of forbidding tokens
-value_networks.py  networks that predict the value of the next token
-value_guided.py    a hook that adds such a network's values to the logits
 served_masks.py    the form of a grammar's masks for a vLLM server
 
-The hooks themselves are in methods/logit_hooks, but for `value_guided`.
+The hooks themselves are in methods.
 """
 
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook, make_hook

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from agentgym.evaluation.search import make_search
-from agentgym.options import Count, Rate, Section, Share
-from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes, RepeatSection
+from agentgym.options import Count, Rate, Section
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
 
 
 class CollectSection(Section):
@@ -166,139 +166,3 @@ class GenerateSection(ReadsEpisodes):
     """How many rounds generate anew what was refused."""
     with_set: bool = True
     """Whether the tasks of the set are trained on too."""
-
-
-class StoredEpisodesSection(ReadsEpisodes):
-    """A stage that learns from whole stored episodes."""
-
-    reads_last_player: ClassVar[bool] = True
-
-    @model_validator(mode="before")
-    @classmethod
-    def _names_of_stages(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (isinstance(data.get("episodes"), str) or "runs" in data):
-            raise ValueError(
-                f"`episodes` lists names of stages, such as ['collect'], and those of other runs as "
-                f"'runs/other:collect'. A beginning of ids as in episodes = {data.get('episodes', 'train-')!r}, and "
-                "`runs`, are of an earlier agentgym"
-            )
-        return data
-
-
-class DirectAdvantageSection(StoredEpisodesSection):
-    """Options of `direct_advantage`: learning on stored turns, none of which is played anew."""
-
-    continuations: Annotated[int, Field(ge=0)] = 0
-    """From how many episodes, which the policy plays on from each turn, the critic learns. With 0 it learns from how
-    the stored episodes themselves ended."""
-    critic_epochs: Count = 4
-    """How many passes over the turns fit the critic, which is frozen afterwards."""
-    critic_learning_rate: Rate = 1e-3
-    """The learning rate of the critic."""
-    loss: Literal["clipped", "quadratic"] = "clipped"
-    """`clipped` bounds the ratio of probabilities; `quadratic` moves a turn towards a target."""
-    clip: Share = 0.2
-    """How far the ratio of a turn's probabilities may leave 1 with `clipped`."""
-    beta: Rate = 1.0
-    """With `quadratic` a turn moves by its advantage / `beta` in nats."""
-    epochs: Count = 1
-    """How many passes over the turns train the policy."""
-    batch_size: Count = 32
-    """How many turns a step of the policy learns from."""
-    learning_rate: Rate = 1e-4
-    """The learning rate of the policy."""
-
-
-class TokenValuesSection(StoredEpisodesSection):
-    """How values of tokens are learnt."""
-
-    steps: Count = 200
-    """How many optimiser steps are taken."""
-    batch_size: Count = 16
-    """How many episodes a step learns from."""
-    learning_rate: Rate = 1e-3
-    """The learning rate of the optimiser."""
-
-
-class ImplicitQSection(TokenValuesSection):
-    """Options of `implicit_q`: action values of tokens."""
-
-    expectile: Share = 0.7
-    """0.5 values the policy that played; values towards 1 value the best of what it did."""
-    gamma: Share = 1.0
-    """The discount per token."""
-    conservative: Annotated[float, Field(ge=0)] = 0.01
-    """The weight that keeps the values of tokens low which no episode holds."""
-    follow: Share = 0.05
-    """How far the slow copy moves towards the values in each step, 0 to 1."""
-
-
-class ConservativeQSection(TokenValuesSection):
-    """Options of `conservative_q`: action values of tokens, bootstrapped from tokens that the policy finds likely.
-
-    The episodes may be the policy's, those of experts, or both.
-    """
-
-    top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """A target's maximum is over the smallest set of tokens that holds this much of the policy's probability."""
-    gamma: Share = 1.0
-    """The discount per token."""
-    follow: Share = 0.05
-    """How far the slow copy moves towards the values in each step, 0 to 1."""
-
-
-class OutcomeHeadSection(TokenValuesSection):
-    """Options of `outcome_head`: the distribution of the return after each token.
-
-    The episodes have to be those of the policy that is guided.
-    """
-
-    low: float = 0.0
-    """The least return."""
-    high: float = 1.0
-    """The greatest return."""
-    bins: Annotated[int, Field(ge=2)] = 11
-    """Over how many returns, `low` and `high` included, the distribution is."""
-
-    @model_validator(mode="after")
-    def _ascending(self) -> OutcomeHeadSection:
-        if not self.low < self.high:
-            raise ValueError(f"low = {self.low} has to be below high = {self.high}")
-        return self
-
-
-class EvaluateGuidedSection(Section):
-    """Options of `evaluate_guided`: a held-out measurement of the policy as values of tokens guide it."""
-
-    values: str = ""
-    """The name of the stage `implicit_q` or `outcome_head` that learnt the values."""
-    scale: Annotated[float, Field(ge=0)] = 1.0
-    """How strongly the values guide, see the logit hook `value_guided`."""
-    candidates: Annotated[int, Field(ge=0)] = 20
-    """Among how many of the likeliest tokens the values choose, see the logit hook `value_guided`."""
-
-
-class EvaluateRerankedSection(Section):
-    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, as values choose it."""
-
-    values: str = ""
-    """The name of the stage `conservative_q` or `implicit_q` that learnt the values."""
-    episodes: Annotated[int, Field(ge=2)] = 4
-    """How many episodes of each task are played. The one whose tokens have the highest mean value counts."""
-
-
-STAGE_OPTIONS: dict[str, type[Section]] = {
-    "collect": CollectSection,
-    "prefer": PreferSection,
-    "rank": RankSection,
-    "step_tasks": StepTasksSection,
-    "generate": GenerateSection,
-    "direct_advantage": DirectAdvantageSection,
-    "implicit_q": ImplicitQSection,
-    "conservative_q": ConservativeQSection,
-    "outcome_head": OutcomeHeadSection,
-    "evaluate_guided": EvaluateGuidedSection,
-    "evaluate_reranked": EvaluateRerankedSection,
-    "repeat": RepeatSection,
-}
-"""The options of the stages that come with agentgym and have options of their own, by kind."""

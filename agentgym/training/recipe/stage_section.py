@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agentgym.options import Count, Section, Share
 
@@ -43,6 +43,17 @@ class ReadsEpisodes(Section):
     else of the round before."""
     earlier_rounds: Share = 0.0
     """The share of the episodes of earlier rounds that is mixed in, 0 to 1."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_stages(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (isinstance(data.get("episodes"), str) or "runs" in data):
+            raise ValueError(
+                f"`episodes` lists names of stages, such as ['collect'], and those of other runs as "
+                f"'runs/other:collect'. A beginning of ids as in episodes = {data.get('episodes', 'train-')!r}, and "
+                "`runs`, are of an earlier agentgym"
+            )
+        return data
 
     @property
     def reads_nodes(self) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReplaySection(Section):
-    """Lets the critic of an estimator learn from turns of earlier steps too (see ReplayedCritic)."""
+    """Lets the critic of an estimator learn from turns of earlier steps too."""
 
     updates: Count = 20
     """How many optimiser steps the critic takes after each step."""

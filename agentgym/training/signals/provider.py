@@ -1,43 +1,98 @@
-"""SignalProvider and Checkpointed, the protocols of signal providers."""
+"""SignalProvider: computes signals that an estimator requires and no record holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
+from agentgym.credit import Estimator
+from agentgym.policy.contract import Policy
+from agentgym.task import TaskSet
+from agentgym.training.fit import TrainingPlan
+from agentgym.training.recipe.train_section import SignalsSection
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 SignalRows = list[Any]
 """One signal of a batch: one entry per trajectory, with the shape that `Group` defines."""
 
 
-class SignalProvider(Protocol):
-    """Computes signals for a batch of trajectories.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSources:
+    """What signal providers are made of.
 
     Attributes:
-        provides: names of the signals.
+        model, policy: the trained model and its policy.
+        rollouts: plays episodes.
+        task_set: the training tasks.
+        encode: maps text to token ids.
+        estimator: requires the signals.
+        options: the recipe's [train.signals].
+        seed: the seed of the learnt networks.
     """
 
-    provides: tuple[str, ...]
+    model: Any
+    policy: Policy
+    rollouts: Rollouts
+    task_set: TaskSet
+    encode: Callable[[str], list[int]]
+    estimator: Estimator
+    options: SignalsSection = field(default_factory=SignalsSection)
+    seed: int = 0
+
+    @property
+    def network_options(self) -> dict[str, Any]:
+        """Return learning rate, passes and seed of a network that is learnt for signals."""
+        options = self.options
+        return {"learning_rate": options.learning_rate, "epochs": options.epochs, "seed": self.seed}
+
+    @property
+    def return_weights(self) -> dict[str, float]:
+        """Return the discount and the weights of outcome and turn rewards in the estimator's return."""
+        options = self.estimator.unwrapped.resolved_options  # a wrapper changes neither discount nor weights
+        return {name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
+
+
+class SignalProvider:
+    """Base of signal providers. Register a subclass under the kind `signal_providers`, once for each of its signals.
+
+    Attributes:
+        provides: names of the signals, which are fields of `agentgym.credit.Group`.
+        switches: keys of [train.signals] that this provider alone reads. A recipe that sets one must require its
+            signals.
+        reads_text_only: whether the signals are computed from tokens without images.
+        reads_one_context: whether a trajectory is read as one context.
+        needs_whole_model: whether the first process computes the signals alone, with the whole model.
+    """
+
+    provides: ClassVar[tuple[str, ...]] = ()
+    switches: ClassVar[tuple[str, ...]] = ()
+    reads_text_only: ClassVar[bool] = False
+    reads_one_context: ClassVar[bool] = False
+    needs_whole_model: ClassVar[bool] = False
+
+    @classmethod
+    def make(cls, sources: SignalSources) -> SignalProvider:
+        """Make the provider for a training. Raises: CreditError, RecipeError for sources that do not suffice."""
+        return cls()
+
+    @classmethod
+    def requires(cls, plan: TrainingPlan) -> Iterator[str]:
+        """Yield a sentence for each requirement that the recipe does not meet, before anything is loaded."""
+        yield from ()
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Return the signals of all trajectories in order, with placeholders of the same shape for invalid ones."""
-        ...
+        raise NotImplementedError
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the batch after its credit has been estimated. Returns: metrics."""
-        ...
-
-
-@runtime_checkable
-class Checkpointed(Protocol):
-    """A provider that learns and saves its state in checkpoints."""
+        return {}
 
     def save(self, folder: Path) -> None:
-        """Write the state into a checkpoint's folder."""
-        ...
+        """Write the state of a provider that learns into a checkpoint's folder."""
 
     def restore(self, folder: Path) -> None:
-        """Restore the state from a checkpoint's folder."""
-        ...
+        """Restore the state from a checkpoint's folder. An older checkpoint without it changes nothing."""

@@ -26,13 +26,15 @@ from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
+from agentgym.training.model.models import save_model
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.signals.provider import SignalProvider
-from agentgym.training.signals.selection import SignalSources, providers_for
+from agentgym.training.signals.provider import SignalProvider, SignalSources
+from agentgym.training.signals.selection import providers_for
+from agentgym.training.stages.episode_manifest import StoredEpisodes
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 from agentgym.trajectory import Trajectory
@@ -80,6 +82,10 @@ class Learner:
     def full_model(self) -> Any:
         """Return the model to publish and save; for a sharded model, the full copy in the first process."""
         return self.policy.trained if isinstance(self.policy, TrainedVllmPolicy) else self.model
+
+    def save(self, folder: Path) -> None:
+        """Write the model and its processing class into a folder, atomically."""
+        save_model(self.full_model, self.processing_class, folder)
 
     def gather(self) -> None:
         """Update the full copy of a sharded model. All processes must call this together."""
@@ -170,6 +176,11 @@ class RunContext:
         bar = self.progress.add_task(description, total=total)
         yield lambda: self.progress.advance(bar)
 
+    @property
+    def stored_episodes(self) -> StoredEpisodes:
+        """Return the stored episodes that the stage may learn from."""
+        return StoredEpisodes(self.folder, self.stage, self.sources, self.recipe.seed)
+
     def call_format(self, tokenizer: Any = None) -> CallFormat:
         """Return the recipe's call format; for "auto", the format that the tokenizer's template writes."""
         section = self.recipe.policy
@@ -183,9 +194,11 @@ class RunContext:
             rollouts=self.rollouts,
             task_set=self.task_set,
             encode=learner.tokenizer.encode,
+            estimator=estimator,
+            options=self.recipe.train.signals,
             seed=self.recipe.seed,
         )
-        return providers_for(estimator, self.recipe.train.signals, sources)
+        return providers_for(sources)
 
     def learner(self, model: Any, processing_class: Any, *, lockstep: bool = True) -> Learner:
         """Wrap a model in a policy that samples from it; with a processor, in a vision policy.
@@ -217,3 +230,27 @@ class RunContext:
         )
         policy.name = name
         return Learner(model, processing_class, policy)
+
+    @contextmanager
+    def hooked(self, learner: Learner, hook: str, options: Mapping[str, Any], name: str) -> Iterator[Learner]:
+        """Sample from the learner's model in this process under a logit hook, inside the block.
+
+        Args:
+            hook, options: the registered name of the hook, and its options.
+            name: follows the name of the learner's policy.
+        """
+        section = self.recipe.policy
+        policy = policy_of(
+            learner.model,
+            learner.processing_class,
+            section.call_format,
+            section.template_options,
+            logit_hook=hook,
+            logit_hook_options=dict(options),
+            lockstep=self.recipe.machine.lockstep,
+        )
+        policy.name = f"{learner.policy.name} {name}"
+        try:
+            yield replace(learner, policy=policy)
+        finally:
+            self.rollouts.finish(policy.close())

@@ -18,9 +18,10 @@ from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.rollout.environments import schemas_of
 from agentgym.storage.reader import LedgerReader
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import seed_of
 from agentgym.training.demonstrate import tokenise
-from agentgym.training.stages.context import RunContext
+from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.stages.episode_sources import LABEL_ENDS, LEDGER, EpisodeSource
 from agentgym.trajectory import Trajectory
 
@@ -42,39 +43,110 @@ class EpisodeSet:
     rows: list[Row]
 
 
-def episode_set(
-    context: RunContext,
-    renderer: Renderer,
-    choose: Callable[[list[Trajectory]], tuple[list[Row], list[Trajectory]]],
-    *,
-    earlier_rounds: float = 0.0,
-    options: dict[str, Any] | None = None,
-    file: str = MANIFEST,
-) -> EpisodeSet:
-    """Choose rows among the episodes of the stage's sources, or read the rows from an existing manifest.
+Choose = Callable[[list[Trajectory]], tuple[list[Row], list[Trajectory]]]
+"""A function from all episodes, sorted by id, to a stage's rows and the episodes that the rows name."""
 
-    Args:
-        choose: maps all episodes, sorted by id, to the rows and the episodes that the rows name.
-        earlier_rounds: the fraction of earlier rounds' episodes to draw.
-        options: recorded in the manifest for human readers.
-        file: the name of the manifest.
-    Raises: RecipeError if the sources have no finished episode, or one of a task that is not for training, or if an
-        episode has changed.
+
+def every_valid(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+    """Choose all valid episodes, one per row."""
+    valid = [trajectory for trajectory in trajectories if trajectory.valid]
+    return [{"episode": trajectory.id} for trajectory in valid], valid
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEpisodes:
+    """The stored episodes that a stage of a run may learn from.
+
+    Attributes:
+        folder: the stage's folder. stage: the stage's name.
+        sources: where the episodes are.
+        seed: the seed of the run, for drawing among earlier rounds.
     """
-    if (context.folder.path / file).is_file():
-        return _read(context, renderer, file)
-    trajectories = _query(context, renderer, earlier_rounds)
-    rows, chosen = choose(trajectories)
-    episodes = {trajectory.id: trajectory for trajectory in chosen}
-    manifest = {
-        "sources": [asdict(source) for source in context.sources],
-        "options": options or {},
-        "read": len(trajectories),
-        "episodes": [{"id": key, "sha256": digest_of(episode)} for key, episode in episodes.items()],
-        "rows": rows,
-    }
-    context.folder.write_json(file, manifest)
-    return EpisodeSet(episodes, rows)
+
+    folder: RunFolder
+    stage: str
+    sources: Sequence[EpisodeSource]
+    seed: int
+
+    def choose(
+        self,
+        renderer: Renderer,
+        section: ReadsEpisodes,
+        choose: Choose = every_valid,
+        *,
+        options: dict[str, Any] | None = None,
+        file: str = MANIFEST,
+    ) -> EpisodeSet:
+        """Choose rows among the episodes of the stage's sources, or read the rows from an existing manifest.
+
+        Args:
+            renderer: tokenises episodes of other policies.
+            section: names the episodes, and the fraction of earlier rounds' episodes to draw.
+            choose: maps all episodes, sorted by id, to the rows and the episodes that the rows name.
+            options: recorded in the manifest for human readers.
+            file: the name of the manifest.
+        Raises: RecipeError if the sources have no finished episode, or one of a task that is not for training, or if
+            an episode has changed.
+        """
+        if (self.folder.path / file).is_file():
+            return self._read(renderer, file)
+        trajectories = self._query(renderer, section.earlier_rounds)
+        rows, chosen = choose(trajectories)
+        episodes = {trajectory.id: trajectory for trajectory in chosen}
+        manifest = {
+            "sources": [asdict(source) for source in self.sources],
+            "options": options or {},
+            "read": len(trajectories),
+            "episodes": [{"id": key, "sha256": digest_of(episode)} for key, episode in episodes.items()],
+            "rows": rows,
+        }
+        self.folder.write_json(file, manifest)
+        return EpisodeSet(episodes, rows)
+
+    def as_recorded(self) -> list[Trajectory]:
+        """Return the finished episodes of the sources with the tokens of their players. Raises: as `choose`."""
+        trajectories = [
+            trajectory for source in self.sources for trajectory in finished_of(self._ledger(source.run), source.label)
+        ]
+        check_usable(self.stage, self.sources, trajectories)
+        return trajectories
+
+    def _query(self, renderer: Renderer, earlier_rounds: float) -> list[Trajectory]:
+        """Return the finished episodes of the sources, with a random subset of earlier rounds."""
+        trajectories: list[Trajectory] = []
+        for source in self.sources:
+            recorded = finished_of(self._ledger(source.run), source.label)
+            read = [_with_tokens(each, renderer, source.run) for each in recorded]
+            if source.is_earlier:
+                draws = random.Random(seed_of(self.seed, self.stage, source.label))
+                read = sorted(draws.sample(read, round(earlier_rounds * len(read))), key=read.index)
+            trajectories += read
+        check_usable(self.stage, self.sources, trajectories)
+        return trajectories
+
+    def _read(self, renderer: Renderer, file: str) -> EpisodeSet:
+        """Load the manifest's episodes from the ledgers."""
+        manifest = self.folder.read_json(file)
+        runs = {source["run"] for source in manifest["sources"]} | {""}
+        readers = {run: LedgerReader(self._ledger(run)) for run in runs}
+        try:
+            episodes: dict[str, Trajectory] = {}
+            for entry in manifest["episodes"]:
+                run = next((run for run in runs if run and entry["id"].startswith(f"{run}:")), "")
+                trajectory = _with_tokens(readers[run].load(entry["id"].removeprefix(f"{run}:")), renderer, run)
+                if digest_of(trajectory) != entry["sha256"]:
+                    raise RecipeError(
+                        f"The episode {entry['id']!r} is not what it was when {self.folder.path / file} was "
+                        "written. Restore the ledger, or remove the manifest to choose anew."
+                    )
+                episodes[entry["id"]] = trajectory
+        finally:
+            for reader in readers.values():
+                reader.close()
+        return EpisodeSet(episodes, manifest["rows"])
+
+    def _ledger(self, run: str) -> Path:
+        return Path(run) / LEDGER if run else self.folder.ledger
 
 
 def digest_of(trajectory: Trajectory) -> str:
@@ -89,19 +161,6 @@ def digest_of(trajectory: Trajectory) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def _query(context: RunContext, renderer: Renderer, earlier_rounds: float) -> list[Trajectory]:
-    """Return the finished episodes of the sources, with a random subset of earlier rounds."""
-    trajectories: list[Trajectory] = []
-    for source in context.sources:
-        read = _load(context, renderer, source)
-        if source.is_earlier:
-            draws = random.Random(seed_of(context.recipe.seed, context.stage, source.label))
-            read = sorted(draws.sample(read, round(earlier_rounds * len(read))), key=read.index)
-        trajectories += read
-    check_usable(context.stage, context.sources, trajectories)
-    return trajectories
-
-
 def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Sequence[Trajectory]) -> None:
     """Raise RecipeError unless the sources have a finished episode and all episodes are of training tasks."""
     if not any(trajectory.valid for trajectory in trajectories):
@@ -114,12 +173,6 @@ def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Seq
         )
 
 
-def _load(context: RunContext, renderer: Renderer, source: EpisodeSource) -> list[Trajectory]:
-    return [
-        _with_tokens(each, renderer, source.run) for each in finished_of(_ledger(context, source.run), source.label)
-    ]
-
-
 def finished_of(ledger: Path, label: str) -> list[Trajectory]:
     """Return the finished episodes of a label as recorded, sorted by id."""
     reader = LedgerReader(ledger)
@@ -128,32 +181,6 @@ def finished_of(ledger: Path, label: str) -> list[Trajectory]:
         return [reader.load(key) for end in LABEL_ENDS for key in reader.finished(f"{label}{end}")]
     finally:
         reader.close()
-
-
-def _read(context: RunContext, renderer: Renderer, file: str) -> EpisodeSet:
-    """Load the manifest's episodes from the ledgers."""
-    manifest = context.folder.read_json(file)
-    runs = {source["run"] for source in manifest["sources"]} | {""}
-    readers = {run: LedgerReader(_ledger(context, run)) for run in runs}
-    try:
-        episodes: dict[str, Trajectory] = {}
-        for entry in manifest["episodes"]:
-            run = next((run for run in runs if run and entry["id"].startswith(f"{run}:")), "")
-            trajectory = _with_tokens(readers[run].load(entry["id"].removeprefix(f"{run}:")), renderer, run)
-            if digest_of(trajectory) != entry["sha256"]:
-                raise RecipeError(
-                    f"The episode {entry['id']!r} is not what it was when {context.folder.path / file} was "
-                    "written. Restore the ledger, or remove the manifest to choose anew."
-                )
-            episodes[entry["id"]] = trajectory
-    finally:
-        for reader in readers.values():
-            reader.close()
-    return EpisodeSet(episodes, manifest["rows"])
-
-
-def _ledger(context: RunContext, run: str) -> Path:
-    return Path(run) / LEDGER if run else context.folder.ledger
 
 
 def _with_tokens(trajectory: Trajectory, renderer: Renderer, run: str) -> Trajectory:

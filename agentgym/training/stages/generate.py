@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EpisodesFailed, HeldOutError, RecipeError, TaskError
@@ -21,8 +20,6 @@ from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection
 from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import check_usable, finished_of
-from agentgym.training.stages.episode_sources import LEDGER
 from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"
@@ -85,12 +82,8 @@ def _generate(context: RunContext, options: GenerateSection) -> None:
 
 def _histories(context: RunContext) -> list[TaskHistory]:
     """Return the histories of the set's tasks in the sources. Raises: RecipeError if the sources have none."""
-    episodes = []
-    for source in context.sources:
-        ledger = Path(source.run) / LEDGER if source.run else context.folder.ledger
-        episodes += finished_of(ledger, source.label)
-    check_usable(context.stage, context.sources, episodes)
-    return histories(episodes_of_set(context.stage, context.task_set, episodes))
+    recorded = context.stored_episodes.as_recorded()
+    return histories(episodes_of_set(context.stage, context.task_set, recorded))
 
 
 def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory]) -> list[Trajectory]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agentgym.evaluation.cuts import cuts_of, format_cuts, recipe_option
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.runner import add_search, choose, from_trajectories, note_held_out_use
+from agentgym.evaluation.runner import add_search, from_trajectories, note_held_out_use
+from agentgym.evaluation.runner import choose as choose_tasks
 from agentgym.evaluation.search import SearchUsage, make_search
 from agentgym.evaluation.text import format_gains
 from agentgym.text import percent
@@ -22,6 +23,8 @@ from agentgym.trajectory import Trajectory
 
 EVALUATION = "evaluation/{name}.json"
 """The path of an evaluation in the run folder."""
+Choose = Callable[[Sequence[Trajectory]], Trajectory]
+"""A function from the episodes of one task to the one that is measured."""
 
 
 def validate(
@@ -59,7 +62,7 @@ def _validate(
     config = context.recipe.evaluation_config(rollouts.config)
     trajectories = rollouts.play(
         learner.policy,
-        choose(context.task_set, "validation", count, stratum=stratum),
+        choose_tasks(context.task_set, "validation", count, stratum=stratum),
         label=f"{phase}-{step:06d}",
         record=False,
         temperature=context.recipe.evaluate.temperature,
@@ -86,28 +89,22 @@ def _say_cuts(context: RunContext, what: str, counts: Mapping[str, int], episode
         context.console.print(f"{what}, {cuts}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-@dataclass(frozen=True, slots=True)
-class BestOf:
-    """Measure one of `episodes` episodes per task. `choose` selects the episode without knowing the truth."""
-
-    episodes: int
-    choose: Callable[[Sequence[Trajectory]], Trajectory]
-
-
-def measure(
+def measure_held_out(
     context: RunContext,
     when: str,
     learner: Learner,
     parameters: Mapping[str, Any] | None = None,
-    best_of: BestOf | None = None,
+    group_size: int | None = None,
+    choose: Choose | None = None,
 ) -> None:
     """Evaluate on held-out tasks and write evaluation/<when>.json; do nothing if that file exists.
 
     Args:
         parameters: override some of the tasks' parameters: another environment with the same questions and truth.
-        best_of: measure one of several episodes of each task, instead of `evaluate.group_size` episodes.
+        group_size: how many episodes of each task are played, in place of `evaluate.group_size`.
+        choose: chooses the one episode of each task that is measured, without knowing the truth.
     """
-    context.processes.share(lambda: _measure(context, when, learner, parameters, best_of))
+    context.processes.share(lambda: _measure(context, when, learner, parameters, group_size, choose))
 
 
 def _measure(
@@ -115,22 +112,23 @@ def _measure(
     when: str,
     learner: Learner,
     parameters: Mapping[str, Any] | None,
-    best_of: BestOf | None,
+    group_size: int | None,
+    choose: Choose | None,
 ) -> None:
     recipe, section, policy = context.recipe, context.recipe.evaluate, learner.policy
     file = _evaluation_file(context, when)
     if file.is_file():
         return
-    tasks = choose(context.task_set, "held_out", section.tasks)
+    tasks = choose_tasks(context.task_set, "held_out", section.tasks)
     if parameters:
         tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
     config = recipe.evaluation_config(context.rollouts.config)
-    started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
+    started, group_size = time.monotonic(), group_size or section.group_size
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
         costs: dict[tuple[str, int], SearchUsage] = {}
         options: dict[str, Any] = {"label": f"held-out-{when}", "group_size": group_size}
         options |= {"temperature": section.temperature, "on_trajectory": lambda _: advance(), "config": config}
-        search = make_search(section.search) if section.search and best_of is None else None
+        search = make_search(section.search) if section.search and choose is None else None
         if search is None:
             trajectories = context.rollouts.play(policy, tasks, **options)
         else:
@@ -146,9 +144,9 @@ def _measure(
         seed=recipe.seed,
         judged=any(trajectory.scored for trajectory in trajectories),
     )
-    if best_of is not None:
+    if choose is not None:
         starts = range(0, len(trajectories), group_size)
-        trajectories = [best_of.choose(trajectories[start : start + group_size]) for start in starts]
+        trajectories = [choose(trajectories[start : start + group_size]) for start in starts]
     evaluation = from_trajectories(
         trajectories,
         label=when,
@@ -168,14 +166,14 @@ def _measure(
 @define_stage(section="evaluate", result=EVALUATION)
 def evaluate_stage(context: RunContext, learner: Learner) -> Learner:
     """Measures the policy on held-out tasks, as [evaluate] says."""
-    measure(context, context.stage, learner)
+    measure_held_out(context, context.stage, learner)
     return learner
 
 
 @define_stage(section="evaluate", result=EVALUATION)
 def control_stage(context: RunContext, learner: Learner) -> Learner:
     """Measures it with the task parameters of `evaluate.control`: a task that is solved then was guessed."""
-    measure(context, context.stage, learner, context.recipe.evaluate.control)
+    measure_held_out(context, context.stage, learner, context.recipe.evaluate.control)
     return learner
 
 

@@ -29,7 +29,7 @@ from agentgym.training.stages.compare import (
 )
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
+from agentgym.training.stages.episode_manifest import EpisodeSet, Row
 from agentgym.training.stages.episode_sources import nodes_label
 from agentgym.trajectory import Trajectory
 
@@ -176,7 +176,7 @@ def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> Ep
         return rows, [trajectory for pair in pairs for trajectory in (pair.chosen, pair.rejected)]
 
     recorded = options.model_dump(include={"loss", *(LABELLED_BY if options.loss == "kto" else PAIRED_BY)})
-    return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)
+    return context.stored_episodes.choose(learner.renderer, options, choose, options=recorded)
 
 
 def _require_pairs(

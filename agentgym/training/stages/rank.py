@@ -14,7 +14,7 @@ from agentgym.training.selection import groups_of, score_of
 from agentgym.training.stages.compare import COMPARED, check_compares, check_learner, learn
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
+from agentgym.training.stages.episode_manifest import EpisodeSet, Row
 from agentgym.trajectory import Trajectory
 
 
@@ -41,7 +41,7 @@ def rank_stage(context: RunContext, learner: Learner, options: RankSection) -> L
 def _chosen(context: RunContext, learner: Learner, options: RankSection) -> EpisodeSet:
     recorded = options.model_dump(include={"score", "max_candidates"})
     choose = partial(_ranked, context.stage, options)
-    return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)
+    return context.stored_episodes.choose(learner.renderer, options, choose, options=recorded)
 
 
 def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:

@@ -28,9 +28,8 @@ from agentgym.training.recipe.train_section import ExpertsSection, TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.samplers.contract import restore_sampler, save_sampler
-from agentgym.training.signals.provider import Checkpointed, SignalProvider
+from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.episode_manifest import episode_set
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.stored_episodes import EXPERTS_MANIFEST, expert_episodes
 from agentgym.training.stages.streaming import Streaming
@@ -74,9 +73,7 @@ def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> 
     if not section.episodes:
         return ScriptedExperts(context.task_set, section.scripted_player, learner.renderer)
     choose = partial(expert_episodes, context.stage, context.task_set["train"])
-    chosen = episode_set(
-        context, learner.renderer, choose, earlier_rounds=section.earlier_rounds, file=EXPERTS_MANIFEST
-    )
+    chosen = context.stored_episodes.choose(learner.renderer, section, choose, file=EXPERTS_MANIFEST)
     return StoredExperts(list(chosen.episodes.values()))
 
 
@@ -257,7 +254,6 @@ class Signals(TrainingPart):
 
     def __init__(self, providers: Sequence[SignalProvider]) -> None:
         self._providers = providers
-        self._learning = [provider for provider in providers if isinstance(provider, Checkpointed)]
 
     @override
     def trainer_options(self) -> Mapping[str, Any]:
@@ -265,12 +261,12 @@ class Signals(TrainingPart):
 
     @override
     def save(self, folder: Path) -> None:
-        for provider in self._learning:
+        for provider in self._providers:
             provider.save(folder)
 
     @override
     def restore(self, folder: Path) -> None:
-        for provider in self._learning:
+        for provider in self._providers:
             provider.restore(folder)
 
 

@@ -12,7 +12,7 @@ from agentgym.training.demonstrate import script_of
 from agentgym.training.recipe.stage_options import StepTasksSection
 from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import Row, episode_set
+from agentgym.training.stages.episode_manifest import Row
 from agentgym.training.stages.warm_start import demonstrate
 from agentgym.trajectory import Trajectory
 
@@ -68,7 +68,7 @@ def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection)
 
     if not context.sources:
         return _successful(demonstrate(context))
-    chosen = episode_set(context, renderer, choose, earlier_rounds=options.earlier_rounds)
+    chosen = context.stored_episodes.choose(renderer, options, choose)
     return [chosen.episodes[row["episode"]] for row in chosen.rows]
 
 

@@ -1,4 +1,4 @@
-"""Stored episodes that a stage learns from unchanged: all valid episodes, or experts' successes."""
+"""Stored episodes of experts that a stage learns from: each task's best success."""
 
 from __future__ import annotations
 
@@ -6,28 +6,12 @@ from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
 from agentgym.task import Task, TaskSet
-from agentgym.training.recipe.stage_options import StoredEpisodesSection
 from agentgym.training.selection import best_of, groups_of, success
-from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage
-from agentgym.training.stages.episode_manifest import Row, episode_set
+from agentgym.training.stages.episode_manifest import Row
 from agentgym.trajectory import Trajectory
 
 EXPERTS_MANIFEST = "expert_episodes.json"
-
-
-def stored_episodes(context: RunContext, learner: Learner, options: StoredEpisodesSection) -> list[Trajectory]:
-    """Return the valid episodes of the stage's sources or, if there is a manifest, the manifest's episodes.
-
-    Raises: RecipeError if there is no episode, or an episode has changed since the manifest was written.
-    """
-
-    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-        valid = [trajectory for trajectory in trajectories if trajectory.valid]
-        return [{"episode": trajectory.id} for trajectory in valid], valid
-
-    chosen = episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds)
-    return [chosen.episodes[row["episode"]] for row in chosen.rows]
 
 
 def expert_episodes(

@@ -25,7 +25,7 @@ from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
+from agentgym.training.stages.episode_manifest import EpisodeSet, Row
 from agentgym.training.stages.measure import validate
 from agentgym.trajectory import Trajectory
 
@@ -110,7 +110,7 @@ def imitate_stage(context: RunContext, learner: Learner) -> Learner:
 def _selected(context: RunContext, section: WarmStartSection, renderer: Renderer) -> EpisodeSet:
     text = section.select or DEFAULT_SELECTION
     choose = partial(_chosen_by, context.stage, text)
-    return episode_set(context, renderer, choose, earlier_rounds=section.earlier_rounds, options={"select": text})
+    return context.stored_episodes.choose(renderer, section, choose, options={"select": text})
 
 
 def _chosen_by(stage: str, text: str, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
