@@ -66,7 +66,7 @@ QUICK = [
     "evaluate.group_size=1",
 ]
 QUICK_STEPS = 2
-TAKE_ADVANTAGES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "topr")
+TAKE_ADVANTAGES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "vespo", "gspo", "luspo", "reinforce", "topr")
 READ_OUTCOMES = ("nft", "pacs", "pairwise_ppo")
 FIXED = {"reference": {"kind": "fixed"}}
 

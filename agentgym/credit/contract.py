@@ -82,6 +82,7 @@ class Estimator:
         scope: see `Scope`.
         zero_if_equal: whether a group of equal trajectories gets 0. False for estimators that compare turns of one
             trajectory with each other, or that use a critic or another model.
+        by_turn: whether the turns of a trajectory may get different advantages.
         same_objective: whether `bias` refers to the group's own rewards. False if a wrapper replaced the rewards (for
             example gated them); `bias` then refers to the new rewards.
         options: the options that were set; all others have the function's defaults.
@@ -99,6 +100,7 @@ class Estimator:
     caution: str = ""
     scope: Scope = "group"
     zero_if_equal: bool = True
+    by_turn: bool = True
     same_objective: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     base: Estimator | None = None
@@ -276,6 +278,7 @@ def define_estimator(
     caution: str = "",
     scope: Scope = "group",
     zero_if_equal: bool = True,
+    by_turn: bool = True,
 ) -> Callable[[Callable[..., Any]], Estimator]:
     """Decorate a function `f(group, *, option=default, ...) -> [N, T] array` to make it an `Estimator`.
 
@@ -296,7 +299,7 @@ def define_estimator(
 
     def decorate(function: Callable[..., Any]) -> Estimator:
         return Estimator(
-            function.__name__, function, requires, bias, source, minimum_group, caution, scope, zero_if_equal
+            function.__name__, function, requires, bias, source, minimum_group, caution, scope, zero_if_equal, by_turn
         )
 
     return decorate

@@ -97,6 +97,8 @@ def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, f
     advantages = estimate(group)
     if not _has_shape(advantages, group, findings):
         return False
+    if not getattr(estimate, "by_turn", True) and any(np.ptp(of_turns) > CLOSE for of_turns in advantages):
+        findings.add(f"It declares by_turn=False, and turns of one trajectory differ: {short(advantages)}.")
     if _bytes(group) != frozen:
         findings.add("It changes the group it is given.")
     if not _same(estimate(group), advantages, 0.0):

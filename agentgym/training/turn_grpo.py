@@ -48,6 +48,7 @@ from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.monitoring.diagnostics import Pace, diagnose, engine_metrics, summarise
 from agentgym.training.monitoring.silence import silence_rollout_func_warning
+from agentgym.training.objectives.trl_losses import LOSES_TURNS
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
@@ -172,6 +173,9 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
         signals = _concatenated(self.processes.gather(own_signals))
         credit = self.processes.share(lambda: self._give_credit(signals))
+        lost = self._objective is None and self.importance_sampling_level == "sequence"
+        if lost and any(np.ptp(a) > 0 for a in credit.advantages if len(a)):
+            raise CreditError(LOSES_TURNS)
         width, like = batch["completion_ids"].shape[1], batch["advantages"]
         own_part = self.processes.own_part
         own_credit = BatchCredit(own_part(credit.advantages), own_part(credit.token_weights))

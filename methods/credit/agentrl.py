@@ -17,6 +17,7 @@ from .bias_classes import direction_by_trajectories
     bias=direction_by_trajectories,
     source="arXiv:2510.04206, task advantage normalisation; over tokens there, trajectories as the unit: our own",
     scope="batch",
+    by_turn=False,
 )
 def agentrl(
     groups: Sequence[Group],

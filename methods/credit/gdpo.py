@@ -15,6 +15,7 @@ from agentgym.credit.arithmetic import Weigh, broadcast_to_turns, centred, stabl
     bias="biased",
     source="arXiv:2601.05242; trajectories as the unit of the whitening: our own",
     scope="batch",
+    by_turn=False,
 )
 def gdpo(
     groups: Sequence[Group],

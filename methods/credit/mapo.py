@@ -15,7 +15,7 @@ from agentgym.credit.arithmetic import (
 )
 
 
-@define_estimator(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849")
+@define_estimator(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849", by_turn=False)
 def mapo(
     group: Group, *, success: float = 0.5, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0
 ) -> Array:

@@ -19,6 +19,7 @@ def _bias(options: Mapping[str, Any]) -> BiasClass:
     requires=("outcomes", "lengths"),
     bias=_bias,
     source="Hao et al. 2025, arXiv:2505.23585; leave-one-out: our own",
+    by_turn=False,
 )
 def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - sum_j L_j R_j / sum_j L_j, the same for every turn; L_j counts the trajectory's own tokens.

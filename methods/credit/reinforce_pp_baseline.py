@@ -15,6 +15,7 @@ from .bias_classes import direction_by_trajectories
     bias=direction_by_trajectories,
     source="Hu 2025, arXiv:2501.03262, the variant with a group baseline; trajectories as the unit: our own",
     scope="batch",
+    by_turn=False,
 )
 def reinforce_pp_baseline(
     groups: Sequence[Group],

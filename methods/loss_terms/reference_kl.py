@@ -6,12 +6,12 @@ import torch
 
 from agentgym import CreditError
 from agentgym.credit import Decay
-from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss, k3
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(reference=True))
 def reference_kl(tokens: TokenBatch, *, decay: Decay = 1.0, first_attempt: bool = False) -> torch.Tensor:
-    """The mean over turns of KL(pi, reference) per token of the turn, by the estimate r - 1 - log r.
+    """The mean over turns of KL(pi, reference) per token of the turn, by the estimate of `train.kl`.
 
     Every turn has the same weight, whatever its length; `train.kl` gives every token the same weight.
 
@@ -20,12 +20,11 @@ def reference_kl(tokens: TokenBatch, *, decay: Decay = 1.0, first_attempt: bool 
         first_attempt: only the turns of the first of several attempts count, so that the policy stays near the
             reference there and learns what to do in the next one.
 
-    Source: our own form; the estimate k3 is Schulman 2020, http://joschu.net/blog/kl-approx.html. `first_attempt` is
-        what
-    holds the first attempt in place in the first stage of SCoRe, Kumar et al. 2024, arXiv:2409.12917. SCoRe uses the KL
-    of the whole attempt, this term the KL per token, so weights differ by the length; SCoRe's weights were not checked.
+    Source: our own form. `first_attempt` holds the first attempt in place as the first stage of SCoRe does, Kumar et
+        al. 2024, arXiv:2409.12917. SCoRe uses the KL of the whole attempt, this term the KL per token, so weights
+        differ by the length; SCoRe's weights were not checked.
     """
-    means, taken = tokens.turn_means(k3(tokens.reference_gaps()))
+    means, taken = tokens.turn_means(tokens.reference_kls())
     turns = torch.arange(means.shape[1], device=means.device)
     weights = taken * decay ** turns.to(means)
     if first_attempt:

@@ -83,6 +83,8 @@ HEAVY_MODULES = {
     "agentgym.training.objectives.planned": "train",
     "agentgym.methods.objectives.apo": "train",
     "agentgym.methods.objectives.grao": "train",
+    "agentgym.methods.objectives.gspo": "train",
+    "agentgym.methods.objectives.luspo": "train",
     "agentgym.training.objectives.grouped": "train",
     "agentgym.methods.objectives.nft": "train",
     "agentgym.methods.objectives.pacs": "train",

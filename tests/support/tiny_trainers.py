@@ -17,7 +17,7 @@ from agentgym.training import Rollouts
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory, Turn
 
-LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
+LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "vespo")
 GROUP = 3
 TASKS = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2)]
 

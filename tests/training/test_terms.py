@@ -92,9 +92,9 @@ def test_reference_kl_weighs_turns_alike_and_later_ones_less(logits):
     same = replace(tokens, reference_logps=tokens.logps.detach())
     (gradient,) = torch.autograd.grad(losses_of("reference_kl", same).sum(), logits)
     assert (gradient == 0).all()
-    fixed = tokens.reference_logps
+    fixed = {"reference_logps": tokens.reference_logps, "behaviour_logps": tokens.behaviour_logps}
     assert torch.autograd.gradcheck(
-        lambda values: losses_of("reference_kl", replace(batch_of(values), reference_logps=fixed)), logits
+        lambda values: losses_of("reference_kl", replace(batch_of(values), **fixed)), logits
     )
 
 

@@ -10,7 +10,7 @@ from agentgym.credit.options import Weight
 from agentgym.credit.signals import Array
 
 
-@define_estimator(requires=("outcomes",), bias="direction", source="Liu et al. 2025, arXiv:2503.20783")
+@define_estimator(requires=("outcomes",), bias="direction", source="Liu et al. 2025, arXiv:2503.20783", by_turn=False)
 def dr_grpo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - mean_j R_j, the same for every turn k.
 

@@ -14,6 +14,7 @@ from agentgym.credit.signals import Array
     requires=("outcomes",),
     bias="direction",
     source="Shao et al. 2024, arXiv:2402.03300",
+    by_turn=False,
 )
 def grpo(group: Group, *, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = (R_i - mean_j R_j) / (std_j R_j + 1e-6), the same for every turn k.

@@ -10,7 +10,9 @@ from agentgym.credit.options import Weight
 from agentgym.credit.signals import Array
 
 
-@define_estimator(requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740")
+@define_estimator(
+    requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740", by_turn=False
+)
 def rloo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - mean_{j != i} R_j, the same for every turn k.
 

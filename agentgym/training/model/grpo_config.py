@@ -130,7 +130,7 @@ def grpo_config(
             ref_model_sync_steps=section.reference.reset_every,
             ref_model_mixup_alpha=section.reference.mix,
         )
-    options |= section.trl
+    options |= (objective.constants if isinstance(objective, TrlLoss) else {}) | section.trl
     if section.keeps_reference and not options["beta"]:
         options["beta"] = 1.0  # TRL makes a reference only if beta > 0; the real weight is PolicyLossTrainer's `kl`
     try:

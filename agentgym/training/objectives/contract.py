@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 EpisodeKind = str
 """Whose episodes a batch holds: "policy" for the policy's, else the name that a training part gives to other episodes,
 such as "experts" for an expert's episodes of the same tasks."""
+
+Average = Literal["constant", "episode", "none"]
+"""What a sum over an episode's own tokens is divided by: the same for all episodes, its number of own tokens, or 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +109,19 @@ class TokenBatch:
 
     proximal_logps: torch.Tensor | None = None
 
-    def per_row(self, values: torch.Tensor) -> torch.Tensor:
+    def per_row(self, values: torch.Tensor, average: Average = "constant") -> torch.Tensor:
         """Return (B,) the sum of (B, T) values over each episode's own tokens, divided by `max_length`.
 
-        A constant divisor weights all tokens equally; a mean per episode would weight the tokens of short episodes
-        more. Source: Dr. GRPO, Liu et al. 2025, arXiv:2503.20783.
+        A constant divisor weights all tokens equally; a mean per episode weights the tokens of short episodes more.
+        Source: Dr. GRPO, Liu et al. 2025, arXiv:2503.20783.
+
+        Args:
+            average: "episode" divides by the episode's number of own tokens instead, "none" by nothing.
         """
-        return (values * self.own).sum(1) / self.max_length
+        sums = (values * self.own).sum(1)
+        if average == "constant":
+            return sums / self.max_length
+        return sums / self.own.sum(1).clamp(min=1) if average == "episode" else sums
 
     def turn_means(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (B, K) means of (B, T) values over each turn's own tokens, and (B, K) 1 where the turn exists."""
@@ -123,14 +132,17 @@ class TokenBatch:
         means = empty.scatter_add(1, turns, values * own) / lengths.clamp(min=1)
         return means, (lengths > 0).to(values)
 
-    def kl_to_reference(self) -> torch.Tensor:
-        """Return (B,) the estimate r - 1 - log r of KL(policy, reference), r = reference / policy.
+    def reference_kls(self) -> torch.Tensor:
+        """Return (B, T) w (r - 1 - log r) of each own token, r = reference / policy and w = policy / behaviour.
 
-        `train.kl` is its weight.
+        Over tokens of the behaviour policy, its mean and its gradient are those of KL(policy, reference). Without w,
+        the gradient would be that of KL(reference, policy). `train.kl` is its weight in the loss.
 
-        Source: the estimator k3, Schulman 2020, http://joschu.net/blog/kl-approx.html.
+        Source: the estimator k3, Schulman 2020, http://joschu.net/blog/kl-approx.html; w as in TRL's own losses
+            (`use_bias_correction_kl`).
         """
-        return self.per_row(k3(self.reference_gaps()))
+        moved = torch.where(self.own.bool(), self.logps - self.behaviour_logps, 0.0)
+        return moved.exp() * k3(self.reference_gaps())
 
     def reference_gaps(self) -> torch.Tensor:
         """Return (B, T) the log-ratio of each own token's probability under the reference and under the policy.
@@ -174,6 +186,7 @@ class LossRequirements:
         rows: whose episodes the loss is computed on.
         parts: registered names of the training parts that supply the batch's `inputs`.
         instead: the loss term's weight, 0 to 1, is subtracted from the objective's weight.
+        average: how the objective averages over an episode's tokens, and so the KL of `train.kl` beside it.
     """
 
     advantages: bool = True
@@ -189,6 +202,7 @@ class LossRequirements:
     rows: tuple[EpisodeKind, ...] = ("policy",)
     parts: tuple[str, ...] = ()
     instead: bool = False
+    average: Average = "constant"
 
     @property
     def from_parts(self) -> tuple[str, ...]:
@@ -261,7 +275,8 @@ def losses_by_row(
         share = objective_share(terms, progress)
         weighted.append(("objective", share, objective(tokens)))
         if kl and tokens.rows == "policy":
-            weighted.append(("reference_kl", share * kl, tokens.kl_to_reference()))
+            distances = tokens.per_row(tokens.reference_kls(), needs_of(objective).average)
+            weighted.append(("reference_kl", share * kl, distances))
     if objective is not None and tokens.rows == "policy":
         metrics["entropy"] = float((tokens.entropies.detach() * tokens.own).sum() / tokens.own.sum().clamp(min=1))
     for term in terms:
@@ -281,10 +296,20 @@ def losses_by_row(
 
 
 class TrlLoss:
-    """An objective that TRL computes. Decorates an empty function named like TRL's loss."""
+    """An objective that TRL computes.
 
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.loss_type, self.__doc__ = function.__name__, function.__doc__
+    Attributes:
+        loss_type: TRL's name of the loss.
+        constants: the paper's constants where TRL's defaults are others, as options of GRPOConfig.
+    """
+
+    def __init__(self, function: Callable[[], None], **constants: float) -> None:
+        self.loss_type, self.__doc__, self.constants = function.__name__, function.__doc__, constants
+
+
+def trl_loss(**constants: float) -> Callable[[Callable[[], None]], TrlLoss]:
+    """Decorate an empty function named like TRL's loss; see `TrlLoss` for the constants."""
+    return lambda function: TrlLoss(function, **constants)
 
 
 def make_objective(text: str) -> RowLosses | TrlLoss:

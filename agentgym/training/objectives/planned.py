@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
 
+from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.objectives.contract import LossRequirements, TrlLoss, make_objective, make_terms, needs_of
+from agentgym.training.objectives.trl_losses import LOSES_TURNS, RATIO_BY_EPISODE
 from agentgym.training.recipe.train_section import TrainSection
 
 _ONLY_IN_LOSSES_OF_TRL = (
@@ -116,6 +119,8 @@ class PlannedObjective(PlannedLoss):
                 f"{estimator.minimum_group} episodes of a task: with train.group_size = {train.group_size} all of them "
                 "would be 0. Raise it, or choose an estimator that compares none, such as turn_gae or reinforce_pp."
             )
+        if estimator.by_turn and train.trl.get(RATIO_BY_EPISODE) == "sequence":
+            yield f"{self.key} with train.estimator = {estimator.name!r} and [train.trl] {LOSES_TURNS}"
         if needs.group_outcomes and "branches" in estimator.requires:
             yield (
                 f"{self.key} compares whole episodes of a group, and those of {estimator.name} branch off each other. "
@@ -150,9 +155,13 @@ def planned_losses(train: TrainSection) -> list[PlannedLoss]:
         raise RecipeError(f"[train.terms]: {error}") from error
     unread = [key for key in train.trl if key.startswith(_ONLY_IN_LOSSES_OF_TRL)]
     if unread and not isinstance(objective, TrlLoss):
+        key, value = unread[0], train.trl[unread[0]]
+        has_its_own = key in inspect.signature(getattr(objective, "func", objective)).parameters
+        own = f"{parse_part(train.objective).name}({key}={value!r})"
         raise RecipeError(
-            f"[train.trl] {unread[0]} = {train.trl[unread[0]]!r} is an option of the losses that TRL computes, and "
-            f"train.objective = {train.objective!r} is none of them. Leave it out."
+            f"[train.trl] {key} = {value!r} is an option of the losses that TRL computes, and train.objective = "
+            f"{train.objective!r} is none of them. "
+            + (f"Write the objective's own as {own!r}." if has_its_own else "Leave it out.")
         )
     if not train.steps:
         return []

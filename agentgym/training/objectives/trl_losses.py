@@ -1,45 +1,51 @@
-"""The policy losses that TRL's GRPOTrainer computes. Their options are those of its GRPOConfig, in [train.trl]."""
+"""The policy losses that TRL's GRPOTrainer computes. Their options are those of its GRPOConfig, in [train.trl].
+
+Constants are the papers': a recipe's [train.trl] overrides them.
+"""
 
 from __future__ import annotations
 
-from agentgym.training.objectives.contract import TrlLoss
+from agentgym.training.objectives.contract import trl_loss
+
+RATIO_BY_EPISODE = "importance_sampling_level"
+"""The option of GRPOConfig that, as "sequence", gives an episode one ratio."""
+LOSES_TURNS = (
+    f"{RATIO_BY_EPISODE} = 'sequence' gives every token of an episode the mean of its turns' advantages, so credit by "
+    "turn would be lost. Choose the objective 'gspo' or 'luspo', in which every turn keeps its advantage, or an "
+    "estimator with one advantage per episode, such as rloo."
+)
 
 
-@TrlLoss
+@trl_loss()
 def grpo() -> None:
     """Clipped policy gradient, averaged over each episode's tokens: GRPO, arXiv:2402.03300."""
 
 
-@TrlLoss
+@trl_loss()
 def bnpo() -> None:
     """Clipped policy gradient, averaged over all tokens of a batch."""
 
 
-@TrlLoss
+@trl_loss()
 def dr_grpo() -> None:
     """Clipped policy gradient, divided by a constant length: Dr. GRPO, arXiv:2503.20783."""
 
 
-@TrlLoss
+@trl_loss(epsilon=0.2, epsilon_high=0.28)
 def dapo() -> None:
-    """Clipped policy gradient, averaged over the tokens of all processes' batches: DAPO, arXiv:2503.14476."""
+    """Policy gradient clipped at 0.8 and 1.28, averaged over the tokens of all processes: DAPO, arXiv:2503.14476."""
 
 
-@TrlLoss
+@trl_loss(epsilon_high=5.0)
 def cispo() -> None:
-    """Policy gradient with the importance weight clipped instead of the update: CISPO, arXiv:2506.13585."""
+    """Policy gradient with the importance weight capped at 5 instead of the update clipped: CISPO, arXiv:2506.13585."""
 
 
-@TrlLoss
+@trl_loss()
 def sapo() -> None:
     """Policy gradient through a soft gate instead of a clip: SAPO, arXiv:2511.20347."""
 
 
-@TrlLoss
-def luspo() -> None:
-    """Clipped policy gradient, summed over each episode's tokens: LUSPO, arXiv:2602.05261."""
-
-
-@TrlLoss
+@trl_loss()
 def vespo() -> None:
     """Policy gradient with a smooth weight of whole episodes: VESPO, arXiv:2602.10693."""

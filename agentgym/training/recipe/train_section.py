@@ -204,7 +204,7 @@ class TrainSection(Section):
     """A batch is computed in parts of at most this many tokens, padding included, which are one optimiser step
     together. Fewer take less memory."""
     kl: Annotated[float, Field(ge=0)] = 0.0
-    """The weight of the distance from a reference model."""
+    """The weight of KL(policy, reference) per token, averaged over tokens as the objective does."""
     reference: ReferenceSection = ReferenceSection()
     """The reference model."""
     teacher: TeacherSection | None = None

@@ -1,0 +1,29 @@
+"""GSPO: clip by the ratio of the whole episode, with the gradient and the advantage of each token."""
+
+from __future__ import annotations
+
+import torch
+
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
+
+
+@define_loss(LossRequirements(average="episode"))
+def gspo(tokens: TokenBatch, *, epsilon: PositiveWeight = 3e-4, epsilon_high: PositiveWeight = 4e-4) -> torch.Tensor:
+    """-min(s A, clip(s, 1 - epsilon, 1 + epsilon_high) A), averaged over each episode's own tokens.
+
+    s has the value of (pi/mu of the whole episode)^(1 / its own tokens), and at each token the gradient of s log pi
+    of that token. So every turn keeps its own advantage; where all turns have the same, the gradient is that of the
+    ratio of the episode. The constants suit this ratio, which stays much nearer to 1 than that of a token.
+
+    Source: GSPO-token of Zheng et al. 2025, arXiv:2507.18071, eq. 13 and 14; the constants as in section 5.1.
+    """
+    return tokens.per_row(sequence_surrogate(tokens, epsilon, epsilon_high), "episode")
+
+
+def sequence_surrogate(tokens: TokenBatch, epsilon: float, epsilon_high: float) -> torch.Tensor:
+    """Return (B, T) -min(s A, clip(s) A), s the ratio of each token's episode with the gradient of the token."""
+    of_episode = tokens.row_log_ratios() / tokens.own.sum(1).clamp(min=1)
+    ratio = (of_episode.detach()[:, None] + tokens.logps - tokens.logps.detach()).exp()
+    clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
+    return -torch.min(ratio * tokens.advantages, clipped * tokens.advantages)
