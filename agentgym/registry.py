@@ -42,6 +42,7 @@ Kind = Literal[
     "training_parts",
     "signal_providers",
     "stages",
+    "selections",
     "searches",
     "search_values",
     "backends",

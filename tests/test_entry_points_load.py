@@ -195,6 +195,13 @@ def test_a_signal_provider_says_that_it_provides_the_signal_of_its_name(name):
     assert name in SIGNALS
 
 
+@pytest.mark.parametrize("name", of("selections"))
+def test_a_selection_is_made_without_options(name):
+    from agentgym.training.selection import make_selection
+
+    assert callable(make_selection(name))
+
+
 @pytest.mark.parametrize("name", of("episode_hooks"))
 def test_an_episode_hook_is_a_class_of_hooks(name):
     hook = load("episode_hooks", name)

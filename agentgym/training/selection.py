@@ -1,22 +1,13 @@
-"""Select the stored episodes, or turns of them, to imitate, and their weights.
-
-success                 episodes that solved their task
-best_of(n=1)            the n episodes of each task with the highest return
-weighted(temperature=1) all episodes, weighted by exp(return / temperature)
-score(minimum=1)        episodes whose return, or an outcome component, is at least the minimum
-improved(temperature=1) the best of the turns that follow the same tokens, weighted by exp(return / temperature)
-"""
+"""Select the stored episodes, or turns of them, to imitate: `select` names one of the registered kind `selections`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from agentgym.credit.named_parts import parse_part
-from agentgym.credit.options import Count, PositiveWeight, check_options, did_you_mean
-from agentgym.errors import CreditError, RecipeError
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.credit.named_parts import load_named_part
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.trajectory import Trajectory
 
 
 class Selected(NamedTuple):
@@ -27,97 +18,16 @@ class Selected(NamedTuple):
     turn: int | None = None
 
 
-class RatedTurn(NamedTuple):
-    """A turn of an episode and its value."""
-
-    value: float
-    episode: Trajectory
-    turn: int
-
-
 Selection = Callable[[Sequence[Trajectory]], list[Selected]]
-
-
-def success(group: Sequence[Trajectory]) -> list[Selected]:
-    """Select episodes that solved the task: rejection-sampling fine-tuning, Yuan et al. 2023, arXiv:2308.01825."""
-    return [Selected(t) for t in group if (t.success or 0.0) >= 1.0]
-
-
-def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -> list[Selected]:
-    """Select the `n` episodes with the highest score; of equal scores, the shorter episode comes first.
-
-    Source: RAFT, Dong et al. 2023, arXiv:2304.06767, which keeps the best of K samples. Shorter first is our choice.
-    """
-    order = sorted(group, key=lambda t: (-score_of(t, component), _own_tokens(t), t.id))
-    return [Selected(t) for t in order[:n]]
-
-
-def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
-    """Select every episode, with a weight proportional to exp(score / temperature) and mean 1 over the group.
-
-    Source: reward-weighted regression as in RISE, Qu et al. 2024, arXiv:2407.18219. Taking the mean over a task's
-    episodes as the normaliser Z is our choice.
-    """
-    scores = [score_of(t, component) / temperature for t in group]
-    powers = [math.exp(score - max(scores)) for score in scores]
-    mean = sum(powers) / len(powers)
-    return [Selected(t, power / mean) for t, power in zip(group, powers, strict=True)]
-
-
-def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str = "") -> list[Selected]:
-    """Select episodes with a score of at least `minimum`."""
-    return [Selected(t) for t in group if score_of(t, component) >= minimum]
-
-
-def improved(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
-    """Select the best turn of each state where different turns were taken, weighted by exp(score / temperature).
-
-    A turn's value is the mean return from that turn on, over the episodes that took it. States where all turns are
-    equally good are skipped. Over the group the weights have mean 1. Collect with `trees = true`: separately played
-    episodes seldom reach the same state after their first turn.
-    Source: RISE, Qu et al. 2024, arXiv:2407.18219, where the best of several samples of the model is the target that
-    improves its own attempt; from descriptions, not checked against its code. Taking the mean as Z is our choice.
-    """
-    rated = [
-        RatedTurn(t.return_from(turn) if not component else score_of(t, component), t, turn)
-        for t in group
-        for turn in range(len(t.turns))
-    ]
-    targets: list[RatedTurn] = []
-    for alternatives in by_state(rated).values():
-        values = [alternative.value for alternative in alternatives]
-        if max(values) > min(values):
-            targets.append(
-                max(alternatives, key=lambda each: (each.value, -len(each.episode.turns[each.turn].token_ids)))
-            )
-    if not targets:
-        return []
-    highest = max(target.value for target in targets)
-    powers = [math.exp((target.value - highest) / temperature) for target in targets]
-    mean = sum(powers) / len(powers)
-    return [Selected(each.episode, power / mean, each.turn) for each, power in zip(targets, powers, strict=True)]
-
-
-SELECTIONS: Mapping[str, Callable[..., list[Selected]]] = {
-    "success": success,
-    "best_of": best_of,
-    "weighted": weighted,
-    "score": score,
-    "improved": improved,
-}
 
 
 def make_selection(text: str) -> Selection:
     """Make a selection from its name and options: "best_of(n=2)". Raises: RecipeError."""
     try:
-        part = parse_part(text)
-        if part.name not in SELECTIONS:
-            close = did_you_mean(part.name, SELECTIONS)
-            raise CreditError(f"There is no selection {part.name!r}.{close} There are: {', '.join(SELECTIONS)}.")
-        check_options(part.name, SELECTIONS[part.name], part.options, kind="selection")
-    except CreditError as error:
+        select = load_named_part("selections", text)
+    except (CreditError, UnknownNameError) as error:
         raise RecipeError(f"select = {text!r}: {error}") from error
-    return lambda group: SELECTIONS[part.name](group, **part.options)
+    return lambda group: [Selected(*each) for each in select(group)]
 
 
 def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
@@ -127,44 +37,3 @@ def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
         if trajectory.valid:
             groups.setdefault(trajectory.task.id, []).append(trajectory)
     return list(groups.values())
-
-
-def by_state(turns: Iterable[RatedTurn]) -> dict[tuple[Hashable, ...], list[RatedTurn]]:
-    """Group the distinct turns of valid episodes that follow the same tokens of the same task.
-
-    Turns with the same tokens are merged, with the mean of their values. Episodes that are not tokenised yet, as
-    when a stage is checked before it starts, are compared by their messages.
-    """
-    alike: dict[tuple[Hashable, ...], dict[Hashable, list[RatedTurn]]] = {}
-    for rated in turns:
-        episode = rated.episode
-        if episode.valid:
-            before = episode.turns[: rated.turn]
-            history = [part for turn in before for part in (_written(turn), tuple(turn.observation_ids))]
-            key = (episode.task.id, tuple(episode.prompt_ids), *history)
-            alike.setdefault(key, {}).setdefault(_written(episode.turns[rated.turn]), []).append(rated)
-    return {
-        key: [same[0]._replace(value=sum(each.value for each in same) / len(same)) for same in different.values()]
-        for key, different in alike.items()
-    }
-
-
-def _written(turn: Turn) -> Hashable:
-    return tuple(turn.token_ids) or repr(turn.message)
-
-
-def score_of(trajectory: Trajectory, component: str = "") -> float:
-    """Return the score of an episode: its return, or the named component of its outcome.
-
-    Raises: RecipeError if the episode has no such component.
-    """
-    if not component:
-        return trajectory.return_from()
-    if component not in trajectory.outcome:
-        known = ", ".join(trajectory.outcome) or "none"
-        raise RecipeError(f"The episode {trajectory.id!r} has no component {component!r}. It has: {known}.")
-    return trajectory.outcome[component]
-
-
-def _own_tokens(trajectory: Trajectory) -> int:
-    return sum(len(turn.token_ids) for turn in trajectory.turns)

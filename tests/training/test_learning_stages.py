@@ -247,7 +247,7 @@ def test_own_episodes_without_a_pair_are_an_error_of_the_stage(started, tmp_path
         ([{"kind": "imitate", "options": {"select": "success"}}], "chooses among stored episodes"),
         (
             [COLLECT, {"kind": "imitate", "options": {"episodes": ["collect"], "select": "best_off"}}],
-            "no selection 'best_off'. Did you mean 'best_of'",
+            "Nothing in selections is named 'best_off'. Did you mean 'best_of'",
         ),
         ([{"kind": "collect", "options": {"group_sise": 2}}], "'collect'.*no key 'group_sise'. Did you mean"),
         ([{"kind": "collect", "options": {"policy": "chat_apo(model='x')"}}], "chat_apo.*Did you mean 'chat_api'"),

@@ -10,12 +10,12 @@ from staged_runs import IMITATE, pressing, run
 
 from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.methods.preferences.options import PreferSection
+from agentgym.methods.preferences.pairs import node_pairs
 from agentgym.methods.search import Node
 from agentgym.methods.search.ends import with_trace
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.training.preferences.pairs import node_pairs
-from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.training.stages.plan import planned_stages
 from agentgym.trajectory import EndState, Trajectory, Turn
 

@@ -19,7 +19,7 @@ from agentgym.task import Task
 from agentgym.training import Recipe, Rollouts
 from agentgym.training.checks.preflight import check_stages
 from agentgym.training.imitation import Example, ImitationOptions, imitate
-from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
+from agentgym.training.loss.scored_rows import ScoredRow, scores_of, scoring_head
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Row, TokenMask, Trajectory, Turn

@@ -49,7 +49,7 @@ class WarmStartSection(ReadsEpisodes):
     select: str | None = None
     """Which of the stored `episodes` are imitated: "success" (the default), "best_of(n=1)",
     "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns "improved(temperature=1.0)";
-    see agentgym.training.selection."""
+    see `agentgym list selections`."""
 
     @model_validator(mode="after")
     def _selects_among_episodes(self) -> WarmStartSection:

@@ -8,7 +8,7 @@ plan.py         the stages of a recipe, in order
 warm_start.py   the model that training starts from, and supervised imitation of the demonstrations
 reinforce.py    reinforcement learning with turn-level credit
 collect.py      plays training tasks; the ledger stores the episodes for later stages
-prefer.py, rank.py  learn from comparisons of episodes; compare.py holds their common code
+row_groups.py   trains on groups of rows that are compared with each other
 step_tasks.py   turns each turn of an expert's episode into a task
 generate.py     generates training tasks similar to those that the policy fails at
 episode_sources.py, episode_manifest.py  the episodes that a stage learns from, and the record of its choice
@@ -23,20 +23,40 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.training.loss.scored_rows import ScoredRow
+    from agentgym.training.recipe.stage_options import LearningSection
     from agentgym.training.recipe.stage_section import ReadsEpisodes
     from agentgym.training.stages.context import Learner, RunContext
     from agentgym.training.stages.contract import PlannedStage, define_stage
     from agentgym.training.stages.measure import measure_held_out
+    from agentgym.training.stages.row_groups import RowGroup, learn_from_groups, score_rows
 
 _HOME = {
     "Learner": "context",
+    "LearningSection": ".recipe.stage_options",
     "PlannedStage": "contract",
-    "ReadsEpisodes": "episode_sources",
+    "ReadsEpisodes": ".recipe.stage_section",
+    "RowGroup": "row_groups",
     "RunContext": "context",
+    "ScoredRow": "row_groups",
     "define_stage": "contract",
+    "learn_from_groups": "row_groups",
     "measure_held_out": "measure",
+    "score_rows": "row_groups",
 }
 
-__all__ = ["Learner", "PlannedStage", "ReadsEpisodes", "RunContext", "define_stage", "measure_held_out"]
+__all__ = [
+    "Learner",
+    "LearningSection",
+    "PlannedStage",
+    "ReadsEpisodes",
+    "RowGroup",
+    "RunContext",
+    "ScoredRow",
+    "define_stage",
+    "learn_from_groups",
+    "measure_held_out",
+    "score_rows",
+]
 
 __getattr__ = lazy_names(__name__, _HOME)

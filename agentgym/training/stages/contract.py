@@ -20,7 +20,7 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext, with_tasks_of
-from agentgym.training.stages.episode_sources import EpisodeSource
+from agentgym.training.stages.episode_sources import EpisodeSource, nodes_label
 from agentgym.trajectory import Trajectory
 
 RunStage = Callable[..., Learner]
@@ -155,6 +155,11 @@ class PlannedStage(PlannedPart):
                 f"{' and '.join(in_parts)} train one in parts. Run it by itself, without sharding."
             )
         yield from filter(None, (excludes(self, plan) for excludes in stage.excludes))
+
+    def players(self, earlier: Sequence[PlannedStage]) -> list[PlannedStage]:
+        """Return the earlier stages of this run whose episodes, or nodes of searches, the stage learns from."""
+        labels = {source.label for source in self.sources if not source.run}
+        return [stage for stage in earlier if labels & {stage.name, nodes_label(stage.name)}]
 
     def context(self, context: RunContext) -> RunContext:
         """Return the run's context with this stage's recipe, folder, name and sources."""

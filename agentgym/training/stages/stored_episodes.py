@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
 from agentgym.task import Task, TaskSet
-from agentgym.training.selection import best_of, groups_of, success
+from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.episode_manifest import Row
 from agentgym.trajectory import Trajectory
@@ -23,6 +23,7 @@ def expert_episodes(
         tasks: the training tasks. An episode matches a task if both id and content are equal.
     Raises: RecipeError if no episode is a success, or no success matches a task.
     """
+    success, best_of = make_selection("success"), make_selection("best_of(n=1)")
     solved = [each.episode for group in groups_of(trajectories) for each in success(group)]
     if not solved:
         raise RecipeError(
@@ -37,7 +38,7 @@ def expert_episodes(
             f"{solved[0].task.id!r}, and none is of the {len(content_by_id)} tasks that it trains on. Name "
             "episodes that were played on the same task set."
         )
-    best = [each.episode for group in groups_of(matching) for each in best_of(group, n=1)]
+    best = [each.episode for group in groups_of(matching) for each in best_of(group)]
     return [{"episode": episode.id, "task": episode.task.id} for episode in best], best
 
 

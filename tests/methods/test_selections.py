@@ -7,9 +7,10 @@ from math import exp
 import pytest
 
 from agentgym.messages import Message, StopReason
+from agentgym.methods.selections import groups_of
 from agentgym.task import Task
 from agentgym.training.imitation import Example, _supervised_rows
-from agentgym.training.selection import groups_of, make_selection
+from agentgym.training.selection import make_selection
 from agentgym.trajectory import Trajectory, Turn
 
 

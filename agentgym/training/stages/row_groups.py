@@ -1,12 +1,14 @@
-"""Train on groups of rows that are compared with each other: pairs, labelled episodes, ranked candidates."""
+"""Train on groups of rows that are compared with each other, such as pairs, labelled or ranked episodes."""
 
 from __future__ import annotations
 
+import gc
+import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,16 +16,16 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from trl.trainer.utils import disable_dropout_in_model
 
 from agentgym.policy.adapters import own_model
-from agentgym.training.checkpoints import latest_checkpoint
+from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
+from agentgym.training.loss.scored_rows import ScoredRow, fixed_scores, scores_of, scoring_head
 from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
-from agentgym.training.model.model_failures import out_of_memory_named
-from agentgym.training.model.models import train_from
-from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback
-from agentgym.training.preferences.losses import RowsLoss
-from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
+from agentgym.training.model.model_failures import DivergenceCallback, out_of_memory_named
+from agentgym.training.model.models import load_saved, train_from
+from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, LoggingCallback
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.stage_options import LearningSection
+from agentgym.training.stages.context import Learner, RunContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,90 @@ class RowGroup:
     @property
     def padded_tokens(self) -> int:
         return len(self.rows) * max(len(row.ids) for row in self.rows)
+
+
+class RowsLoss(Protocol):
+    """The loss of one group of rows.
+
+    Attributes:
+        baseline_row: index of the row in every group that is used only for `baseline`: the mean over the batch of its
+            score minus the reference's, at least 0. None for a loss without a baseline.
+    """
+
+    @property
+    def baseline_row(self) -> int | None: ...
+
+    def __call__(
+        self, scores: torch.Tensor, reference: torch.Tensor, values: torch.Tensor, baseline: float
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        """Return the loss, a scalar, and metrics.
+
+        Args:
+            scores: [R] scores under the policy. `reference`: [R] scores under the reference model.
+            values: [R] values of the group's rows; each loss defines their meaning.
+        """
+        ...
+
+
+def score_rows(
+    context: RunContext, learner: Learner, rows: Sequence[ScoredRow], microbatch_tokens: int, *, stage: str = ""
+) -> list[float]:
+    """Return the rows' scores, [rows] sums of weight x log-probability, without gradient.
+
+    Args:
+        stage: an earlier stage, whose checkpoint scores; "" for the learner's current weights.
+    """
+    if not stage:
+        return fixed_scores(learner.model, rows, microbatch_tokens)
+    model, _ = load_saved(context.recipe.policy, context.earlier_checkpoints[stage], context.device)
+    scores = fixed_scores(model, rows, microbatch_tokens)
+    del model
+    gc.collect()
+    return scores
+
+
+def learn_from_groups(
+    context: RunContext,
+    learner: Learner,
+    groups: Sequence[RowGroup],
+    loss: RowsLoss,
+    section: LearningSection,
+    *,
+    checkpoint: str,
+) -> Learner:
+    """Train on groups of rows and save the stage's checkpoint; resume an interrupted training.
+
+    Args:
+        groups: the data set; a step takes `section.batch_size` groups.
+        checkpoint: the name of the checkpoint that the stage was defined with.
+    Raises: PolicyError if memory runs out.
+    """
+    folder = context.folder.checkpoints / f"{checkpoint}_steps"
+    context.processes.share(lambda: context.folder.forget((context.stage,), step_of(latest_checkpoint(folder))))
+    bar = context.progress.add_task(context.stage, total=section.steps, line_a_note=True)
+    noted = {"loss": "loss", "accuracy": "accuracy", "misordered": "misordered"}
+    train_on_groups(
+        learner.model,
+        groups,
+        loss,
+        section,
+        folder=folder,
+        seed=context.recipe.seed,
+        callbacks=[
+            LoggingCallback(context.folder, context.stage, context.progress, bar, noted),
+            DivergenceCallback(context.stage, f"the learning_rate of the stage {context.stage!r}"),
+        ],
+        use_cpu=context.device == "cpu",
+        processes=context.processes,
+        gradient_checkpointing=context.recipe.machine.gradient_checkpointing,
+    )
+
+    def save() -> None:
+        learner.save(context.folder.checkpoints / checkpoint)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    context.processes.share(save)
+    return learner
 
 
 def train_on_groups(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
-from agentgym.errors import RecipeError
-from agentgym.task import TaskSet
-from agentgym.training.preferences.losses import RankLoss
-from agentgym.training.preferences.scored_rows import ScoredRow
-from agentgym.training.preferences.trainer import RowGroup
-from agentgym.training.recipe.stage_options import RankSection
-from agentgym.training.selection import groups_of, score_of
-from agentgym.training.stages.compare import COMPARED, check_compares, check_learner, learn
-from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import EpisodeSet, Row
+from agentgym import RecipeError, TaskSet
+from agentgym.training.stages import (
+    Learner,
+    PlannedStage,
+    RowGroup,
+    RunContext,
+    ScoredRow,
+    define_stage,
+    learn_from_groups,
+)
 from agentgym.trajectory import Trajectory
+
+from ..selections import groups_of, score_of
+from .comparing import COMPARED, check_compares, check_learner
+from .losses import RankLoss
+from .options import RankSection
+
+Rows = list[dict[str, Any]]
+"""Rows of a manifest."""
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
@@ -26,27 +34,29 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
 def rank_stage(context: RunContext, learner: Learner, options: RankSection) -> Learner:
     """Learns the order of the episodes of each task, and imitates the best one: RRHF."""
     check_learner(context, learner)
-    chosen = context.processes.share(lambda: _chosen(context, learner, options))
+    rows, episodes = context.processes.share(lambda: _chosen(context, learner, options))
     groups = [
         RowGroup(
-            [ScoredRow.mean_of(chosen.episodes[episode]) for episode in row["episodes"]],
+            [ScoredRow.mean_of(episodes[episode]) for episode in row["episodes"]],
             [0.0] * len(row["episodes"]),
             row["scores"],
         )
-        for row in chosen.rows
+        for row in rows
     ]
-    return learn(context, learner, groups, RankLoss(options.imitation_weight), options)
+    loss = RankLoss(options.imitation_weight)
+    return learn_from_groups(context, learner, groups, loss, options, checkpoint=COMPARED)
 
 
-def _chosen(context: RunContext, learner: Learner, options: RankSection) -> EpisodeSet:
+def _chosen(context: RunContext, learner: Learner, options: RankSection) -> tuple[Rows, dict[str, Trajectory]]:
     recorded = options.model_dump(include={"score", "max_candidates"})
     choose = partial(_ranked, context.stage, options)
-    return context.stored_episodes.choose(learner.renderer, options, choose, options=recorded)
+    chosen = context.stored_episodes.choose(learner.renderer, options, choose, options=recorded)
+    return chosen.rows, chosen.episodes
 
 
-def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) -> tuple[Rows, list[Trajectory]]:
     """Return each task's best and worst episodes, best first. Raises: RecipeError if no task's scores differ."""
-    rows: list[Row] = []
+    rows: Rows = []
     ranked_episodes: list[Trajectory] = []
     for group in groups_of(trajectories):
         ranked = sorted(group, key=lambda trajectory: -score_of(trajectory, options.score))

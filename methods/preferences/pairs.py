@@ -9,9 +9,10 @@ from itertools import product
 
 import numpy as np
 
-from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.training.selection import RatedTurn, by_state, groups_of, score_of
 from agentgym.trajectory import Trajectory
+
+from ..selections import RatedTurn, by_state, groups_of, score_of
+from .options import PreferSection
 
 Candidate = tuple[float, Trajectory, Trajectory]
 """The gap between two episodes, the better episode, and the worse one."""

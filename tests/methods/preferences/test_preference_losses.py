@@ -13,13 +13,12 @@ import torch
 from agentgym import Message, Task
 from agentgym.errors import RecipeError
 from agentgym.messages import StopReason
+from agentgym.methods.preferences.losses import KtoLoss, PairLoss, RankLoss, dmpo_weights
+from agentgym.methods.preferences.options import PreferSection
+from agentgym.methods.preferences.pairs import outcome_pairs, segment_pairs, turn_pairs, worst_turns
+from agentgym.methods.preferences.prefer import require_better_branch, undesirable_weight
 from agentgym.policy import make_model, make_tokenizer
-from agentgym.training.preferences.losses import KtoLoss, PairLoss, RankLoss, dmpo_weights
-from agentgym.training.preferences.pairs import outcome_pairs, segment_pairs, turn_pairs, worst_turns
-from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores, scores_of
-from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.training.stages.episode_manifest import EpisodeSet
-from agentgym.training.stages.prefer import require_better_branch, undesirable_weight
+from agentgym.training.loss.scored_rows import ScoredRow, fixed_scores, scores_of
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
 
@@ -178,10 +177,10 @@ def test_observation_tokens_have_no_gradient_and_the_agents_own_have():
 
 
 def test_by_default_all_bad_episodes_count_as_much_as_all_good_ones():
-    chosen = EpisodeSet({}, [{"episode": str(n), "good": n < 2} for n in range(10)])
-    assert undesirable_weight(chosen, PreferSection(loss="kto")) == pytest.approx(2 / 8)
-    assert undesirable_weight(chosen, PreferSection(loss="kto", desirable_weight=2.0)) == pytest.approx(4 / 8)
-    assert undesirable_weight(chosen, PreferSection(loss="kto", undesirable_weight=1.0)) == 1.0
+    rows = [{"episode": str(n), "good": n < 2} for n in range(10)]
+    assert undesirable_weight(rows, PreferSection(loss="kto")) == pytest.approx(2 / 8)
+    assert undesirable_weight(rows, PreferSection(loss="kto", desirable_weight=2.0)) == pytest.approx(4 / 8)
+    assert undesirable_weight(rows, PreferSection(loss="kto", undesirable_weight=1.0)) == 1.0
 
 
 @pytest.mark.parametrize("loss", [KtoLoss(), RankLoss()], ids=["kto", "rrhf"])

@@ -9,33 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch.nn.functional import logsigmoid
-
-
-class RowsLoss(Protocol):
-    """The loss of one group of rows.
-
-    Attributes:
-        baseline_row: index of the row in every group that is used only for `baseline`: the mean over the batch of its
-            score minus the reference's, at least 0. None for a loss without a baseline.
-    """
-
-    @property
-    def baseline_row(self) -> int | None: ...
-
-    def __call__(
-        self, scores: torch.Tensor, reference: torch.Tensor, values: torch.Tensor, baseline: float
-    ) -> tuple[torch.Tensor, dict[str, float]]:
-        """Return the loss, a scalar, and metrics.
-
-        Args:
-            scores: [R] scores under the policy. `reference`: [R] scores under the reference model.
-            values: [R] values of the group's rows; each loss defines their meaning.
-        """
-        ...
 
 
 @dataclass(frozen=True)

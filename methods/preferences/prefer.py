@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from agentgym.credit import Estimator, estimator
-from agentgym.credit.batch import batch_credit_of
-from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym import CreditError, RecipeError, TaskSet, UnknownNameError
+from agentgym.credit import Estimator, credit_of, estimator
 from agentgym.rollout import Fork
-from agentgym.task import TaskSet
-from agentgym.training.preferences.losses import KtoLoss, PairLoss, dmpo_weights
-from agentgym.training.preferences.pairs import Pair, node_pairs, outcome_pairs, segment_pairs, turn_pairs, worst_turns
-from agentgym.training.preferences.scored_rows import ScoredRow
-from agentgym.training.preferences.trainer import RowGroup
-from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.training.selection import score_of
-from agentgym.training.stages.compare import (
-    COMPARED,
-    LAST_ROUND,
-    check_compares,
-    check_learner,
-    check_whole_distribution,
-    learn,
-    reference_scores,
+from agentgym.training.stages import (
+    Learner,
+    PlannedStage,
+    RowGroup,
+    RunContext,
+    ScoredRow,
+    define_stage,
+    learn_from_groups,
+    score_rows,
 )
-from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import EpisodeSet, Row
-from agentgym.training.stages.episode_sources import nodes_label
 from agentgym.trajectory import Trajectory
 
+from ..selections import score_of
+from .comparing import COMPARED, LAST_ROUND, check_compares, check_learner, check_whole_distribution
+from .losses import KtoLoss, PairLoss, dmpo_weights
+from .options import PreferSection
+from .pairs import Pair, node_pairs, outcome_pairs, segment_pairs, turn_pairs, worst_turns
+
+Rows = list[dict[str, Any]]
+"""Rows of a manifest."""
 LEARNT = frozenset({"values", "action_values", "token_values", "contributions"})
 """Signals of models that must first be fitted to returns."""
 
@@ -77,7 +74,7 @@ def turn_credit(
         batch = [index for indices in by_task.values() if len(indices) == size for index in indices]
         group = [trajectories[index] for index in batch]
         signals = {name: rows for provider in providers for name, rows in provider.signals(group, 0).items()}
-        advantages = batch_credit_of(group, ranking, group_size=size, signals=signals, train_version=0).advantages
+        advantages = credit_of(group, ranking, group_size=size, signals=signals, train_version=0)
         for index, values in zip(batch, advantages, strict=True):
             credit[index] = values
     return credit
@@ -119,8 +116,7 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
 def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     """Raise RecipeError if a source stage of this run does not search, or the recipe has a logit hook."""
     check_whole_distribution(stage)
-    labels = {source.label for source in stage.sources if not source.run}
-    plain = [s.name for s in earlier if nodes_label(s.name) in labels and not getattr(s.section, "search", "")]
+    plain = [player.name for player in stage.players(earlier) if not getattr(player.section, "search", "")]
     if plain:
         raise RecipeError(
             f"[[stage]] {stage.name!r} compares the nodes of searches, and {plain[0]!r} does not search. Give that "
@@ -142,23 +138,24 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
 def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) -> Learner:
     """Learns which episodes, turns or segments are better: DPO, DMPO, SDPO, KTO."""
     check_learner(context, learner)
-    chosen = context.processes.share(lambda: _chosen(context, learner, options))
+    chosen, episodes = context.processes.share(lambda: _chosen(context, learner, options))
     if options.loss == "kto":
         weights = options.desirable_weight, undesirable_weight(chosen, options)
         loss: Any = KtoLoss(options.beta, *weights, options.imitation_weight)
-        groups = _labelled_groups(chosen)
+        groups = _labelled_groups(chosen, episodes)
     else:
-        loss, groups = PairLoss(options.beta, options.imitation_weight), _pair_groups(chosen, options)
+        loss, groups = PairLoss(options.beta, options.imitation_weight), _pair_groups(chosen, episodes, options)
     rows = [row for rows, _ in groups for row in rows]
-    scores = iter(reference_scores(context, learner, rows, options.reference, options.microbatch_tokens))
+    reference = "" if options.reference == LAST_ROUND else options.reference
+    scores = iter(score_rows(context, learner, rows, options.microbatch_tokens, stage=reference))
     compared = [RowGroup(rows, [next(scores) for _ in rows], values) for rows, values in groups]
-    return learn(context, learner, compared, loss, options)
+    return learn_from_groups(context, learner, compared, loss, options, checkpoint=COMPARED)
 
 
-def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> EpisodeSet:
-    """Return the pairs or labelled episodes, as rows with their episodes. Raises: RecipeError if there are none."""
+def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> tuple[Rows, dict[str, Trajectory]]:
+    """Return rows of pairs or labelled episodes, and their episodes by id. Raises: RecipeError if there are none."""
 
-    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+    def choose(trajectories: list[Trajectory]) -> tuple[Rows, list[Trajectory]]:
         if options.loss == "kto":
             return _labelled(context.stage, trajectories, options)
         pairs = _pairs(context, learner, trajectories, options)
@@ -176,7 +173,8 @@ def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> Ep
         return rows, [trajectory for pair in pairs for trajectory in (pair.chosen, pair.rejected)]
 
     recorded = options.model_dump(include={"loss", *(LABELLED_BY if options.loss == "kto" else PAIRED_BY)})
-    return context.stored_episodes.choose(learner.renderer, options, choose, options=recorded)
+    chosen = context.stored_episodes.choose(learner.renderer, options, choose, options=recorded)
+    return chosen.rows, chosen.episodes
 
 
 def _require_pairs(
@@ -228,9 +226,7 @@ def require_better_branch(
     return pairs
 
 
-def _labelled(
-    stage: str, trajectories: Sequence[Trajectory], options: PreferSection
-) -> tuple[list[Row], list[Trajectory]]:
+def _labelled(stage: str, trajectories: Sequence[Trajectory], options: PreferSection) -> tuple[Rows, list[Trajectory]]:
     """Label each valid episode as good or bad. Raises: RecipeError unless both labels occur."""
     valid = [trajectory for trajectory in trajectories if trajectory.valid]
     scores = [score_of(trajectory, options.score) for trajectory in valid]
@@ -240,26 +236,26 @@ def _labelled(
             f"The stage {stage!r} finds all {len(valid)} episodes {'good' if labels[0] else 'bad'} by "
             f"desirable_from = {options.desirable_from}, and kto learns from both kinds. Collect more, or change it."
         )
-    rows: list[Row] = [
+    rows: Rows = [
         {"episode": trajectory.id, "good": label, "score": score}
         for trajectory, label, score in zip(valid, labels, scores, strict=True)
     ]
     return rows, valid
 
 
-def undesirable_weight(chosen: EpisodeSet, options: PreferSection) -> float:
+def undesirable_weight(rows: Rows, options: PreferSection) -> float:
     """Return the recipe's weight of bad episodes, by default balanced with the good. Source: KTO, see KtoLoss."""
     if options.undesirable_weight is not None:
         return options.undesirable_weight
-    goods = sum(row["good"] for row in chosen.rows)
-    return float(options.desirable_weight * goods / (len(chosen.rows) - goods))
+    goods = sum(row["good"] for row in rows)
+    return float(options.desirable_weight * goods / (len(rows) - goods))
 
 
-def _labelled_groups(chosen: EpisodeSet) -> list[tuple[list[ScoredRow], list[float]]]:
+def _labelled_groups(chosen: Rows, by_id: Mapping[str, Trajectory]) -> list[tuple[list[ScoredRow], list[float]]]:
     """Pair each episode with the next episode's completion after its own prompt, to estimate the policy's KL."""
-    episodes = [chosen.episodes[row["episode"]] for row in chosen.rows]
+    episodes = [by_id[row["episode"]] for row in chosen]
     groups = []
-    for row, episode, other in zip(chosen.rows, episodes, [*episodes[1:], episodes[0]], strict=True):
+    for row, episode, other in zip(chosen, episodes, [*episodes[1:], episodes[0]], strict=True):
         rows = [
             ScoredRow.of(episode, [1.0] * len(episode.turns)),
             ScoredRow.mismatched(other, episode.prompt_ids),
@@ -268,7 +264,9 @@ def _labelled_groups(chosen: EpisodeSet) -> list[tuple[list[ScoredRow], list[flo
     return groups
 
 
-def _pair_groups(chosen: EpisodeSet, options: PreferSection) -> list[tuple[list[ScoredRow], list[float]]]:
+def _pair_groups(
+    chosen: Rows, episodes: Mapping[str, Trajectory], options: PreferSection
+) -> list[tuple[list[ScoredRow], list[float]]]:
     def row(episode: Trajectory, turns: Sequence[int]) -> ScoredRow:
         start, end = turns
         if options.loss == "dmpo":
@@ -276,7 +274,7 @@ def _pair_groups(chosen: EpisodeSet, options: PreferSection) -> list[tuple[list[
         return ScoredRow.of(episode, [float(start <= turn.index < end) for turn in episode.turns])
 
     groups = []
-    for pair in chosen.rows:
-        rows = [row(chosen.episodes[pair[side]], pair[f"{side}_turns"]) for side in ("chosen", "rejected")]
+    for pair in chosen:
+        rows = [row(episodes[pair[side]], pair[f"{side}_turns"]) for side in ("chosen", "rejected")]
         groups.append((rows, [float(rows[0].weights.sum()), 0.0]))
     return groups

@@ -1,0 +1,40 @@
+"""The checks of `prefer` and `rank`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym import RecipeError
+from agentgym.training.stages import Learner, PlannedStage, RunContext
+
+COMPARED = "compared"
+"""Name of the checkpoint of a finished stage."""
+LAST_ROUND = "last_round"
+"""Name of the reference that is the policy at the start of the stage."""
+
+
+def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    """Raise RecipeError if the stage can never compare two episodes, or log-probabilities would be wrong."""
+    check_whole_distribution(stage)
+    players = stage.players(earlier)
+    sizes = [getattr(player.section, "group_size", 1) for player in players]
+    if len(stage.sources) == 1 and sizes == [1]:
+        raise RecipeError(
+            f"[[stage]] {stage.name!r} compares episodes of the same task, and {players[0].name!r} plays one of each. "
+            "Give that stage a group_size of 2 or more."
+        )
+
+
+def check_whole_distribution(stage: PlannedStage) -> None:
+    """Raise RecipeError for a logit hook, under which log-probabilities would be wrong."""
+    if stage.recipe.policy.logit_hook is not None:
+        raise RecipeError(
+            f"[[stage]] {stage.name!r} compares the log-probabilities of the whole distribution, which "
+            f"policy.logit_hook = {stage.recipe.policy.logit_hook!r} restricts. Leave out one of them."
+        )
+
+
+def check_learner(context: RunContext, learner: Learner) -> None:
+    """Raise RecipeError for a model that reads images: rows hold only tokens."""
+    if learner.reads_images:
+        raise RecipeError(f"[[stage]] {context.stage!r} compares rows of tokens, and this policy reads images.")
