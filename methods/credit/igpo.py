@@ -21,6 +21,7 @@ from .shaping import forward_fill
 def igpo(
     group: Group,
     *,
+    gain: Literal["prob", "log_prob"] = "prob",
     normalise: Literal["joint", "separate"] = "joint",
     gamma: Decay = 1.0,
     scale: Scale = "std",
@@ -36,6 +37,7 @@ def igpo(
     reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
 
     Args:
+        gain: "log_prob" takes the increase of log p instead, per token of the answer (`log_prob_diff` in the code).
         normalise: "joint" (the paper) uses one mean and standard deviation over gains and outcomes of all turns of the
             group; "separate" (an option of the released code) normalises gains and outcomes separately.
         gamma: decay per turn.
@@ -46,8 +48,8 @@ def igpo(
     Returns: [N, T], in standard deviations for scale "std".
     Degenerate: if the answer was not scored, the last known p is used; equal rewards give exactly 0.
     """
-    p = forward_fill(np.exp(group.signal("gold_logprobs")))
-    rewards = gain_weight * np.diff(p, axis=1)
+    logps = forward_fill(group.signal("gold_logprobs"))
+    rewards = gain_weight * np.diff(np.exp(logps) if gain == "prob" else logps, axis=1)
     answered = group.last_turn & ~(group.truncated[:, None] & (truncated == "gain"))
     rewards = np.where(answered, outcome_weight * group.signal("outcomes")[:, None], rewards)
     if normalise == "joint":

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Ddof, Group, Scale, Weight, define_estimator
+from agentgym.credit import Array, Baseline, Ddof, Decay, Group, Scale, Weight, define_estimator
 from agentgym.credit.arithmetic import centred, rewards_or_zero, standardised
 
 
@@ -19,7 +19,9 @@ from agentgym.credit.arithmetic import centred, rewards_or_zero, standardised
 def mt_grpo_two_segment(
     group: Group,
     *,
+    combine: Literal["added", "cumulative"] = "added",
     alpha: Weight = 1.0,
+    discount: Decay = 1.0,
     boundary: Literal["last", "first"] = "last",
     baseline: Baseline = "mean",
     scale: Scale = "std",
@@ -32,7 +34,9 @@ def mt_grpo_two_segment(
     gradient.
 
     Args:
-        alpha: weight of the turn part.
+        combine: "cumulative" gives n(r_i + discount * o_i) up to the turn that called the tool, and everywhere without
+            a tool: the second estimator of the released code, `cae`; "added" is its `aae`.
+        alpha: weight of the turn part in "added". discount: of the outcome in "cumulative".
         boundary: whether the first or the last tool turn ends the first segment; both are the same in the released
             setting, with at most one tool call.
         baseline, scale, ddof: n subtracts the baseline and, with "std", divides by the group's standard deviation.
@@ -51,6 +55,8 @@ def mt_grpo_two_segment(
     last = np.where(used, columns, -1).max(axis=1)
     end = last if boundary == "last" else np.where(used, columns, used.shape[1]).min(axis=1)
     before = columns[None] <= end[:, None]
-    split = compared(outcomes)[:, None] + alpha * np.where(before, compared(rewards)[:, None], 0.0)
-    without_tool = compared(rewards + outcomes)[:, None]
-    return np.where((last >= 0)[:, None], split, without_tool)
+    after, without_tool = compared(outcomes)[:, None], compared(rewards + outcomes)[:, None]
+    first = after + alpha * compared(rewards)[:, None]
+    if combine == "cumulative":
+        first = without_tool = compared(rewards + discount * outcomes)[:, None]
+    return np.where((last >= 0)[:, None], np.where(before, first, after), without_tool)

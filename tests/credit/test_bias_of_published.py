@@ -103,10 +103,11 @@ def test_bilevel_gae_with_all_decays_1_is_unbiased_whatever_the_critic_predicts(
 @every_problem
 def test_gigpo_left_out_is_exactly_one_plus_its_step_weight_of_the_gradient(problem: Problem, size: int):
     """Even where a trajectory is in one state twice: it is compared with others there, or with the group."""
-    chosen = make("gigpo", gamma=1.0, alone="group", step_weight=0.5, **LEFT_OUT)
-    assert chosen.bias == "direction"
-    actual = problem.estimated_gradient(chosen, size)
-    np.testing.assert_allclose(actual, 1.5 * problem.true_gradient(), rtol=0, atol=1e-9)
+    for statistics in ("trajectories", "steps"):
+        chosen = make("gigpo", gamma=1.0, alone="group", step_weight=0.5, statistics=statistics, **LEFT_OUT)
+        assert chosen.bias == "direction"
+        actual = problem.estimated_gradient(chosen, size)
+        np.testing.assert_allclose(actual, 1.5 * problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @every_problem

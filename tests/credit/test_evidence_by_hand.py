@@ -77,6 +77,12 @@ def test_igpo_decays_and_leaves_the_scale():
     expect(estimator("igpo", scale="none", gamma=0.5)(SCORED), [[0.2, 8 / 15], [-7 / 15]])
 
 
+def test_igpo_can_pay_the_gain_of_the_log_probability():
+    """log 0.6/0.2 = log 3, 1 and 0: the mean m = (log 3 + 1)/3; log 3 + 1 - 2 m = m, 1 - m; -m."""
+    m = (math.log(3) + 1) / 3
+    expect(estimator("igpo", gain="log_prob", scale="none")(SCORED), [[m, 1 - m], [-m]])
+
+
 def test_igpo_of_the_released_code_can_keep_gains_and_outcomes_apart():
     """Outcomes 1 and 0: +-0.5 over sqrt(0.5). One gain alone has no spread and adds 0. ddof 0 as there: +-1."""
     z = 0.5 / (math.sqrt(0.5) + 1e-6)

@@ -113,6 +113,9 @@ def test_mt_grpo_two_segment_counts_turn_rewards_up_to_the_tools_result():
     expect(actual, [[0.9, 2 / 3], [-0.6], [-0.3, -1 / 3, -1 / 3]])
     actual = estimator("mt_grpo_two_segment", alpha=10.0, **plain)(group)
     expect(actual, [[9 / 3, 2 / 3], [-0.6], [0, 0, -1 / 3]])
+    # Cumulative: 0.5 + 0.5 = 1, 0, 0.3 minus 1.3/3 up to the tool's result; the second, without a tool, everywhere.
+    actual = estimator("mt_grpo_two_segment", combine="cumulative", discount=0.5, **plain)(group)
+    expect(actual, [[1.7 / 3, 2 / 3], [-1.3 / 3], [-0.4 / 3, -0.4 / 3, -1 / 3]])
     both = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[3, 0], [0, 0]], tool_turn=[[1, 0], [1, 0]])
     expect(estimator("mt_grpo_two_segment")(both), [[2 * Z, Z], [-2 * Z, -Z]], ABOUT)
 
@@ -172,6 +175,18 @@ def test_gigpo_with_leave_one_out_compares_with_other_trajectories_only():
     actual = estimator("gigpo", gamma=1.0, scale="none", baseline="loo")(ROOMS)
     expected = [[1.35 + 1.5 - 0.4 / 3, 1.35 + 0.7], [-0.9 - 1.9 / 3], [-0.45 - 0.45, -0.45 - 0.7, -0.45 - 0.65]]
     expect(actual, expected)
+
+
+def test_gigpo_with_statistics_of_steps_counts_a_trajectory_once_for_each_of_its_turns():
+    """Returns by turn: 1.5, 1.5, 0, 0.3, 0.3, 0.3. Mean 0.65; squares of 0.85 (2), -0.65, -0.35 (3) sum to 2.235."""
+    steps = {"statistics": "steps", "step_weight": 0.0}
+    z = math.sqrt(2.235 / 5) + 1e-6
+    expect(estimator("gigpo", **steps)(ROOMS), [[0.85 / z] * 2, [-0.65 / z], [-0.35 / z] * 3])
+    expect(estimator("gigpo", scale="none", **steps)(ROOMS), [[0.85] * 2, [-0.65], [-0.35] * 3])
+    left_out = estimator("gigpo", scale="none", baseline="loo", **steps)(ROOMS)
+    expect(left_out, [[1.5 - 0.9 / 4] * 2, [-3.9 / 5], [0.3 - 1.0] * 3])
+    alone = Group.from_arrays(outcomes=[1], turns=[2], state_keys=[["a", "b"]])
+    expect(estimator("gigpo", **steps)(alone), [[0.0, 0.0]])
 
 
 def test_gigpo_compares_a_singleton_state_with_the_group():

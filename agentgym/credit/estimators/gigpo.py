@@ -37,6 +37,7 @@ def gigpo(
     baseline: Baseline = "mean",
     scale: Scale = "std",
     alone: Alone = "zero",
+    statistics: Literal["trajectories", "steps"] = "trajectories",
     ddof: Ddof = 1,
     outcome_weight: PositiveWeight = 1.0,
     turn_weight: Weight = 1.0,
@@ -54,15 +55,34 @@ def gigpo(
         scale: "std" divides by the standard deviation over the group, and over the state.
         alone: what a turn gets if no other turn (with "loo": no other trajectory) was in its state: "zero" leaves
             n(R_i); "group" compares its G with the group's returns.
+        statistics: what counts once in the mean and standard deviation of n(R_i): "trajectories", or their turns
+            ("steps"), so that long trajectories weigh more, as in the authors' code (verl-agent) and ROLL.
         ddof: of the standard deviations. outcome_weight: above 0.
     Returns: [N, T]. Degenerate: if every state occurs once, and with alone "zero", exactly n(R_i) is left.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    episode = normalise_columns(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    if statistics == "trajectories":
+        episode = broadcast_to_turns(
+            group, normalise_columns(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+        )
+    else:
+        episode = _compared_over_steps(group, returns, baseline, scale, ddof)
     turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     step = np.zeros(turn_returns.shape)
     step[group.turn_mask] = _compared_in_state(group, turn_returns, returns, baseline, scale, alone, ddof)
-    return broadcast_to_turns(group, episode) + step_weight * step
+    return episode + step_weight * step
+
+
+def _compared_over_steps(group: Group, returns: Array, baseline: Baseline, scale: Scale, ddof: int) -> Array:
+    """[N, T] n(R_i) on every turn, with statistics over the turns of the group."""
+    turns = group_by_label(tuple((0,) * int(count) for count in group.turns))
+    of_turns = returns[turns.trajectory_index]
+    above = np.nan_to_num(turns.centred(of_turns, baseline))
+    compared = np.zeros(group.turn_mask.shape)
+    compared[group.turn_mask] = (
+        above if scale == "none" else divide_by_std(above, turns.stable_std(of_turns, ddof=ddof))
+    )
+    return compared
 
 
 def _compared_in_state(
