@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentgym.evaluation.runner import evaluate
     from agentgym.evaluation.search import make_search
     from agentgym.evaluation.text import format_evaluation, format_gains
+    from agentgym.evaluation.weakness import histories
 
 _HOME = {
     "Evaluation": "record",
@@ -25,6 +26,7 @@ _HOME = {
     "evaluate": "runner",
     "format_evaluation": "text",
     "format_gains": "text",
+    "histories": "weakness",
     "make_search": "search",
     "select_episodes": "record",
 }
@@ -34,6 +36,7 @@ __all__ = [
     "evaluate",
     "format_evaluation",
     "format_gains",
+    "histories",
     "make_search",
     "select_episodes",
 ]

@@ -93,6 +93,16 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         sizes = ", ".join(f"{split}={len(tasks)}" for split, tasks in self._splits.items())
         return f"TaskSet({self.name!r}, {sizes})"
 
+    def player(self, name: str) -> Callable[[Task], Any]:
+        """Return the `oracle` or `imperfect_oracle` of this set. Raises: TaskError if there is none."""
+        script: Callable[[Task], Any] | None = getattr(self, name)
+        if script is None:
+            raise TaskError(
+                f"{self.name} has no {name} to imitate. Start from a checkpoint that can already call tools, without "
+                f"[warm_start], or give the TaskSet a `{name}`."
+            )
+        return script
+
     def tagged(self, *tags: str) -> TaskSet:
         """Return the same set with only the tasks that have one of the tags, in every split.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
@@ -45,7 +44,7 @@ def demonstrations(
     oracle_count = len(tasks) - round(imperfect_oracle * len(tasks))
 
     def play(player: str, player_tasks: Sequence[Task]) -> list[Trajectory]:
-        script = script_of(task_set, player)
+        script = task_set.player(player)
         return rollouts.play(
             lambda task: ScriptedPolicy(script(task)),
             player_tasks,
@@ -62,17 +61,6 @@ def demonstrations(
     if not imperfect_oracle:
         return solved
     return solved + [t for t in play("imperfect_oracle", tasks[oracle_count:]) if t.valid]
-
-
-def script_of(task_set: TaskSet, player: str) -> Callable[[Task], Any]:
-    """Return the `oracle` or `imperfect_oracle` of a task set. Raises: TaskError if the set has none."""
-    script: Callable[[Task], Any] | None = getattr(task_set, player)
-    if script is None:
-        raise TaskError(
-            f"{task_set.name} has no {player} to imitate. Start from a checkpoint that can already call tools, "
-            f"without [warm_start], or give the TaskSet a `{player}`."
-        )
-    return script
 
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:

@@ -13,7 +13,6 @@ from agentgym.task import TaskSet
 from agentgym.training.checks.parts import parts_of, plan_of
 from agentgym.training.checks.trial_episode import check_reward
 from agentgym.training.checks.trial_reset import check_environments
-from agentgym.training.demonstrate import script_of
 from agentgym.training.fit import check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.model.grpo_config import check_trl_options, grpo_config
@@ -94,9 +93,9 @@ def _check_tasks(recipe: Recipe, task_set: TaskSet) -> None:
     for tag in warm_start.tags if warm_start else ():
         _check_tag("warm_start.tags", tag, task_set, "train")
     if (warm_start and not warm_start.episodes) or recipe.policy.tiny:
-        script_of(task_set, "oracle")
+        task_set.player("oracle")
     if warm_start and warm_start.imperfect_oracle:
-        script_of(task_set, "imperfect_oracle")
+        task_set.player("imperfect_oracle")
     trained = train.adapt.tasks(task_set) if train.adapt else task_set
     try:
         sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)

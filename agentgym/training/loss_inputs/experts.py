@@ -13,7 +13,7 @@ from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
-from agentgym.training.demonstrate import script_of, tokenise
+from agentgym.training.demonstrate import tokenise
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.loss.grpo_batches import OtherRows
 from agentgym.training.loss.step_batch import StepBatch
@@ -44,7 +44,7 @@ class ScriptedExperts:
     """
 
     def __init__(self, task_set: TaskSet, player: str, renderer: Renderer) -> None:
-        self._script, self._player, self._renderer = script_of(task_set, player), player, renderer
+        self._script, self._player, self._renderer = task_set.player(player), player, renderer
         self._episodes: dict[str, Trajectory | None] = {}
 
     def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
@@ -93,7 +93,7 @@ class PlannedExperts(PlannedPart):
         if (section := plan.train.experts) is None or section.episodes:
             return
         try:
-            script_of(plan.task_set, section.scripted_player)
+            plan.task_set.player(section.scripted_player)
         except TaskError as error:
             yield f"{self.loss} needs episodes of an expert. {error}"
 

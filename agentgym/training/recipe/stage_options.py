@@ -72,31 +72,3 @@ class LearningSection(ReadsEpisodes):
     """How many steps lie between two checkpoints, from which an interrupted stage goes on."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
     """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory."""
-
-
-class StepTasksSection(ReadsEpisodes):
-    """Options of `step_tasks`: every turn of an expert's episode becomes a task of its own.
-
-    The expert's episodes are the successful ones of `episodes`, by default the demonstrations.
-    """
-
-    max_tasks: Count | None = None
-    """How many tasks are made at most. By default every turn gives one."""
-
-
-class GenerateSection(ReadsEpisodes):
-    """Options of `generate`: new training tasks like those that the policy fails at.
-
-    Weak tasks are looked for in `episodes`, by default those of the last stage that plays.
-    """
-
-    reads_last_player: ClassVar[bool] = True
-
-    below: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """A task is weak whose mean success stays under this share in every visit, and does not rise."""
-    tasks: Count = 100
-    """How many new tasks are made, with the weak ones as their parents in turn."""
-    tries: Count = 4
-    """How many rounds generate anew what was refused."""
-    with_set: bool = True
-    """Whether the tasks of the set are trained on too."""

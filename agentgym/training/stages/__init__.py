@@ -9,8 +9,6 @@ warm_start.py   the model that training starts from, and supervised imitation of
 reinforce.py    reinforcement learning with turn-level credit
 collect.py      plays training tasks; the ledger stores the episodes for later stages
 row_groups.py   trains on groups of rows that are compared with each other
-step_tasks.py   turns each turn of an expert's episode into a task
-generate.py     generates training tasks similar to those that the policy fails at
 episode_sources.py, episode_manifest.py  the episodes that a stage learns from, and the record of its choice
 stored_episodes.py  stored episodes of experts
 measure.py      validation while training, held-out evaluation before and after, the closing report

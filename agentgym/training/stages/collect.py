@@ -12,7 +12,6 @@ from agentgym.evaluation.search import make_search
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, seed_of, training_only
-from agentgym.training.demonstrate import script_of
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
@@ -120,7 +119,7 @@ def _player(context: RunContext, learner: Learner, policy: str) -> Any:
     if policy == "current":
         return learner.policy
     if policy in PLAYERS:
-        script = script_of(context.task_set, policy)
+        script = context.task_set.player(policy)
         return lambda task: ScriptedPolicy(script(task), name=policy)
     part = parse_part(policy)
     player = registry.load("policies", part.name)(**part.options)

@@ -26,11 +26,13 @@ from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
+from agentgym.training.demonstrate import demonstrations
 from agentgym.training.model.models import save_model
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import SignalProvider, SignalSources
 from agentgym.training.signals.selection import providers_for
@@ -180,6 +182,33 @@ class RunContext:
     def stored_episodes(self) -> StoredEpisodes:
         """Return the stored episodes that the stage may learn from."""
         return StoredEpisodes(self.folder, self.stage, self.sources, self.recipe.seed)
+
+    def demonstrate(self) -> list[Trajectory]:
+        """Play the demonstrations of [warm_start]; without that section, enough to train a tokenizer.
+
+        They are played once in a run.
+        """
+        section = self.recipe.warm_start or WarmStartSection(demonstrations=200)
+        task_set = self.task_set.tagged(*section.tags) if section.tags else self.task_set
+        count = min(section.demonstrations, len(task_set["train"]))
+        if (key := (count, section.imperfect_oracle, section.tags)) in self.demonstrations:
+            return self.demonstrations[key]
+        with self.progress_bar("demonstrations", count) as advance:
+            self.demonstrations[key] = demonstrations(
+                self.rollouts,
+                task_set,
+                count,
+                imperfect_oracle=section.imperfect_oracle,
+                seed=self.recipe.seed,
+                weights=self.recipe.tasks.weights,
+                on_trajectory=lambda _: advance(),
+            )
+        return self.demonstrations[key]
+
+    @property
+    def tasks_file(self) -> Path:
+        """Return the path of the training tasks that a stage makes."""
+        return self.folder.path / STEP_TASKS
 
     def call_format(self, tokenizer: Any = None) -> CallFormat:
         """Return the recipe's call format; for "auto", the format that the tokenizer's template writes."""

@@ -19,7 +19,7 @@ from agentgym.training.gatherers.contract import changes_left_in
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.stages.context import Learner, RunContext, with_tasks_of
+from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext, with_tasks_of
 from agentgym.training.stages.episode_sources import EpisodeSource, nodes_label
 from agentgym.trajectory import Trajectory
 
@@ -99,10 +99,10 @@ def define_stage(
     Args:
         section, checkpoint, options, plays, makes_tasks, trains_in_parts, excludes, check, check_episodes: see Stage.
         has_folder: see Stage; by default, True if there is a checkpoint.
-        result: see Stage; by default, the checkpoint.
+        result: see Stage; by default, the tasks that it makes, or the checkpoint.
     """
     in_folder = checkpoint is not None if has_folder is None else has_folder
-    left = f"checkpoints/{checkpoint}" if checkpoint is not None and not result else result
+    left = result or (STEP_TASKS if makes_tasks else "") or ("" if checkpoint is None else f"checkpoints/{checkpoint}")
     return lambda run: Stage(
         run,
         section=section,

@@ -14,7 +14,7 @@ from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint, step_of
-from agentgym.training.demonstrate import demonstrations, tokenise
+from agentgym.training.demonstrate import tokenise
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.loss.vision_inputs import VisionInputs
@@ -41,30 +41,7 @@ def starting_learner(context: RunContext) -> Learner:
     recipe = context.recipe
     if recipe.policy.path is not None:
         return context.learner(*load_model(recipe.policy, context.weights_device, recipe.seed))
-    return _tiny_learner(context, context.processes.share(lambda: demonstrate(context)))
-
-
-def demonstrate(context: RunContext) -> list[Trajectory]:
-    """Play the demonstrations of [warm_start]; without that section, enough to train a tokenizer.
-
-    Demonstrations are cached for the run.
-    """
-    section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
-    task_set = context.task_set.tagged(*section.tags) if section.tags else context.task_set
-    count = min(section.demonstrations, len(task_set["train"]))
-    if (key := (count, section.imperfect_oracle, section.tags)) in context.demonstrations:
-        return context.demonstrations[key]
-    with context.progress_bar("demonstrations", count) as advance:
-        context.demonstrations[key] = demonstrations(
-            context.rollouts,
-            task_set,
-            count,
-            imperfect_oracle=section.imperfect_oracle,
-            seed=context.recipe.seed,
-            weights=context.recipe.tasks.weights,
-            on_trajectory=lambda _: advance(),
-        )
-    return context.demonstrations[key]
+    return _tiny_learner(context, context.processes.share(lambda: context.demonstrate()))
 
 
 def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
@@ -99,7 +76,7 @@ def imitate_stage(context: RunContext, learner: Learner) -> Learner:
     section = context.recipe.warm_start
     assert section is not None  # the plan of the stages fills it in
     if not context.sources:
-        warm_start(context, section, learner, context.processes.share(lambda: demonstrate(context)))
+        warm_start(context, section, learner, context.processes.share(lambda: context.demonstrate()))
         return learner
     chosen = context.processes.share(lambda: _selected(context, section, learner.renderer))
     examples = [chosen.episodes[row["episode"]] for row in chosen.rows]

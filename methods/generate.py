@@ -6,20 +6,28 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from agentgym.errors import EpisodesFailed, HeldOutError, RecipeError, TaskError
-from agentgym.evaluation.record import select_episodes
-from agentgym.evaluation.weakness import TaskHistory, histories
-from agentgym.messages import Message
-from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import Origin, Task, TaskSet, seed_of, task_to_json, training_only
-from agentgym.training.demonstrate import script_of
-from agentgym.training.gatherers.groups import success_of
-from agentgym.training.new_tasks import NewTasks
-from agentgym.training.recipe.stage_options import GenerateSection
-from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext
-from agentgym.training.stages.contract import PlannedStage, define_stage
+from pydantic import Field
+
+from agentgym import (
+    EpisodesFailed,
+    HeldOutError,
+    Message,
+    RecipeError,
+    ScriptedPolicy,
+    Task,
+    TaskError,
+    TaskSet,
+    seed_of,
+    task_to_json,
+)
+from agentgym.evaluation import histories, select_episodes
+from agentgym.options import Count
+from agentgym.task import Origin, training_only
+from agentgym.training import NewTasks
+from agentgym.training.gatherers import success_of
+from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
 from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"
@@ -27,11 +35,29 @@ GENERATED = "generated"
 Generate = Callable[[Task, int], Task]
 
 
+class GenerateSection(ReadsEpisodes):
+    """Options of `generate`: new training tasks like those that the policy fails at.
+
+    Weak tasks are looked for in `episodes`, by default those of the last stage that plays.
+    """
+
+    reads_last_player: ClassVar[bool] = True
+
+    below: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """A task is weak whose mean success stays under this share in every visit, and does not rise."""
+    tasks: Count = 100
+    """How many new tasks are made, with the weak ones as their parents in turn."""
+    tries: Count = 4
+    """How many rounds generate anew what was refused."""
+    with_set: bool = True
+    """Whether the tasks of the set are trained on too."""
+
+
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     """Raise RecipeError if the set generates no tasks; TaskError if it has no oracle to check them."""
     task_set = stage.recipe.tasks.load()
     _generator_of(task_set, stage.name)
-    script_of(task_set, "oracle")
+    task_set.player("oracle")
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
@@ -42,7 +68,6 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
     options=GenerateSection,
     has_folder=True,
     makes_tasks=True,
-    result=STEP_TASKS,
     check=_check,
     check_episodes=_check_episodes,
 )
@@ -53,11 +78,12 @@ def generate_stage(context: RunContext, learner: Learner, options: GenerateSecti
 
 
 def _generate(context: RunContext, options: GenerateSection) -> None:
-    path = context.folder.path / STEP_TASKS
+    path = context.tasks_file
     if path.is_file():
         return
     known = {task.id: task for task in context.task_set["train"]}
-    weak = [history for history in _histories(context) if history.is_weak(options.below)]
+    recorded = episodes_of_set(context.stage, context.task_set, context.stored_episodes.as_recorded())
+    weak = [history for history in histories(recorded) if history.is_weak(options.below)]
     search = _Search(context, NewTasks(context.task_set), known, options)
     tasks = search.run([history.task for history in weak])
     refused = {reason: search.admission.refused[reason] for reason in sorted(search.admission.refused)}
@@ -78,12 +104,6 @@ def _generate(context: RunContext, options: GenerateSection) -> None:
         0, context.stage, weak_tasks=len(weak), new_tasks=len(tasks), refused_tasks=sum(refused.values())
     )
     TaskSet(context.stage, {"train": [*(known.values() if options.with_set else ()), *tasks]}).to_jsonl(path)
-
-
-def _histories(context: RunContext) -> list[TaskHistory]:
-    """Return the histories of the set's tasks in the sources. Raises: RecipeError if the sources have none."""
-    recorded = context.stored_episodes.as_recorded()
-    return histories(episodes_of_set(context.stage, context.task_set, recorded))
 
 
 def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory]) -> list[Trajectory]:
@@ -171,7 +191,7 @@ class _Search:
 
     def _verified(self, candidates: Sequence[Task]) -> list[Task]:
         """Return the tasks that the oracle solves and a silent agent does not."""
-        script = script_of(self.context.task_set, "oracle")
+        script = self.context.task_set.player("oracle")
         solved = self._successes(candidates, lambda task: ScriptedPolicy(script(task), name="oracle"), "oracle")
         self.admission.refused["unsolved"] += len(candidates) - len(solved)
         silent = self._successes(

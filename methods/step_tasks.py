@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from agentgym.errors import RecipeError
-from agentgym.policy.contract import Renderer
-from agentgym.rollout.environments import schemas_of
-from agentgym.task import Task, TaskSet, seed_of
-from agentgym.training.demonstrate import script_of
-from agentgym.training.recipe.stage_options import StepTasksSection
-from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext
-from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import Row
-from agentgym.training.stages.warm_start import demonstrate
+from agentgym import RecipeError, Task, TaskSet, seed_of
+from agentgym.options import Count
+from agentgym.policy import Renderer
+from agentgym.rollout import schemas_of
+from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
 from agentgym.trajectory import Trajectory
 
 ENVIRONMENT = "agentgym/step-v1"
+
+
+class StepTasksSection(ReadsEpisodes):
+    """Options of `step_tasks`: every turn of an expert's episode becomes a task of its own.
+
+    The expert's episodes are the successful ones of `episodes`, by default the demonstrations.
+    """
+
+    max_tasks: Count | None = None
+    """How many tasks are made at most. By default every turn gives one."""
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
@@ -27,7 +33,7 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
             "have a reward of their own, action_similarity: leave out [reward]."
         )
     if not stage.sources:
-        script_of(stage.recipe.tasks.load(), "oracle")
+        stage.recipe.tasks.load().player("oracle")
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
@@ -38,7 +44,6 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
     options=StepTasksSection,
     has_folder=True,
     makes_tasks=True,
-    result=STEP_TASKS,
     check=_check,
     check_episodes=_check_episodes,
 )
@@ -49,7 +54,7 @@ def step_tasks_stage(context: RunContext, learner: Learner, options: StepTasksSe
 
 
 def _make(context: RunContext, renderer: Renderer, options: StepTasksSection) -> None:
-    path = context.folder.path / STEP_TASKS
+    path = context.tasks_file
     if path.is_file():
         return
     _require_experts(context.stage, experts := _experts(context, renderer, options))
@@ -62,12 +67,12 @@ def _make(context: RunContext, renderer: Renderer, options: StepTasksSection) ->
 def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection) -> list[Trajectory]:
     """Return the experts' episodes from the sources or, without sources, from the demonstrations."""
 
-    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+    def choose(trajectories: list[Trajectory]) -> tuple[list[dict[str, Any]], list[Trajectory]]:
         experts = _successful(trajectories)
         return [{"episode": expert.id} for expert in experts], experts
 
     if not context.sources:
-        return _successful(demonstrate(context))
+        return _successful(context.demonstrate())
     chosen = context.stored_episodes.choose(renderer, options, choose)
     return [chosen.episodes[row["episode"]] for row in chosen.rows]
 

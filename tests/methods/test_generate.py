@@ -11,6 +11,7 @@ from staged_runs import pressing
 
 from agentgym import Call, Environment, Message, Reward, ScriptedPolicy, Task, TaskSet, tool
 from agentgym.errors import HeldOutError, RecipeError
+from agentgym.methods.generate import GenerateSection, generate_stage
 from agentgym.policy import Policy
 from agentgym.registry import load_task_set, register
 from agentgym.storage.run_folder import RunFolder
@@ -19,10 +20,8 @@ from agentgym.task.mixture import mixed
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_stored_sources
 from agentgym.training.new_tasks import NewTasks
-from agentgym.training.recipe.stage_options import GenerateSection
 from agentgym.training.stages.context import RunContext, with_tasks_of
 from agentgym.training.stages.episode_sources import EpisodeSource
-from agentgym.training.stages.generate import generate_stage
 from agentgym.training.stages.plan import planned_stages
 
 BELL = "test/bell-v1"

@@ -8,6 +8,7 @@ from staged_runs import run, with_stages
 
 from agentgym import ScriptedPolicy, Task, TaskSet
 from agentgym.errors import RecipeError, TaskError
+from agentgym.methods.step_tasks import step_tasks
 from agentgym.policy import TemplateRenderer, make_tokenizer
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.registry import load_task_set
@@ -17,7 +18,6 @@ from agentgym.task import task_from_json, task_to_json
 from agentgym.training import Rollouts, demonstrations
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
-from agentgym.training.stages.step_tasks import step_tasks
 
 
 @pytest.fixture(scope="module")
