@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import Components, same_answer
+from agentgym.task import pair_of
 
 from .final_answer import final_answer
 from .symbolic_maths import equivalent
@@ -76,7 +77,8 @@ class _WaitingGroup:
 class CoReward(MajorityVote):
     """Outcome components `vote` and `agreement` as in majority_vote, but the label comes from the other phrasing.
 
-    Two tasks with the same question in different words have the same `truth["pair"]` and are played in the same step.
+    Two tasks with the same question in different words have the same `truth["pair"]`, and the sampler `paired` draws
+    them in the same step.
     Each group waits for the other's majority answer, at most as long as a judge may take. Agreeing with oneself earns
     nothing.
     Source: Co-Reward, Zhang et al. 2025, arXiv:2508.00410, section 3.
@@ -89,11 +91,11 @@ class CoReward(MajorityVote):
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:  # type: ignore[override]
         """Judge the episodes of a group. Raises: JudgeError if the task has no pair."""
         task = episodes[0].task
-        if not isinstance(task.truth, dict) or "pair" not in task.truth:
+        if (pair := pair_of(task)) is None:
             raise JudgeError(f"{task.id} has no truth['pair'], so co_reward does not know which task asks the same.")
         answers = [final_answer(episode, self.argument) for episode in episodes]
         own, share = self.winner(answers)
-        label = await self._others_label(str(task.truth["pair"]), task.id, own)
+        label = await self._others_label(pair, task.id, own)
         if label is None:
             return [{"vote": 0.0} for _ in episodes]
         return [

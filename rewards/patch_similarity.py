@@ -13,14 +13,17 @@ from difflib import SequenceMatcher
 from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import Components
 
-from .final_answer import final_answer
+from .final_answer import final_answer, final_call
 
 MAX_CHARS, MAX_LETTERS = 200_000, 3_000
 _FENCE = re.compile(r"\A\s*```(?:diff|patch)?\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
 class PatchSimilarity(Reward):
-    """Outcome component `patch_similarity`, -1 to 1: the final unified diff against `truth["patch"]`.
+    """Outcome component `patch_similarity`, -1 to 1: the final unified diff against the gold one.
+
+    The gold diff is `truth["patch"]`, or `truth["gold"]` as of repository tasks. What the agent hands in is an argument
+    of the final tool or, where the environment makes the diff, the result of that tool.
 
     Args:
         argument: the final tool's argument that holds the patch.
@@ -33,12 +36,20 @@ class PatchSimilarity(Reward):
 
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode. Raises: JudgeError if the task has no patch in its truth."""
-        truth = episode.task.truth
-        gold = changes(truth["patch"]) if isinstance(truth, dict) and isinstance(truth.get("patch"), str) else None
+        truth = episode.task.truth if isinstance(episode.task.truth, dict) else {}
+        gold = changes(str(truth.get("patch") or truth.get("gold") or ""))
         if not gold:
-            raise JudgeError(f"{episode.task.id} has no unified diff in truth['patch'] for patch_similarity.")
-        submitted = changes(final_answer(episode, self.argument) or "")
+            raise JudgeError(
+                f"{episode.task.id} has no unified diff in truth['patch'] or truth['gold'] for patch_similarity."
+            )
+        submitted = changes(self._submission(episode) or "")
         return {"patch_similarity": similarity(submitted, gold) if submitted else -1.0}
+
+    def _submission(self, episode: Trajectory) -> str | None:
+        final = final_call(episode)
+        if final is not None and self.argument not in final[0].arguments:
+            return str(final[1].content)
+        return final_answer(episode, self.argument)
 
 
 def similarity(submitted: Mapping[str, str], gold: Mapping[str, str]) -> float:

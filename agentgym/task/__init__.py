@@ -7,7 +7,7 @@ mixture.py     several task sets as one
 """
 
 from agentgym.moved import moved_names
-from agentgym.task.definition import INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, seed_of
+from agentgym.task.definition import INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, pair_of, seed_of
 from agentgym.task.json_rows import task_from_json, task_to_json
 from agentgym.task.mixture import mixed, source_of
 from agentgym.task.task_set import TaskSet, canary_of, training_only
@@ -22,6 +22,7 @@ __all__ = [
     "TaskSet",
     "canary_of",
     "mixed",
+    "pair_of",
     "seed_of",
     "source_of",
     "task_from_json",

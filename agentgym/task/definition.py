@@ -98,6 +98,12 @@ class Task:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def pair_of(task: Task) -> str | None:
+    """Return `truth["pair"]`, which tasks that ask the same in other words share; None if the task has none."""
+    pair = task.truth.get("pair") if isinstance(task.truth, Mapping) else None
+    return None if pair is None else str(pair)
+
+
 def own_data(value: Any) -> Any:
     """Return a copy of plain data: copy dicts, lists and sets, but share any other object."""
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """Supply: which tasks a training step plays, and how the groups of its episodes are formed.
 
-Samplers choose tasks (`train.sampler`): adaptive, explorable, learnable, pass_rate, tagged, ucb. The core keeps
+Samplers choose tasks (`train.sampler`): adaptive, explorable, learnable, paired, pass_rate, tagged, ucb. The core keeps
 `curriculum`. Gatherers play the groups (`train.gather`):
 
 entropy_forks prefix_buffer starts success_replay   from the turns of earlier episodes

@@ -74,6 +74,12 @@ def test_the_same_patch_is_one_also_in_a_fence_and_with_other_context():
     assert patched(PATCH.replace(" def f(x):", " def g(x):")) == 1.0
 
 
+def test_a_gold_patch_of_a_repository_task_is_one_though_the_environment_hands_it_in():
+    """The tool `submit` of repositories takes no patch: the environment makes it, and the result shows it."""
+    done = [(Call("submit", {}), Result(f"Submitted. Your changes:\n{PATCH}", name="submit", final=True))]
+    assert PatchSimilarity().outcome(make_trajectory(done, truth={"gold": PATCH})) == {"patch_similarity": 1.0}
+
+
 @pytest.mark.parametrize("text", ["", "I fixed it.", "--- a/x\n+++ b/x\n", "@@ -1 +1 @@\n-a\n+b", "+" * 300_000])
 def test_what_is_no_patch_is_worth_minus_one(text):
     assert patched(text) == -1.0

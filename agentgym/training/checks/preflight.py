@@ -98,7 +98,9 @@ def _check_tasks(recipe: Recipe, task_set: TaskSet) -> None:
         task_set.player("imperfect_oracle")
     trained = train.adapt.tasks(task_set) if train.adapt else task_set
     try:
-        sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)
+        sampler = sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)
+        if sampler is not None and train.steps:
+            sampler.draw(train.tasks_per_step, 0)
         make_gatherer(play_groups, train.gather).read_tasks(trained)
     except (CreditError, TaskError) as error:
         raise RecipeError(f"train.sampler = {train.sampler!r}, train.gather = {train.gather}: {error}") from error

@@ -13,7 +13,7 @@ from agentgym.errors import AgentGymError, JudgeError, RecipeError, RewardError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
 from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.task import Task, TaskSet, source_of
+from agentgym.task import Task, TaskSet, pair_of, source_of
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.trajectory import Trajectory
@@ -31,10 +31,10 @@ class _ReadTask(Task):
 
 
 def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSection, *, title: str, seed: int) -> None:
-    """Let the oracle play each set's first training task, and compare the reward's components with the recipe.
+    """Let the oracle play the first training task of each set, and compare the reward's components with the recipe.
 
-    Nothing is checked without an oracle, with another environment than the tasks', or if the episode cannot be judged
-    before the run, as with a reward that asks the model.
+    A task's pair is played beside it. Nothing is checked without an oracle, with another environment than the tasks',
+    or if the episode cannot be judged before the run, as with a reward that asks the model.
 
     Args:
         section, episode: the recipe's [reward] and [episode].
@@ -51,7 +51,7 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         reward = _reward_of(section, task_set, task)
         if reward is None:
             return
-        trajectory = _oracle_episode(task_set, task, episode.config(seed=seed, reward=reward))
+        trajectory = _oracle_episode(task_set, _with_pair(task, task_set), episode.config(seed=seed, reward=reward))
         if _cannot_judge(reward, error := trajectory.error or ""):
             raise RecipeError(f"{title}: the oracle's episode of {task.id!r} cannot be judged. {error}")
         if not trajectory.valid:
@@ -129,12 +129,19 @@ def _reward_of(section: RewardSection, task_set: TaskSet, task: Task) -> Reward 
     return registry.load_reward(name) if isinstance(name, str) else name
 
 
-def _oracle_episode(task_set: TaskSet, task: Task, config: RolloutConfig) -> Trajectory:
+def _with_pair(task: Task, task_set: TaskSet) -> list[Task]:
+    """Return the task, and the first other one that asks the same: a reward may compare the two."""
+    pair = pair_of(task)
+    return [task, *[other for other in task_set["train"] if pair and pair_of(other) == pair and other != task][:1]]
+
+
+def _oracle_episode(task_set: TaskSet, tasks: list[Task], config: RolloutConfig) -> Trajectory:
+    """Return the oracle's episode of the first task."""
     oracle = task_set.oracle
     assert oracle is not None
     manager = EpisodeManager(lambda task: ScriptedPolicy(oracle(task)), config, label="trial")
     try:
-        [trajectory] = asyncio.run(manager.collect([task], 1))
+        trajectories = asyncio.run(manager.collect(tasks, 1))
     except AgentGymError as error:
         raise RecipeError(f"The oracle's first episode cannot be played: {error}") from error
-    return trajectory
+    return next(trajectory for trajectory in trajectories if trajectory.task.id == tasks[0].id)

@@ -11,7 +11,7 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.record import manifest_of
 from agentgym.options import Section
 from agentgym.reward import Reward, RewardStage
-from agentgym.task import Origin, Task, TaskSet
+from agentgym.task import Origin, Task, TaskSet, pair_of
 
 ADAPT = "adapt"
 """The generator of tasks without truth, and the prefix of their ids."""
@@ -64,4 +64,7 @@ class AdaptSection(Section):
 
 
 def _unlabelled(task: Task) -> Task:
-    return replace(task, id=f"{ADAPT}/{task.id}", truth=None, hints=(), split="train", origin=Origin(ADAPT, task.id))
+    """Return the task without its truth, except for what it says about other tasks: which one asks the same."""
+    pair = pair_of(task)
+    truth = None if pair is None else {"pair": pair}
+    return replace(task, id=f"{ADAPT}/{task.id}", truth=truth, hints=(), split="train", origin=Origin(ADAPT, task.id))

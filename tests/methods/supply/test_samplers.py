@@ -22,7 +22,10 @@ from agentgym.training.samplers.contract import restore_sampler, save_sampler
 from agentgym.training.samplers.sources import Sources
 from agentgym.trajectory import Trajectory, Turn
 
-TASKS = [Task(f"t{index}", "test/none-v1", "?", tags=("all",), difficulty=index % 3) for index in range(12)]
+TASKS = [
+    Task(f"t{index}", "test/none-v1", "?", truth={"pair": index // 2}, tags=("all",), difficulty=index % 3)
+    for index in range(12)
+]
 NEEDS_OPTIONS = {"tagged": "tagged(tag='all')", "pass_rate": "pass_rate(run='{run}', low=0.0, high=1.0)"}
 
 
@@ -64,12 +67,12 @@ def test_a_sampler_draws_tasks_of_its_own_and_goes_on_from_a_checkpoint_as_if_it
 ):
     name = NEEDS_OPTIONS.get(name, name).format(run=recorded_run)
     unbroken, resumed = make_sampler(name, TASKS, 7), make_sampler(name, TASKS, 7)
-    assert unbroken.draw(5, 0) == unbroken.draw(5, 0), "the same step has the same tasks"
-    assert any(make_sampler(name, TASKS, seed).draw(5, 0) != unbroken.draw(5, 0) for seed in range(5))
+    assert unbroken.draw(6, 0) == unbroken.draw(6, 0), "the same step has the same tasks"
+    assert any(make_sampler(name, TASKS, seed).draw(6, 0) != unbroken.draw(6, 0) for seed in range(5))
     success = {task.id: 0.25 * (index % 5) for index, task in enumerate(TASKS)}
     for step in range(4):
-        drawn = unbroken.draw(5, step)
-        assert len(drawn) == 5
+        drawn = unbroken.draw(6, step)
+        assert len(drawn) == 6
         assert all(task in TASKS for task in drawn)
         metrics = unbroken.update(groups_of(drawn, success))
         assert all(np.isfinite(value) for value in metrics.values())
@@ -80,10 +83,10 @@ def test_a_sampler_draws_tasks_of_its_own_and_goes_on_from_a_checkpoint_as_if_it
     unbroken.update([[episode(TASKS[0], 1.0, failed=True)]])
     assert resumed.state() == unbroken.state(), "a failed episode is no evidence"
     assert len(unbroken.draw(50, 0)) == 50, "more than there are tasks"
-    further = unbroken.draw(5, 3, 1)
-    assert len(further) == 5
-    assert further == unbroken.draw(5, 3, 1)
-    assert any(unbroken.draw(5, step, 1) != unbroken.draw(5, step) for step in range(20)), "further ones are others"
+    further = unbroken.draw(6, 3, 1)
+    assert len(further) == 6
+    assert further == unbroken.draw(6, 3, 1)
+    assert any(unbroken.draw(6, step, 1) != unbroken.draw(6, step) for step in range(20)), "further ones are others"
     with pytest.raises(TaskError):
         make_sampler(name, [], 7)
 
@@ -205,7 +208,7 @@ def test_tasks_without_anything_to_explore_are_left_out_and_visited_now_and_then
 def test_the_sets_of_a_mixture_are_drawn_by_their_weights():
     tasks = [replace(task, tags=(SOURCE + ("a", "b", "c")[index % 3],)) for index, task in enumerate(TASKS)]
     sampler = Sources(tasks, 0, {"a": 3.0, "b": 1.0})
-    drawn = Counter(task.tags[0] for step in range(400) for task in sampler.draw(5, step))
+    drawn = Counter(task.tags[0] for step in range(400) for task in sampler.draw(6, step))
     assert drawn.keys() == {"source:a", "source:b"}
     assert drawn["source:a"] / drawn.total() == pytest.approx(0.75, abs=0.03)
     assert max(Counter(task.id for task in sampler.draw(4, 0)).values()) == 1

@@ -1,0 +1,43 @@
+"""Draw the two phrasings of a question in one step, as the reward `co_reward` needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym import TaskError
+from agentgym.task import Task, pair_of
+from agentgym.training.samplers import Shuffled
+
+
+class Paired(Shuffled):
+    """Draws pairs of tasks: two with the same `truth["pair"]`, shuffled anew whenever all pairs have been drawn.
+
+    Tasks without a pair are never drawn. Of more than two phrasings, consecutive ones make pairs, and one may be left.
+
+    Args:
+        tasks: to draw from.
+        seed: of the shuffling.
+    Raises: TaskError without a pair.
+    Source: Co-Reward, Zhang et al. 2025, arXiv:2508.00410, section 3.
+    """
+
+    def __init__(self, tasks: Sequence[Task], seed: int = 0) -> None:
+        phrasings: dict[str, list[Task]] = {}
+        for task in tasks:
+            if (pair := pair_of(task)) is not None:
+                phrasings.setdefault(pair, []).append(task)
+        pairs = [pair for same in phrasings.values() for pair in zip(same[::2], same[1::2], strict=False)]
+        if not pairs:
+            raise TaskError(
+                f"train.sampler = 'paired': none of the {len(tasks)} training tasks asks what another one asks. Give "
+                "both phrasings of a question the same truth['pair']."
+            )
+        self._others = {first.id: second for first, second in pairs}
+        super().__init__("paired", [first for first, _ in pairs], seed)
+
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw the next `count` / 2 pairs. Raises: TaskError for an odd count."""
+        if count % 2:
+            raise TaskError(f"paired draws two tasks at a time, and {count} are to be drawn: make it an even number.")
+        firsts = super().draw(count // 2, step, further)
+        return [task for first in firsts for task in (first, self._others[first.id])]
