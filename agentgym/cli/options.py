@@ -94,5 +94,6 @@ def unhurried(config: RolloutConfig) -> RolloutConfig:
     """Return a config for a slow player, who may think for hours and send many messages without a call."""
     from agentgym.rollout import Budgets
 
-    budgets = Budgets(max_turns=10_000, max_calls=10_000, time_s=24 * 3600.0, max_void_turns=10_000, infra_retries=0)
+    day_s, most = 24 * 3600.0, 10_000
+    budgets = Budgets(max_turns=most, max_calls=most, time_s=day_s, reply_s=day_s, max_void_turns=most, infra_retries=0)
     return replace(config, concurrency=1, budgets=budgets)

@@ -237,6 +237,7 @@ def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) ->
         max_turn_tokens=max_turn_tokens,
         max_calls=100_000,
         time_s=24 * 3600.0,
+        reply_s=24 * 3600.0,
         max_void_turns=10_000,
     )
 

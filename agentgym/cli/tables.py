@@ -124,7 +124,7 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
     for turn in trajectory.turns:
         rewards = "  ".join(f"{name} {value:+.3g}" for name, value in turn.rewards.items())
         where = f" {turn.role}" * bool(turn.role) + f" row {turn.row + 1}" * bool(turn.row)
-        console.print(Text.assemble((f"turn {turn.index + 1}", "bold"), (f"{where}   {rewards}", "dim")))
+        console.print(Text.assemble((f"turn {turn.index + 1}", "bold"), (f"{where}   {rewards}".rstrip(), "dim")))
         if turn.message.thought:
             console.print(Indented(Text(_clip(turn.message.thought), style="dim italic"), 2))
         if turn.message.text.strip():

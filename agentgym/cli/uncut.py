@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -42,6 +42,7 @@ class UncutConsole(Console):
             least = _least_width(self, renderable, options)
             if not self.is_terminal:
                 options = options.update(width=PIPE_WIDTH if least > self._page_width else self._page_width)
+                return _without_padding(super().render(renderable, options))
             elif least > options.max_width:
                 renderable = _as_list(renderable)
         return super().render(renderable, options)
@@ -58,7 +59,7 @@ class Indented:
             yield Padding(self._text, (0, 0, 0, self._columns), expand=False)
         else:
             for line in self._text.split("\n", allow_blank=True):
-                yield Text(" " * self._columns) + line
+                yield Text(" " * self._columns) + line if line.plain.strip() else line
 
 
 class Quoted:
@@ -85,6 +86,17 @@ def _keep_names_whole(table: Table) -> None:
 def _is_prose(column: Column) -> bool:
     """Return whether any cell of a column holds a sentence: text with several spaces."""
     return column.justify != "right" and any(_text_of(cell).plain.count(" ") > 2 for cell in column.cells)
+
+
+def _without_padding(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Yield the segments of lines without the spaces at their ends."""
+    for line in Segment.split_lines(segments):
+        while line and not line[-1].text.rstrip(" "):
+            line.pop()
+        if line:
+            line[-1] = line[-1]._replace(text=line[-1].text.rstrip(" "))
+        yield from line
+        yield Segment.line()
 
 
 def _least_width(console: Console, table: Table, options: ConsoleOptions) -> int:

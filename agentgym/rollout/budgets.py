@@ -33,6 +33,9 @@ class Budgets:
     time_s: Annotated[float, Field(gt=0)] = 600.0
     """How many seconds the reset, the tools and the judging of turns may take in an episode. The time in which the
     policy samples, or waits for its turn to sample, does not count, and neither does judging the outcome."""
+    reply_s: Annotated[float, Field(gt=0)] = 3600.0
+    """How many seconds the policy may take for one message, waiting for its turn included. One that takes longer hangs:
+    it is asked again as after any failure of the infrastructure, and then the episode has failed."""
     max_void_turns: Count = 3
     """How many turns in a row may hold nothing that the environment can act on or answer."""
     infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1

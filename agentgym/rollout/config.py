@@ -130,7 +130,7 @@ class RolloutConfig:
             del facts["source_options"]
         facts["temperature"] = 1.0 if self.temperature is None else self.temperature
         budgets = {each.name: getattr(self.budgets, each.name) for each in fields(self.budgets)}
-        return facts | {name: value for name, value in budgets.items() if name != "infra_retries"}
+        return facts | {name: value for name, value in budgets.items() if name not in ("infra_retries", "reply_s")}
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """Return the config at another temperature, for example for a measurement; at 0, `top_p` is reset to 1."""

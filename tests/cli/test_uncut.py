@@ -94,6 +94,7 @@ def test_nothing_is_cut_at_80_columns(run, name, monkeypatch):
     assert name != "play" or LINE in piped
     screen = on_screen(words, monkeypatch, stdin)
     assert CUT not in piped + screen
+    assert [line for line in piped.splitlines() if line != line.rstrip()] == [], "no line is padded"
     assert words_of(piped) - words_of(screen) - {"Took"} == set(), "a column without a cell is left out"
 
 

@@ -188,3 +188,14 @@ def test_between_the_messages_of_a_slow_policy_the_clock_goes_on():
     assert clock.now == pytest.approx(3 * 100 + 25)
     assert trajectory.turns[-1].results[0].status is ResultStatus.OVER_BUDGET
     assert trajectory.arrays().loss_mask[-1]
+
+
+def test_a_policy_that_hangs_for_ever_is_asked_again_and_then_the_episode_has_failed():
+    """It says nothing about the agent: what hangs is its server."""
+    clock = FakeClock()
+    hanging = Thinker(say("add"), thinks_s=1e9)
+    trajectory = clock.run(play(hanging, budgets=Budgets(time_s=50, reply_s=700, infra_retries=1)))
+    assert (trajectory.stop_reason, trajectory.outcome) == (StopReason.INFRA_ERROR, {})
+    assert trajectory.error.startswith("PolicyError: 'policy' gave no reply in 700 s. If it hangs, start it anew")
+    assert clock.now == pytest.approx(2 * 700)
+    assert Budgets().reply_s == 3600, "much longer than any message of a slow model"

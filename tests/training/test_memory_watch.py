@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import threading
 import time
 
 import pytest
@@ -44,3 +45,18 @@ def test_with_memory_left_nothing_is_interrupted_and_the_user_may_interrupt():
 def interrupted() -> None:
     _thread.interrupt_main()
     work(5)
+
+
+def test_a_block_that_ends_while_memory_is_measured_has_ended():
+    """The interrupt would hit what comes after it."""
+    leaving = threading.Event()
+
+    def measure() -> Headroom:
+        leaving.wait(20)
+        time.sleep(0.05)  # until the block has been left
+        return Headroom(1.0, 512.0)
+
+    with stopped_before_memory_runs_out("x", "y", measure=measure):
+        work(0.2)
+        leaving.set()
+    work(0.1)

@@ -29,20 +29,27 @@ def stopped_before_memory_runs_out(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    done, left_mib = threading.Event(), list[float]()
+    done, deciding, left_mib = threading.Event(), threading.Lock(), list[float]()
 
     def watch() -> None:
         while not done.wait(EVERY_S):
             headroom = measure()
             if headroom.memory_mib < headroom.memory_kept_mib / 2:
-                left_mib.append(headroom.memory_mib)
-                _thread.interrupt_main()
+                with deciding:
+                    if not done.is_set():  # else the interrupt would hit what comes after the block
+                        left_mib.append(headroom.memory_mib)
+                        _thread.interrupt_main()
                 return
 
     watcher = threading.Thread(target=watch, name="memory watch", daemon=True)
     watcher.start()
     try:
-        yield
+        try:
+            yield
+        finally:
+            with deciding:
+                done.set()
+            watcher.join()  # an interrupt that was sent arrives here at the latest
     except KeyboardInterrupt as error:
         if not left_mib:
             raise
@@ -52,4 +59,3 @@ def stopped_before_memory_runs_out(
         ) from error
     finally:
         done.set()
-        watcher.join()

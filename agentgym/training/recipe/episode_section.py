@@ -80,6 +80,7 @@ class EpisodeSection(Section):
     max_calls: Count = 64
     max_void_turns: Count = 3
     time_s: Seconds = 120.0
+    reply_s: Seconds = 3600.0
     instruction: str = ""
     attempts: AttemptsSection | None = None
     """Let the agent try each task several times, in training and in every measurement. Without this section it tries
@@ -144,6 +145,7 @@ class EpisodeSection(Section):
             max_calls=self.max_calls,
             max_void_turns=self.max_void_turns,
             time_s=self.time_s,
+            reply_s=self.reply_s,
         )
 
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
