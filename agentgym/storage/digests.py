@@ -3,12 +3,15 @@
 Each row of an episode, a turn or a summary has the digest of its other columns. `check_structure` lets SQLite check the
 order and structure of its tables, so that lost rows are detected. Rows written by an earlier agentgym have no digest,
 and are read unchecked.
+
+The digest is CRC-32: it finds every flipped bit, and of any other damage all but one in four thousand million, at a
+fifth of the cost of SHA-256. It is no protection against someone who changes a ledger on purpose.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,17 +19,16 @@ from typing import Any
 from agentgym.errors import LedgerError
 
 COLUMN = "digest"
-_BYTES = 16
 _SQL_FUNCTION = "row_digest"
 _REMEDY = "The file is damaged: restore a copy, or delete the file and run again."
 
 
-def digest_of(*values: Any) -> bytes:
+def digest_of(*values: Any) -> int:
     """Return the digest of a row's values: None, numbers, texts and bytes.
 
     SQLite returns a bool as a number, and a whole number as a float from some columns: these have equal digests.
     """
-    parts: list[bytes] = []
+    digest = 0
     for value in values:
         if isinstance(value, bytes):
             kind, data = b"b", value
@@ -36,11 +38,11 @@ def digest_of(*values: Any) -> bytes:
             kind, data = b"-", b""
         else:
             kind, data = b"n", repr(value + 0).encode().removesuffix(b".0")
-        parts += (b"%s%d:" % (kind, len(data)), data)
-    return hashlib.sha256(b"".join(parts)).digest()[:_BYTES]
+        digest = zlib.crc32(data, zlib.crc32(b"%s%d:" % (kind, len(data)), digest))
+    return digest
 
 
-def check_row(path: Path, what: str, values: Iterable[object], digest: bytes | None) -> None:
+def check_row(path: Path, what: str, values: Iterable[object], digest: int | None) -> None:
     """Check a row against its digest, if it has one. `what`: names the row, for the message.
 
     Raises: LedgerError if the row does not match.

@@ -19,7 +19,7 @@ CREATE TABLE episode (
     head TEXT NOT NULL,
     prompt_ids BLOB NOT NULL,
     awaits_group INTEGER,       -- 1 while a finished episode waits for a reward that judges its whole group
-    digest BLOB                 -- of the other columns, see agentgym.storage.digests
+    digest INTEGER                 -- of the other columns, see agentgym.storage.digests
 );
 CREATE TABLE turn (
     episode INTEGER NOT NULL,
@@ -28,7 +28,7 @@ CREATE TABLE turn (
     token_ids BLOB NOT NULL,
     logprobs BLOB NOT NULL,
     observation_ids BLOB NOT NULL,
-    digest BLOB,
+    digest INTEGER,
     PRIMARY KEY (episode, number)
 ) WITHOUT ROWID;
 """
@@ -69,7 +69,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.executescript(_ADD_AWAITS_GROUP)
         for table in ("episode", "turn"):
             if not digests.has_digests(connection, table):  # a ledger of before 0.3
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {digests.COLUMN} BLOB")
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {digests.COLUMN} INTEGER")
             elif "awaits_group" not in columns:
                 connection.execute(f"UPDATE {table} SET {digests.COLUMN} = NULL")
     else:
