@@ -5,7 +5,7 @@ order and structure of its tables, so that lost rows are detected. Rows written 
 and are read unchecked.
 
 The digest is CRC-32: it finds every flipped bit, and of any other damage all but one in four thousand million, at a
-fifth of the cost of SHA-256. It is no protection against someone who changes a ledger on purpose.
+fifth of the cost of SHA-256. It does not protect a ledger against someone who changes it on purpose.
 """
 
 from __future__ import annotations

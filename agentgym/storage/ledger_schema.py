@@ -19,7 +19,7 @@ CREATE TABLE episode (
     head TEXT NOT NULL,
     prompt_ids BLOB NOT NULL,
     awaits_group INTEGER,       -- 1 while a finished episode waits for a reward that judges its whole group
-    digest INTEGER                 -- of the other columns, see agentgym.storage.digests
+    digest INTEGER              -- of the other columns, see agentgym.storage.digests
 );
 CREATE TABLE turn (
     episode INTEGER NOT NULL,

@@ -53,7 +53,7 @@ def unpack_episode(
     head: str,
     prompt_ids: bytes,
     awaits_group: int | None,
-    digest: bytes | None,
+    digest: int | None,
 ) -> Trajectory:
     """Return an episode from its row, with the `episode_columns`, and the rows of its turns.
 

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     tokens INTEGER NOT NULL,      -- written by the agent
     duration_s REAL NOT NULL,
     failures TEXT,                -- JSON: how often each kind of failure occurred (agentgym.storage.failures), or NULL
-    digest BLOB NOT NULL          -- of the other columns (agentgym.storage.digests)
+    digest INTEGER NOT NULL       -- of the other columns (agentgym.storage.digests)
 );
 """
 COLUMNS = (

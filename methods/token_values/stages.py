@@ -202,18 +202,37 @@ def _learn(
         context.folder.forget((phase,), 0)
         episodes = context.stored_episodes.choose(learner.renderer, options).episodes.values()
         stored = [StoredEpisode.of(episode, ReturnSpec()) for episode in episodes]
+        if warning := describe_equal_returns(stored):
+            context.console.print(f"{context.stage}: {warning}", style="yellow", markup=False, soft_wrap=True)
         network = make(learner.model.base_model).to(learner.model.device)
-        descent = Descent(
-            steps=options.steps,
-            batch_size=options.batch_size,
-            learning_rate=options.learning_rate,
-            seed=context.recipe.seed,
-            on_step=lambda step, loss: context.folder.log(step, phase, **{"values/loss": loss}),
-        )
-        fit(network, stored, descent)
+        with context.progress_bar(context.stage, options.steps) as advance:
+
+            def log(step: int, loss: float) -> None:
+                context.folder.log(step, phase, **{"values/loss": loss})
+                advance()
+
+            descent = Descent(
+                steps=options.steps,
+                batch_size=options.batch_size,
+                learning_rate=options.learning_rate,
+                seed=context.recipe.seed,
+                on_step=log,
+            )
+            fit(network, stored, descent)
         learner.save(checkpoint := context.folder.checkpoints / f"{NAME}.model")
         save_values(network, learner.tokenizer, checkpoint)
         checkpoint.rename(context.folder.checkpoints / NAME)
 
     context.processes.share(learn)
     return learner
+
+
+def describe_equal_returns(episodes: Sequence[StoredEpisode]) -> str:
+    """Return what to do if all episodes have the same return, which makes no token better than another; else ""."""
+    returns = {round(float(sum(episode.rewards)), 9) for episode in episodes}
+    if len(returns) != 1:
+        return ""
+    return (
+        f"all {len(episodes)} stored episodes have the return {returns.pop():g}, so their values tell nothing about "
+        "what to do. Learn from episodes that fared differently, such as those of both `oracle` and `imperfect_oracle`."
+    )

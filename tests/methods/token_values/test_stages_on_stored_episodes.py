@@ -43,8 +43,10 @@ def pressing(*stages: dict, warm_start_steps: int = 5) -> Recipe:
     return Recipe.parse(data)
 
 
-def run(chosen: Recipe, folder: Path, **options) -> None:
-    train(chosen, folder=folder, console=Console(file=io.StringIO(), width=200), **options)
+def run(chosen: Recipe, folder: Path, **options) -> str:
+    output = io.StringIO()
+    train(chosen, folder=folder, console=Console(file=output, width=200), **options)
+    return output.getvalue()
 
 
 def success(folder: Path, name: str) -> float:
@@ -96,7 +98,8 @@ PRESSING = pressing(*GUIDED, DIRECT, {"kind": "evaluate", "name": "after"}, SEGM
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("offline") / "run"
-    run(PRESSING, folder)
+    output = run(PRESSING, folder)
+    assert all(f"{stage} {steps}/{steps}" in output for stage, steps in (("q", 20), ("outcomes", 120))), "no progress"
     return folder
 
 

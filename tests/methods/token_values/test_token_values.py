@@ -21,6 +21,7 @@ from problem_episodes import (
 from agentgym.methods.stored_turns.transitions import ReturnSpec, StoredEpisode
 from agentgym.methods.token_values.fitting import Descent, fit_implicit_q, fit_outcomes
 from agentgym.methods.token_values.networks import AdvantageHead, OutcomeHead
+from agentgym.methods.token_values.stages import describe_equal_returns
 
 SEARCH, ANSWER = ACTIONS["search"], ACTIONS["answer"]
 
@@ -34,6 +35,12 @@ def implicit_q(expectile: float, recorded: list[StoredEpisode], *, steps: int) -
     descent = Descent(steps=steps, batch_size=500, learning_rate=0.05)
     fit_implicit_q(network, recorded, descent, expectile=expectile, gamma=1.0, conservative=0.0, follow=0.2)
     return network
+
+
+def test_episodes_that_all_fared_alike_teach_nothing_and_that_is_said():
+    alike = [episode for episode in stored() if sum(episode.rewards) == 1.0]
+    assert describe_equal_returns(stored()) == ""
+    assert describe_equal_returns(alike).startswith(f"all {len(alike)} stored episodes have the return 1, so their")
 
 
 def values(network: AdvantageHead, ids: list[int]) -> tuple[np.ndarray, float]:
