@@ -135,11 +135,12 @@ $(MODELS)/smollm2-135m/config.json: | $(STAMP)
 
 # Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once. Half of the
 # time a worker waits, for containers and browsers above all, so there are four of them also on two cores.
-test: $(STAMP)  ## every test
+test: $(STAMP)  ## every test but the thorough ones
 	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-# One attack kit is played on every variant of a sandbox: other runtimes, images, layers, users, Pythons (8 minutes more).
-test-all: $(STAMP)  ## every test, the whole attack kit everywhere, and new random examples of the property tests
+# More of what `make test` proves once: the attack kit on every variant of a sandbox, a kill within every kind of stage,
+# every bundled recipe, more seeds (15 minutes more).
+test-all: $(STAMP)  ## every test, also the thorough ones, with new random examples
 	AGENTGYM_TEST_ALL=1 "$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # A third of this is importing what the tests import, in each worker: two are as fast as four.

@@ -72,8 +72,15 @@ def function_of(node_id: str) -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, and let each worker begin with its share of the long ones, so that no worker ends with one."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `make test-all` alone plays, mark slow tests, and spread the long ones over the workers.
+
+    Each worker begins with its share of them, so that none ends with one.
+    """
+    if "AGENTGYM_TEST_ALL" not in os.environ:
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
     recorded = json.loads(DURATIONS.read_text())
     n_cases = Counter(function_of(item.nodeid) for item in items)
     units: dict[str, list[pytest.Item]] = {}

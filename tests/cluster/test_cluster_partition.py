@@ -92,6 +92,7 @@ print(json.dumps(facts))
 @pytest.mark.needs_namespaces
 @pytest.mark.skipif(shutil.which("ip") is None, reason="needs ip, of iproute2")
 @pytest.mark.skipif(find_spec("ray") is None and not os.environ.get("AGENTGYM_CI_RAY"), reason="Ray is not installed")
+@pytest.mark.thorough
 def test_a_node_that_is_cut_off_for_longer_than_a_lease_loses_no_episode_and_doubles_none():
     folder = tempfile.mkdtemp(prefix="ag")  # the path of a socket is short, and pytest's are not
     inside = [sys.executable, "-c", INSIDE, str(LEASE_S), str(CUT_S), folder]

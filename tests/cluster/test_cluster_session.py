@@ -65,6 +65,7 @@ def test_a_worker_that_is_lost_loses_no_episode_and_doubles_none(tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.thorough
 def test_fifty_deaths_at_random_moments_lose_no_episode_and_double_none(tmp_path):
     async def scenario(seed: int) -> int:
         chance, engine = random.Random(seed), TwoWorkers("abcdefg")

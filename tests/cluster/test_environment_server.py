@@ -96,6 +96,7 @@ async def test_an_episode_whose_client_was_frozen_is_lost_and_says_so(server):
         await environment.close()
 
 
+@pytest.mark.thorough
 async def test_sixty_four_clients_at_once_wait_for_room_and_all_are_served(server):
     def policy(task: Task) -> ScriptedPolicy:
         add, submit = Call("slow_add", {"amount": 1}), Call("submit", {})

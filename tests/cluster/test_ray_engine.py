@@ -144,6 +144,7 @@ async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(clu
 
 
 @needs_ray
+@pytest.mark.thorough
 async def test_a_node_that_hangs_is_noticed_by_its_heartbeats_and_its_episodes_are_played_elsewhere(cluster):
     """Its processes are stopped, so all connections stay open and Ray says nothing for half a minute."""
     import ray

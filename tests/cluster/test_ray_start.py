@@ -55,7 +55,7 @@ def test_the_command_line_checks_a_cluster_and_plays_on_it(cluster):
     assert "100%" in agentgym("rollout", *tasks_there, "--nodes", "2")
 
 
-@pytest.fixture(params=["no token", "a token"])
+@pytest.fixture(params=["a token", pytest.param("no token", marks=pytest.mark.thorough)])
 def own_home(request, monkeypatch) -> Iterator[Path]:
     """A home and a folder for temporary files of a user's own, whose nodes have ended afterwards.
 

@@ -25,7 +25,7 @@ def simulate(rng, n: int, k: int) -> tuple[float, np.ndarray]:
     return rate, (rng.random((n, k)) < chances[:, None]).astype(float)
 
 
-@pytest.mark.parametrize("n", [20, 100, 500])
+@pytest.mark.parametrize("n", [20, pytest.param(100, marks=pytest.mark.thorough), 500])
 @pytest.mark.parametrize("k", [1, 2, 4, 8])
 def test_a_95_percent_interval_covers_the_truth_94_to_96_percent_of_the_time(n, k):
     """2,000 evaluations each; the simulation's own standard error is 0.5 points; 20 tasks get a little more."""

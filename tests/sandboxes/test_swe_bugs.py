@@ -177,6 +177,7 @@ def test_a_set_is_built_from_the_command_line_and_a_build_that_was_killed_goes_o
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_the_same_set_is_built_whatever_is_tried_at_once(sources, built_by_command):
     recipe = BugRecipe.load(sources / "recipe.toml")
     built = await build(recipe, sources / "bugs.jsonl", concurrency=3)

@@ -45,6 +45,7 @@ def test_a_source_distribution_is_fetched_though_its_build_runs_no_more(index):
         assert archive.getnames() == ["shape-1.5/PKG-INFO", "shape-1.5/setup.py"]
 
 
+@pytest.mark.thorough
 def test_a_project_that_does_not_say_what_its_build_needs_is_built_beside_its_requirements(index):
     for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "setuptools"):
         write_installed(index, name)

@@ -38,7 +38,12 @@ SMALL_TINY = [
     "policy.tiny.heads=1",
     "policy.tiny.kv_heads=1",
 ]
-pytestmark = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+LONG = {"apps", "delegation", "horizon_web", "mixture", "one_line_bugs", "service", "smollm2_search", "web", "web_desk"}
+"""Recipes of long episodes or many task sets."""
+every_recipe = pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.thorough] if path.stem in LONG else [], id=path.stem) for path in RECIPES],
+)
 
 
 @pytest.fixture
@@ -59,6 +64,7 @@ def small(path: Path, folder: Path) -> Recipe:
     return Recipe.load(path, [*SMALL, f"policy.path={json.dumps(str(folder))}"])
 
 
+@every_recipe
 @pytest.mark.usefixtures("playable")
 def test_the_first_steps_of_every_recipe_run(path, tmp_path):
     """Its task set has the players and the stratum that it names, and its estimator gets what it requires."""
@@ -71,6 +77,7 @@ def test_the_first_steps_of_every_recipe_run(path, tmp_path):
     assert (run.path / "report.html").stat().st_size > 0
 
 
+@every_recipe
 @pytest.mark.usefixtures("playable")
 def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     recipe = Recipe.load(path)
@@ -92,6 +99,7 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
         )
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_the_stratum_of_the_headline_is_held_out(path):
     recipe = Recipe.load(path)
     task_set = recipe.tasks.load()

@@ -134,6 +134,7 @@ def test_a_policy_without_tokens_a_small_group_and_another_backend_are_refused(r
         check_before_start(Recipe.parse(data), load_task_set(RECIPE["tasks"]["set"]))
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_grows_the_same_groups_by_entropies_and_from_prefixes_as_an_unbroken_one(tmp_path):
     data = json.loads(json.dumps(RECIPE))
     data["warm_start"] |= {"steps": 150, "validate_every": 150, "learning_rate": 3e-3}

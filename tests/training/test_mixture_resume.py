@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from lookup_runs import assert_equal_weights, execute, start_training
 
 from agentgym.storage.ledger import Ledger
@@ -63,6 +64,7 @@ def columns(folder: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name.startswith(begins)} for row in rows]
 
 
+@pytest.mark.thorough
 def test_a_killed_run_over_six_sets_makes_the_same_draws_and_ends_with_the_same_weights(tmp_path):
     unbroken, killed = tmp_path / "unbroken", tmp_path / "killed"
     execute(recipe(), unbroken)

@@ -29,6 +29,7 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_two_processes_with_parts_of_the_weights_end_with_those_of_one(folder, tmp_path):
     sharded = load_file(folder / "unbroken.safetensors")
     expected = sharded_imitation.imitated(tmp_path).state_dict()

@@ -40,9 +40,9 @@ def learning(estimator: str) -> Recipe:
 @pytest.mark.parametrize(
     ("estimator", "loss"),
     [
-        ("bilevel_gae", "critic/loss"),
-        ("spa", "progress/loss"),
-        ("hcapo", "hindsight/loss"),
+        pytest.param("bilevel_gae", "critic/loss", marks=pytest.mark.thorough),
+        pytest.param("spa", "progress/loss", marks=pytest.mark.thorough),
+        pytest.param("hcapo", "hindsight/loss", marks=pytest.mark.thorough),
         ("rloo | rank_shaped | flow_tokens", "states/rank"),
     ],
 )

@@ -76,13 +76,13 @@ def cut_back(folder: Path, first: str | None, label: str) -> None:
     ("kind", "first", "label", "steps"),
     [
         ("collect", "copy", "played", None),
-        ("imitate", "copy", "none", "warm_start_steps"),
+        pytest.param("imitate", "copy", "none", "warm_start_steps", marks=pytest.mark.thorough),
         ("prefer", "prefer", "none", "compared_steps"),
-        ("rank", "rank", "none", "compared_steps"),
-        ("step_tasks", "steps", "none", None),
-        ("generate", "new", "none", None),
+        pytest.param("rank", "rank", "none", "compared_steps", marks=pytest.mark.thorough),
+        pytest.param("step_tasks", "steps", "none", None, marks=pytest.mark.thorough),
+        pytest.param("generate", "new", "none", None, marks=pytest.mark.thorough),
         ("reinforce", "practice", "practice", ""),
-        ("repeat", "learn_2", "again_2", None),
+        pytest.param("repeat", "learn_2", "again_2", None, marks=pytest.mark.thorough),
     ],
 )
 def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path, kind, first, label, steps):

@@ -69,6 +69,7 @@ def test_a_mixture_that_cannot_be_drawn_is_one_line(tasks, message):
         Recipe.parse(data)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_goes_on_with_the_rate_the_threshold_and_the_stored_successes_that_it_had(tmp_path):
     wrappers = ["dynamic(max_rounds=3, max_rate=2)", "spread_threshold", "success_replay(mean=0.6, spread=0.6)"]
     chosen = recipe(

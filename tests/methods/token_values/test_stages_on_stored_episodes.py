@@ -153,7 +153,10 @@ def episodes_begun(folder: Path, label: str) -> int:
     return int(count)
 
 
-@pytest.mark.parametrize("name", ["q", "likely_q", "outcomes", "direct_advantage"])
+@pytest.mark.parametrize(
+    "name",
+    ["direct_advantage", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("q", "likely_q", "outcomes"))],
+)
 def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, tmp_path, name):
     resumed = cut_back(finished, tmp_path, name)
     before = (resumed / "metrics.jsonl").read_bytes()
@@ -189,6 +192,7 @@ def test_a_stage_of_segments_that_is_killed_ends_as_it_would_have(finished, tmp_
 
 
 @pytest.mark.parametrize(("name", "following"), [("by_outcomes", "direct_advantage"), ("best_by_q", "outcomes")])
+@pytest.mark.thorough
 def test_an_evaluation_by_values_that_is_killed_while_it_plays_measures_what_it_would_have(
     finished, tmp_path, name, following
 ):
