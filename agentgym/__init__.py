@@ -16,18 +16,16 @@ from agentgym.moved import MovedPackages
 
 if TYPE_CHECKING:
     from agentgym._imports import install_command
-    from agentgym.environment import Checkpoint, Environment, GuestModule, HasContexts, ObservedState, Outlook
-    from agentgym.environment.guest_module import GuestObject, GuestStopped
+    from agentgym.environment.contract import Environment
+    from agentgym.environment.guest_module import GuestModule, GuestObject, GuestStopped
+    from agentgym.environment.state import Checkpoint, ObservedState, Outlook
     from agentgym.errors import (
         AgentGymError,
-        ConformanceError,
         ContextFull,
         CreditError,
-        DuplicateNameError,
         EnvironmentServerError,
         EpisodesFailed,
         EvaluationError,
-        FilesNotCaptured,
         HeldOutError,
         JudgeError,
         LedgerError,
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
         PolicyError,
         PolicyLeft,
         RecipeError,
-        RegistrationError,
-        ReplayDiverged,
         RewardError,
         SandboxDied,
         SandboxError,
@@ -47,14 +43,14 @@ if TYPE_CHECKING:
         ScriptEnded,
         SearchError,
         ServerUnreachable,
-        ShapeError,
         SplitLeakError,
         TaskError,
         ToolDefinitionError,
         ToolError,
         UnknownNameError,
     )
-    from agentgym.evaluation import compare, evaluate
+    from agentgym.evaluation.comparison import compare
+    from agentgym.evaluation.runner import evaluate
     from agentgym.messages import (
         Call,
         Content,
@@ -67,7 +63,7 @@ if TYPE_CHECKING:
         TextPart,
         images_of,
     )
-    from agentgym.policy import Policy
+    from agentgym.policy.contract import Policy
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import (
         BackendUser,
@@ -80,34 +76,40 @@ if TYPE_CHECKING:
         register,
         shared_backend,
     )
-    from agentgym.reward import Combined, Gate, Reward, Schedule, reward_function
-    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-    from agentgym.sandbox import SandboxSpec
-    from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
+    from agentgym.reward.combined import Combined, Gate, Schedule
+    from agentgym.reward.contract import Reward
+    from agentgym.reward.functions import reward_function
+    from agentgym.rollout.budgets import Budgets
+    from agentgym.rollout.config import RolloutConfig
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.sandbox.limits import SandboxSpec
+    from agentgym.task.definition import Split, Task, seed_of
+    from agentgym.task.task_set import TaskSet
     from agentgym.threads import in_thread
-    from agentgym.tools import Tool, tool
-    from agentgym.trajectory import Row, Span, Trajectory, Turn
+    from agentgym.tools.definition import Tool, tool
+    from agentgym.trajectory.record import Trajectory
+    from agentgym.trajectory.turn import Turn
 
 _HOME = {
     "_imports": ("install_command",),
-    "environment": (
-        "Checkpoint",
-        "Environment",
+    "environment.contract": ("Environment",),
+    "environment.guest_module": (
         "GuestModule",
-        "HasContexts",
+        "GuestObject",
+        "GuestStopped",
+    ),
+    "environment.state": (
+        "Checkpoint",
         "ObservedState",
         "Outlook",
     ),
     "errors": (
         "AgentGymError",
-        "ConformanceError",
         "ContextFull",
         "CreditError",
-        "DuplicateNameError",
         "EnvironmentServerError",
         "EpisodesFailed",
         "EvaluationError",
-        "FilesNotCaptured",
         "HeldOutError",
         "JudgeError",
         "LedgerError",
@@ -117,8 +119,6 @@ _HOME = {
         "PolicyError",
         "PolicyLeft",
         "RecipeError",
-        "RegistrationError",
-        "ReplayDiverged",
         "RewardError",
         "SandboxDied",
         "SandboxError",
@@ -127,14 +127,14 @@ _HOME = {
         "ScriptEnded",
         "SearchError",
         "ServerUnreachable",
-        "ShapeError",
         "SplitLeakError",
         "TaskError",
         "ToolDefinitionError",
         "ToolError",
         "UnknownNameError",
     ),
-    "evaluation": ("compare", "evaluate"),
+    "evaluation.comparison": ("compare",),
+    "evaluation.runner": ("evaluate",),
     "messages": (
         "Call",
         "Content",
@@ -147,54 +147,65 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
-    "environment.guest_module": ("GuestObject", "GuestStopped"),
-    "policy": ("Policy",),
+    "policy.contract": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
     "registry": (
         "BackendUser",
-        "prototype",
         "close_backends",
         "load",
         "load_reward",
         "load_task_set",
         "make",
+        "prototype",
         "register",
         "shared_backend",
     ),
-    "reward": ("Combined", "Gate", "Reward", "Schedule", "reward_function"),
-    "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
-    "sandbox": ("SandboxSpec",),
-    "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
+    "reward.combined": (
+        "Combined",
+        "Gate",
+        "Schedule",
+    ),
+    "reward.contract": ("Reward",),
+    "reward.functions": ("reward_function",),
+    "rollout.budgets": ("Budgets",),
+    "rollout.config": ("RolloutConfig",),
+    "rollout.manager": ("EpisodeManager",),
+    "sandbox.limits": ("SandboxSpec",),
+    "task.definition": (
+        "Split",
+        "Task",
+        "seed_of",
+    ),
+    "task.task_set": ("TaskSet",),
     "threads": ("in_thread",),
-    "tools": ("Tool", "tool"),  # `agentgym.tool` is the decorator, so its module cannot have that name
-    "trajectory": ("Row", "Span", "Trajectory", "Turn"),
+    "tools.definition": (
+        "Tool",
+        "tool",
+    ),
+    "trajectory.record": ("Trajectory",),
+    "trajectory.turn": ("Turn",),
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "SPLITS",
     "AgentGymError",
     "BackendUser",
     "Budgets",
     "Call",
     "Checkpoint",
     "Combined",
-    "ConformanceError",
     "Content",
     "ContextFull",
     "CreditError",
-    "DuplicateNameError",
     "Environment",
     "EnvironmentServerError",
     "EpisodeManager",
     "EpisodesFailed",
     "EvaluationError",
-    "FilesNotCaptured",
     "Gate",
     "GuestModule",
     "GuestObject",
     "GuestStopped",
-    "HasContexts",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -210,14 +221,11 @@ __all__ = [
     "PolicyError",
     "PolicyLeft",
     "RecipeError",
-    "RegistrationError",
-    "ReplayDiverged",
     "Result",
     "ResultStatus",
     "Reward",
     "RewardError",
     "RolloutConfig",
-    "Row",
     "SandboxDied",
     "SandboxError",
     "SandboxExhausted",
@@ -228,8 +236,6 @@ __all__ = [
     "ScriptedPolicy",
     "SearchError",
     "ServerUnreachable",
-    "ShapeError",
-    "Span",
     "Split",
     "SplitLeakError",
     "StopReason",
@@ -258,8 +264,6 @@ __all__ = [
     "reward_function",
     "seed_of",
     "shared_backend",
-    "task_from_json",
-    "task_to_json",
     "tool",
 ]
 __version__ = "0.3.0"

@@ -47,6 +47,8 @@ MOVED: dict[str, str] = {
     "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.gatherers.Stateful": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.offline.DqnPolicy": "agentgym.methods.dqn.DqnPolicy",
+    "agentgym.policy.load_transformers_policy": "agentgym.policy.local.load",
+    "agentgym.policy.load_vision_policy": "agentgym.policy.local.load_vision",
     "agentgym.interop.mcp.McpServer": "agentgym.interop.McpServer",
     "agentgym.interop.mcp.register_mcp": "agentgym.interop.register_mcp",
     "agentgym.training.ReturnSpec": "agentgym.methods.stored_turns.ReturnSpec",
@@ -62,13 +64,23 @@ MOVED: dict[str, str] = {
 """Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package."""
 
 _INTERNAL: dict[str, dict[str, str]] = {
+    "agentgym": {
+        "errors": "ConformanceError DuplicateNameError FilesNotCaptured RegistrationError ReplayDiverged ShapeError",
+    },
+    "agentgym.cli": {
+        "options": "TaskOptions",
+        "policies": "AgentOptions",
+        "task_offer": "ListenOptions TaskOffer",
+    },
     "agentgym.cluster": {
+        "remote_environment": "RemoteEnvironment",
         "served_episodes": "ServerLimits",
         "serving": "serve_environments",
     },
     "agentgym.credit": {
         "batch": "BatchCredit batch_credit_of groups_of with_signal_rows",
         "contract": "Credit batch_advantages",
+        "group": "SIGNALS",
     },
     "agentgym.credit.wrappers": {
         "contract": "Wrapper",
@@ -98,13 +110,49 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "score": "score_interval",
     },
     "agentgym.interop": {
-        "gateway": "AgentProgram",
-        "gymnasium": "GymnasiumEpisode",
+        "gateway.programs": "AgentProgram",
+        "gymnasium": "GymnasiumEnvironment GymnasiumEpisode",
+        "mcp.environment": "McpEnvironment",
         "toy_text": "ActionText",
+    },
+    "agentgym.interop.gateway": {
+        "programs": "AgentProgram",
+    },
+    "agentgym.policy": {
+        "formats.tags": "Tags",
+        "vllm": "save_untied",
+    },
+    "agentgym.policy.logit_hooks": {
+        "contract": "make_hook",
     },
     "agentgym.reward": {
         "contract": "validate_spans",
         "functions": "FunctionReward",
+    },
+    "agentgym.rollout": {
+        "replay": "Divergence ExhaustedPolicy",
+        "workers.slots": "Slots",
+        "workers.standstill": "StandstillWatch",
+    },
+    "agentgym.sandbox": {
+        "contract": "Layer",
+        "host.sessions": "SessionLog replay_sessions",
+        "limits": "LIMITS",
+        "metering": "SandboxMeter combine_usage metered usage_counts usage_since",
+        "network.account": "NetworkLimits",
+        "pool.stats": "PoolStats",
+        "wrapper": "SandboxWrapper",
+    },
+    "agentgym.sandbox.pool": {
+        "pool": "Pool",
+        "stats": "PoolStats",
+    },
+    "agentgym.sandbox.rootfs": {
+        "python_image": "write_python_image",
+        "store": "RootFilesystem",
+    },
+    "agentgym.storage": {
+        "run_folder": "checkpoint_in",
     },
     "agentgym.task": {
         "definition": "BOOKKEEPING",
@@ -115,10 +163,15 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "runs": "ATTACKS CONTRACT Check checks run_checks",
         "testbed": "SPEC",
     },
+    "agentgym.testing.exact": {
+        "bias": "GradientBias bias_of",
+        "problems": "Problem ProblemPath",
+    },
     "agentgym.tools": {
         "definition": "ToolOptions tools_by_name",
     },
     "agentgym.training": {
+        "demonstrate": "demonstrations",
         "signals.provider": "SignalProvider",
     },
     "agentgym.training.gatherers": {
@@ -127,8 +180,8 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "step": "StepRollouts",
     },
     "agentgym.training.objectives": {
-        "contract": "EpisodeKind TrlLoss WeightedTerm losses_by_row make_objective make_term make_terms needs_of "
-        "objective_share",
+        "contract": "EpisodeKind RowLosses TrlLoss WeightedTerm losses_by_row "
+        "make_objective make_term make_terms needs_of objective_share",
     },
     "agentgym.training.samplers": {
         "contract": "restore_sampler save_sampler",
@@ -141,10 +194,39 @@ _INTERNAL: dict[str, dict[str, str]] = {
 }
 """By package and module: what a package no longer declares public, because only the framework itself used it."""
 
+_ONE_HOME: dict[str, dict[str, str]] = {
+    "agentgym": {
+        "agentgym.environment": "HasContexts",
+        "agentgym.task": "SPLITS task_from_json task_to_json",
+        "agentgym.trajectory": "Row Span",
+    },
+    "agentgym.credit": {"agentgym.options": "Count Share"},
+    "agentgym.environment": {"agentgym": "Checkpoint Environment GuestModule ObservedState Outlook"},
+    "agentgym.evaluation": {"agentgym": "compare evaluate"},
+    "agentgym.policy": {"agentgym": "Policy ScriptedPolicy"},
+    "agentgym.policy.logit_hooks": {"agentgym.trajectory": "TokenMask"},
+    "agentgym.reward": {"agentgym": "Combined Gate Reward Schedule reward_function"},
+    "agentgym.rollout": {"agentgym": "Budgets EpisodeManager RolloutConfig"},
+    "agentgym.sandbox": {"agentgym": "SandboxSpec"},
+    "agentgym.sandbox.rootfs": {"agentgym.sandbox": "cache_folder"},
+    "agentgym.task": {"agentgym": "Split Task TaskSet seed_of"},
+    "agentgym.testing": {"agentgym": "ScriptedPolicy"},
+    "agentgym.testing.backends": {"agentgym.testing": "check_backend"},
+    "agentgym.tools": {"agentgym": "Tool tool"},
+    "agentgym.trajectory": {"agentgym": "Trajectory Turn"},
+}
+"""By the package that declared them too: the one home of public names that stood in two packages."""
+
 MOVED |= {
     f"{package}.{name}": f"{package}.{module}.{name}"
     for package, modules in _INTERNAL.items()
     for module, names in modules.items()
+    for name in names.split()
+}
+MOVED |= {
+    f"{package}.{name}": f"{home}.{name}"
+    for package, homes in _ONE_HOME.items()
+    for home, names in homes.items()
     for name in names.split()
 }
 

@@ -9,17 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from functools import cache, wraps
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
-__all__ = ["Count", "Rate", "Seconds", "Section", "Share", "validated_dataclass"]
+from agentgym.number_types import Count, Rate, Seconds, Share
 
-Count = Annotated[int, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0)]
+__all__ = ["Count", "Rate", "Seconds", "Section", "Share", "validated_dataclass"]
 
 
 class Registered(NamedTuple):

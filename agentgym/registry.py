@@ -22,11 +22,12 @@ from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
 from agentgym._imports import install_command
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
-from agentgym.reward import Reward
-from agentgym.sandbox import Backend, SandboxSpec
-from agentgym.task import TaskSet
+from agentgym.reward.contract import Reward
+from agentgym.sandbox import Backend
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.task.task_set import TaskSet
 
 Kind = Literal[
     "environments",

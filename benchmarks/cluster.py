@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from safetensors.torch import load_file
 from simulated_cluster import simulated_cluster
 
-from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
+from agentgym import EpisodeManager, RolloutConfig, SandboxSpec, ScriptedPolicy, Task, close_backends, load_task_set
 from agentgym.cluster.hosted_sandbox import HostedSandbox
 from agentgym.cluster.ray_backend import RayBackend
 from agentgym.cluster.ray_engine import RayEngine
@@ -33,8 +33,7 @@ from agentgym.policy import TransformersPolicy, make_model, make_tokenizer
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm import save_untied
-from agentgym.rollout import EpisodeManager
-from agentgym.sandbox import Backend, NamespacesBackend, Sandbox, SandboxSpec
+from agentgym.sandbox import Backend, NamespacesBackend, Sandbox
 from agentgym.training.vllm.engine import digest
 
 TASK_SETS = ("sql/store-v1", "text/number-guess-v1")

@@ -21,10 +21,9 @@ from rich.table import Table
 from sandbox_many import available_mib
 from simulated_cluster import simulated_cluster
 
-from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
 from agentgym.cluster.ray_engine import RayEngine
 from agentgym.policy import Reply, Request
-from agentgym.rollout import EpisodeManager
 
 LEVELS = {"text/number-guess-v1": (16, 128, 512, 2000), "sql/store-v1": (16, 128, 512)}
 """By task set, how many at once. The first is in memory, the second has a sandbox for each episode."""

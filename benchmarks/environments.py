@@ -18,9 +18,7 @@ from pathlib import Path
 
 from environments_row import Row
 
-from agentgym import load_task_set
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager
+from agentgym import EpisodeManager, ScriptedPolicy, load_task_set
 
 HERE = Path(__file__).parent
 GROWTH_LIMIT_KIB = 100.0  # per thousand episodes

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 
 from environments_row import Row
 
-from agentgym.environment import Environment
+from agentgym import Environment, Task
 from agentgym.messages import Call, Message
 from agentgym.registry import load, load_task_set, names
-from agentgym.task import Task
 
 TASKS = 40
 

@@ -24,13 +24,12 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from agentgym import Call, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym import Budgets, Call, EpisodeManager, Message, Policy, RolloutConfig, ScriptedPolicy, Task
 from agentgym.interop import PolicyGateway
-from agentgym.policy import Policy, Reply, Request, make_model, make_tokenizer
+from agentgym.policy import Reply, Request, make_model, make_tokenizer
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
-from agentgym.rollout import Budgets, EpisodeManager
 from agentgym.testing import Counter, TargetReached
 
 NEVER = 10**6

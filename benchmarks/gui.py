@@ -20,13 +20,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentgym import Call, Environment, Message, Task, make
-from agentgym.policy import ScriptedPolicy
+from agentgym import (
+    Budgets,
+    Call,
+    Environment,
+    EpisodeManager,
+    Message,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    Trajectory,
+    make,
+)
 from agentgym.registry import close_backends, load_task_set, shared_backend
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import browsers_of, chromium
-from agentgym.trajectory import Trajectory
 
 PARTS = ("latency", "pages", "parallel", "crashes")
 NODES, LOOKS = (100, 10_000, 100_000), 15

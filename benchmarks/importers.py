@@ -20,10 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym import Call, Message, Task
-from agentgym.policy import ScriptedPolicy
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.registry import close_backends, load
-from agentgym.rollout import EpisodeManager, RolloutConfig
 
 Calls = Sequence[Call]
 

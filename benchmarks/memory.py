@@ -26,9 +26,9 @@ from rich.table import Table
 from training import Recorded, steps_of
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from agentgym import Policy, Task
 from agentgym.credit import estimator
-from agentgym.policy import Policy, make_tokenizer
-from agentgym.task import Task
+from agentgym.policy import make_tokenizer
 from agentgym.training import Recipe
 from agentgym.training.checks.memory_plan import plan_memory
 from agentgym.training.model.grpo_config import grpo_config

@@ -24,11 +24,9 @@ from checkouts import checkout
 from rich.console import Console
 from rich.table import Table
 
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task
 from agentgym.messages import Call, Message
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 
 CALLS = 8

@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from sandbox_measuring import processor_s
 
-from agentgym import RolloutConfig, ScriptedPolicy, Task, load_task_set
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
 from agentgym.policy import Reply, Request
-from agentgym.rollout import EpisodeManager
 from agentgym.sandbox import Backend, DockerBackend, NamespacesBackend, Pool
 
 TASK_SETS = {

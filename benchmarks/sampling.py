@@ -25,9 +25,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from agentgym import Policy
 from agentgym.policy import (
     Hermes,
-    Policy,
     Request,
     Sampling,
     TemplateRenderer,
@@ -35,9 +35,9 @@ from agentgym.policy import (
     VllmPolicy,
     make_model,
     make_tokenizer,
-    save_untied,
 )
 from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 
 PROMPT, REPLY, RESULT = 128, 32, 32

@@ -119,8 +119,8 @@ def _measuring(checkout: Path) -> Iterator[Measure]:
 async def serve(checkout: Path) -> None:
     """In the process of a checkout: measure each row that is asked for on standard input."""
     import agentgym.sandbox.guest
-    from agentgym.sandbox import SandboxSpec
-    from agentgym.sandbox.namespaces import NamespacesBackend  # older checkouts have it only here
+    from agentgym import SandboxSpec
+    from agentgym.sandbox.namespaces.backend import NamespacesBackend  # older checkouts have it only here
 
     compileall.compile_dir(Path(agentgym.sandbox.guest.__file__).parent, quiet=1)  # as an installation leaves them
 

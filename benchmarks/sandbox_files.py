@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from sandbox_measuring import Row, timing
 
-from agentgym.sandbox import NamespacesBackend, Sandbox, SandboxSpec, Snapshot
+from agentgym import SandboxSpec
+from agentgym.sandbox import NamespacesBackend, Sandbox, Snapshot
 
 SPEC = SandboxSpec(memory_mib=512, disk_mib=128, insecure_ok=True)
 CHANGED = 30

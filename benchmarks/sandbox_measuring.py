@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-from agentgym.sandbox import SandboxSpec
+from agentgym import SandboxSpec
 
 SPEC = SandboxSpec(insecure_ok=True)
 Work = Callable[[], Awaitable[None]]

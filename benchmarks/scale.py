@@ -40,13 +40,11 @@ from rich.table import Table
 from simulated_cluster import simulated_cluster
 from training_runs import from_start, mean_interval, share_first_measurement, train_quietly, warm_started
 
-from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
-from agentgym.evaluation import Evaluation, compare
+from agentgym import Call, Environment, Message, Reward, Split, Task, TaskSet, Trajectory, compare, tool
+from agentgym.evaluation import Evaluation
 from agentgym.registry import register
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Split
 from agentgym.training import Recipe
-from agentgym.trajectory import Trajectory
 
 NAME = "bench/waiting-v1"
 SLOW_ONE_IN, SLOWER, PIECES = 8, 5, 3

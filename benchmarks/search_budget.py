@@ -35,15 +35,26 @@ from horizon_plots import as_svg, make_panels
 from rich.console import Console
 from training_runs import COLOURS, warm_started
 
-from agentgym import Call, Message, Task, TaskSet, load, load_task_set
+from agentgym import (
+    Budgets,
+    Call,
+    EpisodeManager,
+    Message,
+    Policy,
+    RolloutConfig,
+    Task,
+    TaskSet,
+    Trajectory,
+    load,
+    load_task_set,
+)
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.runner import evaluate
 from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.methods.search import SearchedEpisode, TurnSearch, make_search, search_episodes
-from agentgym.policy import Policy, Reply, Request, load_transformers_policy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+from agentgym.policy import Reply, Request
+from agentgym.policy.local import load as load_transformers_policy
 from agentgym.training import Recipe
-from agentgym.trajectory import Trajectory
 
 ROOMS = "text/sokoban-v1"
 PLAYERS = {"random": (0, 24), "tiny": (1, 6)}

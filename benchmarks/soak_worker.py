@@ -19,9 +19,10 @@ from typing import Any
 
 from soak_census import processes_below
 
+from agentgym import SandboxSpec
 from agentgym.errors import AgentGymError
 from agentgym.registry import load
-from agentgym.sandbox import Backend, Pool, Sandbox, SandboxSpec
+from agentgym.sandbox import Backend, Pool, Sandbox
 
 SPEC = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, insecure_ok=True)
 NOTICED_S = 1.0  # how long after a kill what dies of it may still be thought alive, by a pool for example

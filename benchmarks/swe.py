@@ -29,9 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from soak_census import bury, census, grown, processes_below
 
-from agentgym import Call, Message, Task, make, registry
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, make, registry
 from agentgym.sandbox.guest import kernel
 from agentgym.sandboxes.swe.environment import SweEdit
 from agentgym.sandboxes.swe.judge import RepositoryTests

@@ -17,10 +17,8 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from agentgym import Call, Message, Task, load_task_set, registry
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task, load_task_set, registry
 from agentgym.messages import ResultStatus
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
 
 

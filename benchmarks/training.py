@@ -26,13 +26,12 @@ from rich.console import Console
 from rich.table import Table
 from trl import GRPOConfig, GRPOTrainer
 
+from agentgym import Policy, Task, Trajectory, Turn
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
-from agentgym.policy import Policy, make_model, make_tokenizer
+from agentgym.policy import make_model, make_tokenizer
 from agentgym.policy.checkpoint import load_checkpoint
-from agentgym.task import Task
 from agentgym.training import Rollouts, turn_grpo
-from agentgym.trajectory import Trajectory, Turn
 
 GROUP = 8
 

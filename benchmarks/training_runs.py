@@ -68,8 +68,8 @@ def from_start(data: Mapping[str, Any], start: Path, source: str) -> Recipe:
 
 def play(recipe: Recipe, checkpoint: Path, task_set: TaskSet, tasks: Sequence[Task], group_size: int = 1) -> list[Any]:
     """The valid trajectories of a saved model on tasks, as the recipe plays them."""
-    from agentgym.policy import load_transformers_policy
-    from agentgym.rollout import EpisodeManager
+    from agentgym import EpisodeManager
+    from agentgym.policy.local import load as load_transformers_policy
     from agentgym.training.monitoring.silence import silence_libraries
 
     with silence_libraries():

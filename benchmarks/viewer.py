@@ -25,13 +25,12 @@ from typing import Any
 
 import httpx
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
 from agentgym.storage.summary import TABLE
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
 from agentgym.viewer.opened_run import OpenedRun
 from agentgym.viewer.serving import listen
 

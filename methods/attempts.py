@@ -9,11 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from agentgym import Message, RewardError, StopReason
+from agentgym import Message, RewardError, StopReason, Trajectory, Turn
 from agentgym.options import validated_dataclass
 from agentgym.reward import SUCCESS, Components, validate_feedback
 from agentgym.rollout import EpisodeHandle, EpisodeHook, Judge, TurnOutcome, WrappedJudge
-from agentgym.trajectory import Trajectory, Turn
 
 ENDED_EARLY = "This attempt was ended early."
 """What the agent reads where a stop rule ended an attempt; why, only the record says of the last one."""

@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym import CreditError, PolicyError, RecipeError
+from agentgym import CreditError, PolicyError, RecipeError, Trajectory
 from agentgym.options import Count, Rate, Share
 from agentgym.training.stages import Learner, ReadsEpisodes, RunContext, define_stage
-from agentgym.trajectory import Trajectory
 
 from .signals.replays import MonteCarloContinuations
 from .signals.turn_scorer import TokenPositions, TurnScorer

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym import Call, Message, PolicyError, Trajectory, prototype
-from agentgym.policy import Policy, Reply, Request
+from agentgym import Call, Message, Policy, PolicyError, Trajectory, prototype
+from agentgym.policy import Reply, Request
 
 from .stored_turns import ReturnSpec
 

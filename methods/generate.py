@@ -19,16 +19,15 @@ from agentgym import (
     Task,
     TaskError,
     TaskSet,
+    Trajectory,
     seed_of,
-    task_to_json,
 )
 from agentgym.evaluation import histories, select_episodes
 from agentgym.options import Count
-from agentgym.task import Origin, training_only
+from agentgym.task import Origin, task_to_json, training_only
 from agentgym.training import NewTasks
 from agentgym.training.gatherers import success_of
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
-from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"
 """The tag of a generated task, and the name of the file with the stage's results."""

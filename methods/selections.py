@@ -16,9 +16,9 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from agentgym import RecipeError
-from agentgym.credit import Count, PositiveWeight
-from agentgym.trajectory import Trajectory, Turn
+from agentgym import RecipeError, Trajectory, Turn
+from agentgym.credit import PositiveWeight
+from agentgym.options import Count
 
 Selected = tuple[Trajectory, float, int | None]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import RecipeError, Task, TaskSet, seed_of
+from agentgym import RecipeError, Task, TaskSet, Trajectory, seed_of
 from agentgym.options import Count
 from agentgym.policy import Renderer
 from agentgym.rollout import schemas_of
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
-from agentgym.trajectory import Trajectory
 
 ENVIRONMENT = "agentgym/step-v1"
 

@@ -9,11 +9,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from typing_extensions import override
 
-from agentgym import Outlook, ResultStatus, SandboxExhausted, StopReason, ToolError
-from agentgym.environment import Environment
+from agentgym import Environment, Outlook, ResultStatus, SandboxExhausted, StopReason, ToolError, Turn
 from agentgym.options import validated_dataclass
 from agentgym.rollout import EnvironmentState, EpisodeHandle, EpisodeHook, TurnOutcome
-from agentgym.trajectory import Turn
 
 __all__ = [
     "STOP_RULES",

@@ -17,12 +17,11 @@ from typing import Any, ClassVar
 import torch
 from typing_extensions import override
 
-from agentgym import Message, Policy, PolicyError, RecipeError, StopReason, UnknownNameError, load
-from agentgym.credit import Count
+from agentgym import Message, Policy, PolicyError, RecipeError, StopReason, Trajectory, Turn, UnknownNameError, load
+from agentgym.options import Count
 from agentgym.policy import Renderer, Request, Sampling
 from agentgym.training import OtherRows, Rollouts, StepBatch, TrainingPart, TrainingPlan, TrainingRun
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
-from agentgym.trajectory import Trajectory, Turn
 
 INSTRUCTION = (
     "An agent was shown OBSERVATION, wrote THOUGHT, and then did ACTION. Write the thought that it should have had "

@@ -19,7 +19,7 @@ from agentgym.cli.user_code import Import
 from agentgym.errors import CreditError
 
 if TYPE_CHECKING:
-    from agentgym.testing.exact import GradientBias
+    from agentgym.testing.exact.bias import GradientBias
 
 Estimators = Annotated[
     str | None,
@@ -142,7 +142,7 @@ def credit_bias(
     from dataclasses import asdict
 
     from agentgym.credit import CreditWarning, estimator
-    from agentgym.testing.exact import bias_of
+    from agentgym.testing.exact.bias import bias_of
     from research.credit_bench.markdown import BIAS, bias_block, write_into
     from research.credit_bench.tables import bias_table
 

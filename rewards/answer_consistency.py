@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Reward, Trajectory
-from agentgym.policy import Policy
+from agentgym import Policy, Reward, Trajectory
 from agentgym.reward import Components
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from agentgym import Call, JudgeError, Message, Trajectory
-from agentgym.policy import Policy
+from agentgym import Call, JudgeError, Message, Policy, Trajectory
 
 
 def answer_message(text: str, tool: str | None, argument: str) -> Message:

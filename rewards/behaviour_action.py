@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from agentgym import Call, JudgeError, Result, Reward, Span, Trajectory, Turn
+from agentgym import Call, JudgeError, Result, Reward, Trajectory, Turn
 from agentgym.reward import SUCCESS, Components
+from agentgym.trajectory import Span
 
 from .token_overlap import normalised
 

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from agentgym import JudgeError, Message, PolicyError, load
-from agentgym.policy import Policy, Request, Sampling
+from agentgym import JudgeError, Message, Policy, PolicyError, load
+from agentgym.policy import Request, Sampling
 from agentgym.reward import judge_submission
 
 RULES = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agentgym import Call, Result, Reward, Span, Trajectory, Turn
+from agentgym import Call, Result, Reward, Trajectory, Turn
+from agentgym.trajectory import Span
 
 NAMED = re.compile(r"^(?!  got ).*\((?:candidate\.py, )?line (\d{1,6})\)$", re.MULTILINE)
 """How the tool `test` of agentgym/code-v1 reports a test, or the loading of the code, that raised an error in it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from agentgym import Reward, Span, Trajectory, Turn
+from agentgym import Reward, Trajectory, Turn
+from agentgym.trajectory import Span
 
 from .chat_judge import ChatJudge
 from .model_verdicts import JudgeConfig

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from agentgym import JudgeError, Reward, Trajectory
-from agentgym.policy import Policy
+from agentgym import JudgeError, Policy, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
 from .chat_judge import HARMLESS, ChatJudge

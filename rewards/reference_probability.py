@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Reward, Trajectory
-from agentgym.policy import Policy
+from agentgym import Policy, Reward, Trajectory
 from agentgym.reward import Components
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.reward import SUCCESS, Combined, Gate
+from agentgym import Combined, Gate
+from agentgym.reward import SUCCESS
 
 from .answer_match import AnswerMatch
 from .spent_cost import SpentCost

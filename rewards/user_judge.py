@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import Reward, Trajectory
-from agentgym.policy import Policy
+from agentgym import Policy, Reward, Trajectory
 from agentgym.reward import Components
 
 from .chat_judge import ChatJudge

@@ -7,9 +7,9 @@ import json
 import pytest
 from datasets import Dataset, DatasetDict, load_from_disk
 
-from agentgym import load_task_set
+from agentgym import TaskSet, load_task_set
 from agentgym.errors import SplitLeakError, TaskError
-from agentgym.task import TaskSet, canary_of
+from agentgym.task import canary_of
 
 ROWS = [{"question": f"What is {n} + {n}?", "final": 2 * n, "level": "easy", "source": "sums"} for n in range(40)]
 COLUMNS = {"prompt": "question", "truth": {"answer": "final"}, "parameters": {"level": "level"}}

@@ -11,16 +11,13 @@ import pytest
 from source_tree import project
 from typer.testing import CliRunner
 
-from agentgym import registry
+from agentgym import Environment, Reward, Task, TaskSet, registry
 from agentgym.cli.app import app
-from agentgym.credit import SIGNALS
-from agentgym.environment import Environment
+from agentgym.credit.group import SIGNALS
 from agentgym.errors import UnknownNameError
-from agentgym.reward import Reward
 from agentgym.rollout import EpisodeHook
 from agentgym.rollout.engine import Engine
 from agentgym.sandbox import Backend
-from agentgym.task import Task, TaskSet
 
 OF_THE_WHEEL: dict[str, dict[str, str]] = project()["project"]["entry-points"]
 OF_THE_CHECKOUT: dict[str, dict[str, str]] = project()["tool"]["agentgym"]["checkout"]["entry-points"]

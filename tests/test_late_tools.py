@@ -6,10 +6,8 @@ import asyncio
 import threading
 from typing import Any
 
-from agentgym.environment import Environment
+from agentgym import Environment, Task, tool
 from agentgym.messages import Call, Message, ResultStatus
-from agentgym.task import Task
-from agentgym.tools import tool
 
 
 class Slow(Environment):

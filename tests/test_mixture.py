@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from agentgym import Task, TaskSet
 from agentgym.errors import SplitLeakError, TaskError
 from agentgym.messages import Message
-from agentgym.task import Task, TaskSet
 from agentgym.task.mixture import by_weight, mixed, source_of
 
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym import Combined, Gate, JudgeError, Message, Reward, Schedule, Task
+from agentgym import Combined, Gate, JudgeError, Message, Reward, Schedule, Task, Trajectory, Turn
 from agentgym.errors import RewardError
 from agentgym.reward import validate_components
-from agentgym.trajectory import Trajectory, Turn
 
 
 class Fixed(Reward):

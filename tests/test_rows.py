@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scripted_episodes import task
 
+from agentgym import Trajectory, Turn
 from agentgym.cli.tables import print_episode
 from agentgym.credit import estimator, spread_over_tokens
 from agentgym.credit.group import Group
@@ -23,7 +24,7 @@ from agentgym.evaluation.report.episode_data import episode_data, image_at, toke
 from agentgym.messages import ImagePart, Message, StopReason
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
-from agentgym.trajectory import Row, Trajectory, Turn
+from agentgym.trajectory import Row
 
 PICTURE = ImagePart("iVBORw0KGgo=", "image/png")
 

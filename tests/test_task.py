@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym import Message, Task, TaskSet
+from agentgym import Message, Task, TaskSet, seed_of
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
-from agentgym.task import Origin, seed_of, task_from_json, task_to_json, training_only
+from agentgym.task import Origin, task_from_json, task_to_json, training_only
 
 GOOD = {"id": "a", "environment": "acme/sql-v1", "prompt": "How many?", "truth": 3}
 

@@ -9,18 +9,15 @@ import pytest
 from rich.console import Console
 from scripted_episodes import make_manager, play, say, task
 
+from agentgym import Environment, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.cli.tables import print_episode
-from agentgym.environment import Environment
 from agentgym.evaluation.report.episode_data import episode_data
 from agentgym.messages import Call, ImagePart, Message, StopReason, TextPart
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
-from agentgym.task import Task
 from agentgym.testing import ByteRenderer
 from agentgym.testing.thoughts import WAYS, with_thought
 from agentgym.thoughts import THOUGHTS, split_thoughts
-from agentgym.trajectory import Trajectory, Turn
 
 HARMONY = "<|channel|>analysis<|message|>It must be 1.<|end|><|start|>assistant<|channel|>final<|message|>1"
 

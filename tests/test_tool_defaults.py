@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
+from agentgym import Tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import Tool
 
 
 class Colour(enum.Enum):

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from agentgym import Tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import Tool, WrongArguments
+from agentgym.tools import WrongArguments
 
 
 def search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 10) -> str:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from agentgym import Environment, ImagePart, TextPart, tool
+from agentgym import Environment, ImagePart, TextPart, Tool, tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import Tool, WrongArguments, collect_tools, render_output
+from agentgym.tools import WrongArguments, collect_tools, render_output
 from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.tools.definition import tools_by_name
 

@@ -14,44 +14,33 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.cli.console import out, resumable
     from agentgym.cli.fields import Fields, takes
-    from agentgym.cli.options import TaskOptions, judging_options, rollout_options, unhurried
-    from agentgym.cli.policies import AgentOptions
+    from agentgym.cli.options import judging_options, unhurried
     from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.cli.task_offer import ListenOptions, OfferOptions, TaskOffer, offer_tasks
+    from agentgym.cli.task_offer import OfferOptions, offer_tasks
     from agentgym.cli.user_code import Import
 
 _HOME = {
-    "AgentOptions": "policies",
     "Fields": "fields",
     "Import": "user_code",
-    "ListenOptions": "task_offer",
     "OfferOptions": "task_offer",
     "RolloutOptions": "rollout_options",
-    "TaskOffer": "task_offer",
-    "TaskOptions": "options",
     "judging_options": "options",
     "offer_tasks": "task_offer",
     "out": "console",
     "resumable": "console",
-    "rollout_options": "options",
     "takes": "fields",
     "unhurried": "options",
 }
 
 __all__ = [
-    "AgentOptions",
     "Fields",
     "Import",
-    "ListenOptions",
     "OfferOptions",
     "RolloutOptions",
-    "TaskOffer",
-    "TaskOptions",
     "judging_options",
     "offer_tasks",
     "out",
     "resumable",
-    "rollout_options",
     "takes",
     "unhurried",
 ]

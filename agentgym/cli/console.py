@@ -106,7 +106,7 @@ def run(work: Coroutine[Any, Any, T], agent: object = None) -> T:
 
 
 async def _closing(work: Coroutine[Any, Any, T], agent: object) -> T:
-    from agentgym.policy import Policy
+    from agentgym.policy.contract import Policy
     from agentgym.registry import close_backends
 
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentgym.storage.run_folder import RunFolder
-    from agentgym.trajectory import Trajectory
+    from agentgym.trajectory.record import Trajectory
 
 app = typer.Typer(help="Audit how a run assigned credit to its turns.", no_args_is_help=True)
 
@@ -62,7 +62,7 @@ def audit(
     from agentgym.cli.policies import load_policy
     from agentgym.credit import estimator
     from agentgym.evaluation.credit_audit import audit as measure
-    from agentgym.rollout import EpisodeManager
+    from agentgym.rollout.manager import EpisodeManager
     from agentgym.storage.run_folder import RunFolder
     from agentgym.training import Recipe
 

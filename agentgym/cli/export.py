@@ -15,7 +15,7 @@ from agentgym.cli.fields import takes
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.ledger import Ledger
-    from agentgym.trajectory import Trajectory
+    from agentgym.trajectory.record import Trajectory
 
 BUILT_IN = ("parquet", "preference", "sft")
 """The formats of this module; others are registered as exporters."""

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from agentgym.cli.tables import message_panel, result_text
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.policy import Policy, Reply, Request
-from agentgym.tools import Tool
+from agentgym.policy import Reply, Request
+from agentgym.policy.contract import Policy
+from agentgym.tools.definition import Tool
 
 HELP = """Type a call:  query(sql="SELECT 1")   or as JSON  {"name": "query", "arguments": {"sql": "SELECT 1"}}
 A string over several lines stands between triple quotes.   say TEXT  speaks without a call.

@@ -75,7 +75,7 @@ def check(
     from agentgym.policy.formats.choice import call_format_for
     from agentgym.policy.load_options import LoadOptions
     from agentgym.policy.template_check import check_template
-    from agentgym.storage import checkpoint_in
+    from agentgym.storage.run_folder import checkpoint_in
     from agentgym.training.monitoring.silence import silence_libraries
 
     given = options_for(LoadOptions, policy_options or (), "--policy-option", "a local model")

@@ -9,11 +9,13 @@ import typer
 
 from agentgym.cli.fields import Fields
 from agentgym.errors import AgentGymError, TaskError
-from agentgym.task import SPLITS, Task, TaskSet
+from agentgym.task import SPLITS
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.rollout import RolloutConfig
+    from agentgym.rollout.config import RolloutConfig
 
 
 class TasksArgumentError(AgentGymError, ValueError):
@@ -92,7 +94,7 @@ def backend_option() -> Fields:
 
 def unhurried(config: RolloutConfig) -> RolloutConfig:
     """Return a config for a slow player, who may think for hours and send many messages without a call."""
-    from agentgym.rollout import Budgets
+    from agentgym.rollout.budgets import Budgets
 
     day_s, most = 24 * 3600.0, 10_000
     budgets = Budgets(max_turns=most, max_calls=most, time_s=day_s, reply_s=day_s, max_void_turns=most, infra_retries=0)

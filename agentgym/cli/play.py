@@ -16,7 +16,7 @@ from agentgym.errors import TaskError
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.task import TaskSet
+    from agentgym.task.task_set import TaskSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ def play(
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import result_text
-    from agentgym.rollout import EpisodeManager
-    from agentgym.task import Task
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.task.definition import Task
 
     registry.load("environments", environment)
     if chosen.prompt is not None:

@@ -15,7 +15,8 @@ import typer
 
 from agentgym.cli.name_values import options_for
 from agentgym.errors import AgentGymError, UnknownNameError
-from agentgym.task import Task, TaskSet
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 
 if TYPE_CHECKING:  # the policies and the registry need numpy, which --help does without
     from agentgym.policy.contract import Policy
@@ -149,7 +150,7 @@ def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
             recorded = {name: section[name] for name in _RECORDED if name in section}
         except (tomllib.TOMLDecodeError, OSError, KeyError):
             pass  # an unreadable recipe only loses the defaults
-    from agentgym.storage import checkpoint_in
+    from agentgym.storage.run_folder import checkpoint_in
 
     checkpoint = checkpoint_in(path)
     if checkpoint is None:

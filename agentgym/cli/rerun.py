@@ -18,10 +18,13 @@ from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.rollout import Budgets, Divergence, EpisodeManager, Fork
+    from agentgym.rollout import Fork
+    from agentgym.rollout.budgets import Budgets
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.rollout.replay import Divergence
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
-    from agentgym.trajectory import Trajectory
+    from agentgym.trajectory.record import Trajectory
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")]
 MAX_SHOWN = 20
@@ -96,9 +99,9 @@ def replay(
     from itertools import islice
 
     from agentgym.errors import EvaluationError
-    from agentgym.policy import ScriptedPolicy
-    from agentgym.rollout import EpisodeManager
+    from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.rollout.hooks import recorded_hooks
+    from agentgym.rollout.manager import EpisodeManager
 
     _, ledger = _open_run(folder)
     try:
@@ -168,11 +171,12 @@ def fork(
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode
     from agentgym.errors import EvaluationError
-    from agentgym.rollout import EpisodeManager, Fork
+    from agentgym.rollout import Fork
     from agentgym.rollout.hooks import recorded_hooks
+    from agentgym.rollout.manager import EpisodeManager
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
-    from agentgym.task import TaskSet
+    from agentgym.task.task_set import TaskSet
 
     _, ledger = _open_run(folder)
     try:
@@ -230,7 +234,7 @@ async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
 
 def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) -> Budgets:
     """Return budgets too large to end an episode: replays follow the record, and a person may think for a day."""
-    from agentgym.rollout import Budgets
+    from agentgym.rollout.budgets import Budgets
 
     return Budgets(
         max_turns=max_turns,

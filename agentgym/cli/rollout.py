@@ -18,9 +18,10 @@ from agentgym.text import percent
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.rollout import EpisodeManager, RolloutConfig
-    from agentgym.task import Task
-    from agentgym.trajectory import Trajectory
+    from agentgym.rollout.config import RolloutConfig
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.task.definition import Task
+    from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +65,8 @@ def play_and_keep(
     from agentgym.cli.run_ledger import opened_ledger
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.runner import choose
-    from agentgym.rollout import EpisodeManager
     from agentgym.rollout.environment_options import check_environment_options
+    from agentgym.rollout.manager import EpisodeManager
     from agentgym.storage.identity import identity_of_policy
 
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)

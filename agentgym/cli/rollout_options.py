@@ -12,7 +12,7 @@ import typer
 from agentgym.cli.name_values import options_for
 from agentgym.options import Registered
 from agentgym.registry import load
-from agentgym.rollout import RolloutConfig
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.engine import engine_of
 from agentgym.training.recipe.episode_section import AttemptsSection
 from agentgym.training.recipe.hardware_section import HardwareSection

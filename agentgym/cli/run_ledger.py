@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentgym.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from agentgym.rollout import RolloutConfig
+    from agentgym.rollout.config import RolloutConfig
     from agentgym.storage.ledger import Ledger
 
 

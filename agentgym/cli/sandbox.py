@@ -132,7 +132,7 @@ async def _probe(names: list[str] | None) -> dict[str, dict[str, Any]]:
 
 def _findings(capabilities: Capabilities) -> dict[str, Any]:
     """Return what a backend can do, with a state for every limit: enforced, watched or missing."""
-    from agentgym.sandbox import LIMITS
+    from agentgym.sandbox.limits import LIMITS
 
     missing = dict(capabilities.missing)
     limits: dict[str, dict[str, str]] = {}

@@ -20,7 +20,7 @@ from agentgym.cli.user_code import Import
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.cluster.served_episodes import ServerLimits
-    from agentgym.trajectory import Trajectory
+    from agentgym.trajectory.record import Trajectory
 
 app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
 
@@ -200,7 +200,7 @@ def policy(
     Example: [b]agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served[/b]
     """
     from agentgym.cluster.tokens import server_tokens
-    from agentgym.interop.gateway import PolicyGateway
+    from agentgym.interop.gateway.gateway import PolicyGateway
 
     config, host = options.make_config(), service.host
     _warn_if_unencrypted(host)

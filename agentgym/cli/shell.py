@@ -19,7 +19,8 @@ from agentgym.cli.console import err, out, run
 from agentgym.cli.fields import Fields, takes
 
 if TYPE_CHECKING:
-    from agentgym.sandbox import ExecResult, Sandbox, SandboxSpec
+    from agentgym.sandbox import ExecResult, Sandbox
+    from agentgym.sandbox.limits import SandboxSpec
 
 _STATE = "/tmp/.agentgym-shell"  # in the sandbox: where a line leaves its directory and variables for the next
 _LINE = f"""
@@ -50,7 +51,7 @@ class ShellOptions:
 
 
 def _limit_options() -> Fields:
-    from agentgym.sandbox import SandboxSpec
+    from agentgym.sandbox.limits import SandboxSpec
 
     renamed = {"memory": "memory_mib", "cores": "cpu_cores", "disk": "disk_mib"}
     return Fields(SandboxSpec, {"image": "image", "processes": "processes", **renamed})

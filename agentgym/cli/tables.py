@@ -19,10 +19,10 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_search, format_usage
 from agentgym.messages import Call, Message, Result
-from agentgym.sandbox import combine_usage
+from agentgym.sandbox.metering import combine_usage
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.text import percent, visible
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 MAX_LINES = 40
 

@@ -16,9 +16,9 @@ from agentgym.cli.options import split_tasks
 if TYPE_CHECKING:
     import socket
 
-    from agentgym.rollout import RolloutConfig
+    from agentgym.rollout.config import RolloutConfig
     from agentgym.storage import Ledger
-    from agentgym.task import Task
+    from agentgym.task.definition import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,8 @@ from agentgym.text import percent
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from agentgym.task import Task, TaskSet
+    from agentgym.task.definition import Task
+    from agentgym.task.task_set import TaskSet
 
 app = typer.Typer(
     help="Import data sets as task sets; look at task sets; choose mixtures; find weak kinds.", no_args_is_help=True
@@ -139,7 +140,7 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
     from agentgym import close_backends
     from agentgym.errors import TaskError
     from agentgym.evaluation.task_validation import task_faults
-    from agentgym.task import TaskSet
+    from agentgym.task.task_set import TaskSet
 
     tasks = [task for split in task_set for task in task_set[split]]
 
@@ -167,7 +168,8 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
 def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
     """Every task of a set, moved to one split. Raises: TaskError for a split that does not exist."""
     from agentgym.errors import TaskError
-    from agentgym.task import SPLITS, TaskSet
+    from agentgym.task import SPLITS
+    from agentgym.task.task_set import TaskSet
 
     split = next((split for split in SPLITS if split == name), None)
     if split is None:

@@ -1,6 +1,6 @@
 """Several hosts: remote environments, and episodes and sandboxes on the nodes of a cluster.
 
-    environment = RemoteEnvironment("http://10.0.0.7:8650", "agentgym/sql-v1")
+    environment = agentgym.make("http://10.0.0.7:8650/agentgym/sql-v1")
     config = RolloutConfig(engine=RayEngine("10.0.0.7:6379"))
 
 Environment server: environment_server.py answers requests, served_episodes.py keeps the open episodes and their leases,
@@ -24,20 +24,16 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.cluster.kubernetes_backend import KubernetesBackend
-    from agentgym.cluster.ray_backend import RayBackend
     from agentgym.cluster.ray_engine import RayEngine
-    from agentgym.cluster.remote_environment import RemoteEnvironment, environment_at
 
-_HOME = {
+_HOME = {  # entry points have the other names
     "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",
-    "RemoteEnvironment": "remote_environment",
     "environment_at": "remote_environment",
 }
 
-__all__ = ["KubernetesBackend", "RayBackend", "RayEngine", "RemoteEnvironment", "environment_at"]
+__all__ = ["RayEngine"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

@@ -18,7 +18,9 @@ from typing import Any
 from agentgym.cluster.ray_nodes import import_ray
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.policy.contract import Reply, Request, Sampling
-from agentgym.trajectory import Provenance, Trajectory, Turn
+from agentgym.trajectory import Provenance
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 _HEADER = struct.Struct(">QQ")
 """The number of a call, and how many bytes of pickle follow."""

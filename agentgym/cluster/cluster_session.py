@@ -18,7 +18,9 @@ from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout.episode import EpisodeFactory
 from agentgym.rollout.episodes import EpisodeJob
-from agentgym.trajectory import Provenance, Trajectory, Turn
+from agentgym.trajectory import Provenance
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 MAX_MOVES = 3
 """How often an episode may lose its worker before it counts as failed."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import ClusterError
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 MAX_BYTES = 2**30
 """The maximum stored on a node for all runs together. The oldest are deleted and played again."""

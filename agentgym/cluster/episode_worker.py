@@ -37,7 +37,7 @@ from agentgym.rollout.episodes import Checkpoints, EpisodeConfig
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.replay import Fork
 from agentgym.sandbox import Backend
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 COLLECT_S = 1.0
 """How long `collect` waits before it returns no events, so that silence means that the worker is gone."""

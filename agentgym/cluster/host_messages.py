@@ -17,7 +17,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agentgym import errors
-from agentgym.sandbox import Capabilities, Connection, ExecResult, Layer, Running, SandboxSpec, Snapshot, Usage
+from agentgym.sandbox import Capabilities, Connection, ExecResult, Running, Snapshot, Usage
+from agentgym.sandbox.contract import Layer
+from agentgym.sandbox.limits import SandboxSpec
 
 PIECE_BYTES = 1 << 16
 LARGEST_MESSAGE = 1 << 30

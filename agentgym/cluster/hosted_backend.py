@@ -17,7 +17,8 @@ from dataclasses import replace
 from agentgym.cluster.host_link import HostWatch
 from agentgym.cluster.hosted_sandbox import HostedSandbox, SandboxHostLink
 from agentgym.errors import SandboxDied, SandboxUnavailable
-from agentgym.sandbox import LIMITS, Capabilities, Running, Sandbox, SandboxSpec, Snapshot
+from agentgym.sandbox import Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.limits import LIMITS, SandboxSpec
 
 LEASE_S = 30.0
 """How long sandboxes outlive the last heartbeat of their driver."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from agentgym.cluster.host_link import HostLink, HostNode, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
-from agentgym.sandbox import Connection, ExecResult, SandboxWrapper, Snapshot
+from agentgym.sandbox import Connection, ExecResult, Snapshot
 from agentgym.sandbox.metering import record_usage
+from agentgym.sandbox.wrapper import SandboxWrapper
 
 
 class SandboxHostLink(HostLink):

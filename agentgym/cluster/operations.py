@@ -9,14 +9,17 @@ from functools import partial
 from typing import Any
 
 from agentgym.cluster.wire import archives_of, checkpoint_to_json
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint
 from agentgym.errors import FilesNotCaptured, TaskError
 from agentgym.messages import Call
 from agentgym.rollout.checks import awaited, check_messages
-from agentgym.sandbox import SandboxSpec, Snapshot
+from agentgym.sandbox import Snapshot
 from agentgym.sandbox.host.snapshots import snapshot_of
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.storage.codec import message_from_json, message_to_json, result_to_json
-from agentgym.task import Task, task_from_json
+from agentgym.task import task_from_json
+from agentgym.task.definition import Task
 
 _OWN_FILES, _OWN_BYTES, _HEADER_BYTES = 16, 2**20, 1024
 """Allowances of a checkpoint beyond its spec: directories that every sandbox has, and the header of each file."""

@@ -26,7 +26,7 @@ from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.episode import EpisodeFactory
 
 if TYPE_CHECKING:
-    from agentgym.policy import Policy
+    from agentgym.policy.contract import Policy
 
 LEASE_S = 30.0
 """How long workers outlive the last heartbeat of their driver."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 Event = tuple[Any, ...]
 """A kind, a number, and the data of that kind."""

@@ -20,8 +20,9 @@ from agentgym.cluster.wire import (
     error_from_json,
     tool_from_json,
 )
-from agentgym.environment import Checkpoint, Environment, Outlook
+from agentgym.environment.contract import Environment
 from agentgym.environment.sandboxes import EnvironmentSandboxes
+from agentgym.environment.state import Checkpoint, Outlook
 from agentgym.errors import (
     EnvironmentServerError,
     SandboxUnavailable,
@@ -31,10 +32,13 @@ from agentgym.errors import (
     VersionMismatch,
 )
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.sandbox import Layer, Usage
+from agentgym.sandbox import Usage
+from agentgym.sandbox.contract import Layer
 from agentgym.storage.codec import message_from_json, message_to_json, result_from_json
-from agentgym.task import Task, task_to_json
-from agentgym.tools import Tool, WrongArguments
+from agentgym.task import task_to_json
+from agentgym.task.definition import Task
+from agentgym.tools import WrongArguments
+from agentgym.tools.definition import Tool
 
 OPEN_S = 600.0
 """How long an episode waits for room on a full server."""

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from agentgym.cluster.operations import OPERATIONS, InvalidRequest, Operation
 from agentgym.cluster.wire import error_to_json, tools_to_json
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.options import validated_dataclass
 from agentgym.rollout.environment_handle import close_environment
-from agentgym.tools import Tool
+from agentgym.tools.definition import Tool
 
 MISSING_S = 2.0
 """How long a request waits for earlier ones: a request cancelled in transit never arrives."""

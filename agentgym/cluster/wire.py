@@ -13,11 +13,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from agentgym import errors, strict_json
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint
 from agentgym.rollout.failures import raised_at
-from agentgym.sandbox import Layer, Snapshot
-from agentgym.tools import Tool
-from agentgym.tools.definition import ToolOptions
+from agentgym.sandbox import Snapshot
+from agentgym.sandbox.contract import Layer
+from agentgym.tools.definition import Tool, ToolOptions
 
 PROTOCOL = 1
 """The protocol version, raised when an older client or server could misunderstand a newer one."""

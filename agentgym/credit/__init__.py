@@ -24,29 +24,17 @@ model of episodes in subtasks.py. `agentgym.testing.exact` computes the bias of 
 
 from agentgym.credit.batch import credit_of, spread_over_tokens
 from agentgym.credit.contract import BiasClass, CreditWarning, Estimator, define_estimator, estimator
-from agentgym.credit.group import SIGNALS, Group
+from agentgym.credit.group import Group
 from agentgym.credit.named_parts import load_named_part
-from agentgym.credit.options import (
-    Baseline,
-    Count,
-    Ddof,
-    Decay,
-    PositiveWeight,
-    Scale,
-    Share,
-    Weight,
-    WholeNumber,
-)
+from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight, WholeNumber
 from agentgym.credit.signals import Array, Bools, Labels
 from agentgym.moved import moved_names
 
 __all__ = [
-    "SIGNALS",
     "Array",
     "Baseline",
     "BiasClass",
     "Bools",
-    "Count",
     "CreditWarning",
     "Ddof",
     "Decay",
@@ -55,7 +43,6 @@ __all__ = [
     "Labels",
     "PositiveWeight",
     "Scale",
-    "Share",
     "Weight",
     "WholeNumber",
     "credit_of",

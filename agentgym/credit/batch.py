@@ -19,7 +19,7 @@ from agentgym.credit.contract import Credit, Estimator, TokenWeights
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 from agentgym.errors import ShapeError
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 def groups_of(

@@ -31,7 +31,7 @@ from agentgym.credit.signals import (
     trajectory_flags,
 )
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 GIVE_IT = "Give it to Group.from_arrays, or choose an estimator that does not need it."
 HIDDEN_STATES = "Training computes them from the hidden states of the model that is trained; a record holds none."

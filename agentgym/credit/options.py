@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 
 from agentgym.errors import CreditError
+from agentgym.number_types import Count as Count
+from agentgym.number_types import Share as Share
 
 Decay = Annotated[float, Ge(0), Le(1)]
 Weight = Annotated[float, Ge(0)]
 PositiveWeight = Annotated[float, Gt(0)]
-Share = Annotated[float, Ge(0), Le(1)]
-Count = Annotated[int, Ge(1)]
 WholeNumber = Annotated[int, Ge(0)]
 Baseline = Literal["loo", "mean"]
 Scale = Literal["none", "std"]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym.errors import CreditError
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 _encode = json.JSONEncoder(sort_keys=True, default=str).encode  # json.dumps would make an encoder for every turn
 

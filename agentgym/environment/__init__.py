@@ -11,21 +11,13 @@ old_names.py     members under their names in 0.2
 """
 
 from agentgym.environment.contexts import ContextChange, HasContexts
-from agentgym.environment.contract import Environment
-from agentgym.environment.guest_module import GuestModule
-from agentgym.environment.state import Checkpoint, ObservedState, Outlook
 from agentgym.environment.wrapper import EnvironmentWrapper, unwrapped
 from agentgym.moved import moved_names
 
 __all__ = [
-    "Checkpoint",
     "ContextChange",
-    "Environment",
     "EnvironmentWrapper",
-    "GuestModule",
     "HasContexts",
-    "ObservedState",
-    "Outlook",
     "unwrapped",
 ]
 

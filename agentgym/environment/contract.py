@@ -12,13 +12,14 @@ from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.environment.state import Checkpoint, Outlook
 from agentgym.errors import SandboxUnavailable
 from agentgym.messages import Call, Message, Result
-from agentgym.sandbox import Backend, Sandbox, SandboxSpec, Snapshot
-from agentgym.task import Task
-from agentgym.tools import Tool, collect_tools
-from agentgym.tools.definition import tools_by_name
+from agentgym.sandbox import Backend, Sandbox, Snapshot
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.task.definition import Task
+from agentgym.tools import collect_tools
+from agentgym.tools.definition import Tool, tools_by_name
 
 if TYPE_CHECKING:
-    from agentgym.reward import Reward
+    from agentgym.reward.contract import Reward
 
 
 class Environment(OldNames):

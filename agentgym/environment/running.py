@@ -11,9 +11,10 @@ from typing import Any
 
 from agentgym.errors import SandboxError, ToolError
 from agentgym.messages import Call, Result, ResultStatus
-from agentgym.sandbox import metered, usage_counts
+from agentgym.sandbox.metering import metered, usage_counts
 from agentgym.threads import in_thread
-from agentgym.tools import Tool, WrongArguments, render_output
+from agentgym.tools import WrongArguments, render_output
+from agentgym.tools.definition import Tool
 
 
 async def run_call(tools: Mapping[str, Tool], owner: object, call: Call, lock: asyncio.Lock, *, meter: bool) -> Result:

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import overload
 
-from agentgym.sandbox import Sandbox, SandboxMeter, Usage
+from agentgym.sandbox import Sandbox, Usage
+from agentgym.sandbox.metering import SandboxMeter
 
 
 class EnvironmentSandboxes(Sequence[Sandbox]):

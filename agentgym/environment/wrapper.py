@@ -11,7 +11,7 @@ from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint, Outlook
 from agentgym.errors import AgentGymError
 from agentgym.messages import Call, Result, ResultStatus
-from agentgym.task import Task
+from agentgym.task.definition import Task
 
 
 class EnvironmentWrapper(HasContexts, Environment):

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.evaluation.comparison import compare
     from agentgym.evaluation.record import Evaluation, select_episodes
-    from agentgym.evaluation.runner import evaluate
     from agentgym.evaluation.search import make_search
     from agentgym.evaluation.text import format_evaluation, format_gains
     from agentgym.evaluation.weakness import histories
 
 _HOME = {
     "Evaluation": "record",
-    "compare": "comparison",
-    "evaluate": "runner",
     "format_evaluation": "text",
     "format_gains": "text",
     "histories": "weakness",
@@ -32,8 +28,6 @@ _HOME = {
 }
 __all__ = [
     "Evaluation",
-    "compare",
-    "evaluate",
     "format_evaluation",
     "format_gains",
     "histories",

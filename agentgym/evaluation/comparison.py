@@ -14,7 +14,8 @@ from agentgym.evaluation.statistics.bootstrap import mean_interval
 from agentgym.evaluation.statistics.estimate import Comparison, Outcomes, check_level, no_data, task_means
 from agentgym.evaluation.statistics.permutation import sign_flip_test, sign_test
 from agentgym.evaluation.statistics.score import FEW_TASKS, differing_tasks, score_interval
-from agentgym.task import Task, TaskSet
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 
 
 def paired(

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.errors import EvaluationError
-from agentgym.task import Task
-from agentgym.task.definition import BOOKKEEPING
+from agentgym.task.definition import BOOKKEEPING, Task
 
 BANDS, ROWS = 32, 4  # pairs of Jaccard similarity 0.7 are found with chance 1 - (1 - 0.7^4)^32 = 0.9998
 SHINGLE = 3

@@ -14,7 +14,7 @@ from agentgym.credit.signals import Array
 from agentgym.errors import EvaluationError
 from agentgym.rollout import Fork
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

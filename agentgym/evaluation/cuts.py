@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentgym.messages import StopReason
 from agentgym.storage.failures import turn_failures
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 BUDGETS = {
     StopReason.MAX_TURNS: "max_turns",
@@ -17,7 +17,7 @@ BUDGETS = {
     StopReason.REPEATED_VOID: "max_void_turns",
     StopReason.CONTEXT_FULL: "context",
 }
-"""The budget behind each stop reason, as a field of `agentgym.rollout.Budgets`; `context` is the model's."""
+"""The budget behind each stop reason, as a field of `agentgym.Budgets`; `context` is the model's."""
 MESSAGES = {"cut": "max_turn_tokens", "filtered": "filter"}
 """The cause of truncated messages, by kind of failure: a budget, or a server's content filter."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.registry import environment_of, load
-from agentgym.rollout import RolloutConfig
-from agentgym.task import Task
+from agentgym.rollout.config import RolloutConfig
+from agentgym.task.definition import Task
 
 
 def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:

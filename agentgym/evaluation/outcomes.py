@@ -11,7 +11,7 @@ from agentgym.evaluation.cuts import count_cuts
 from agentgym.evaluation.statistics.estimate import Estimate, Outcomes
 from agentgym.evaluation.statistics.passes import pass_at_k, pass_curve, pass_hat_k
 from agentgym.evaluation.statistics.proportion import solved_within, success_rate
-from agentgym.sandbox import combine_usage
+from agentgym.sandbox.metering import combine_usage
 
 ATTEMPT_RATES = ("first", "last", "fixed", "broke")
 """Outcome components of episodes with several attempts; each is a share from 0 to 1."""

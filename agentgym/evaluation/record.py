@@ -11,8 +11,9 @@ from typing import Any
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.outcomes import OutcomeStatistics, TaskOutcome
-from agentgym.task import Task, task_to_json
-from agentgym.trajectory import Trajectory
+from agentgym.task import task_to_json
+from agentgym.task.definition import Task
+from agentgym.trajectory.record import Trajectory
 
 FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
 """Keys of records written before agentgym 0.2.0, mapped to the current names. Such records can still be read."""

@@ -10,11 +10,12 @@ from agentgym.errors import EvaluationError, RewardError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import StopReason
-from agentgym.reward import Reward, validate_each
+from agentgym.reward import validate_each
+from agentgym.reward.contract import Reward
 from agentgym.rollout.hooks import added_weights, recorded_hooks
 from agentgym.rollout.judging import Judge
 from agentgym.storage.ledger import Ledger
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,16 @@ from agentgym.evaluation.least_budgets import warn_of_few_turns
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.evaluation.search import EpisodeSearch, SearchUsage
-from agentgym.policy import Policy
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.policy.contract import Policy
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import check_environment_options
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task, TaskSet, seed_of
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task, seed_of
+from agentgym.task.task_set import TaskSet
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

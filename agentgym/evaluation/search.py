@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from agentgym.credit.named_parts import load_named_part
 from agentgym.errors import CreditError, SearchError, UnknownNameError
-from agentgym.rollout import EpisodeManager
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.task.definition import Task
+from agentgym.trajectory.record import Trajectory
 
 
 class SearchUsage(Protocol):

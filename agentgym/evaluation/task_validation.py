@@ -11,9 +11,10 @@ from pathlib import Path
 
 from agentgym.errors import AgentGymError
 from agentgym.registry import load, load_reward
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.storage.journal import Journal
-from agentgym.task import Task, task_to_json
+from agentgym.task import task_to_json
+from agentgym.task.definition import Task
 
 
 async def task_faults(

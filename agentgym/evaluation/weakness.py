@@ -12,8 +12,8 @@ from agentgym.errors import EvaluationError
 from agentgym.evaluation.statistics.estimate import Estimate
 from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.storage.reader import LedgerReader
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task
+from agentgym.trajectory.record import Trajectory
 
 MAX_DIFFICULTIES = 32
 """With more distinct difficulties, a difficulty does not count as a kind: it may be a measured quantity."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.interop.gateway import PolicyGateway
-    from agentgym.interop.gymnasium import GymnasiumEnvironment, gymnasium_tasks, register_gymnasium
-    from agentgym.interop.mcp import McpEnvironment
+    from agentgym.interop.gateway.gateway import PolicyGateway
+    from agentgym.interop.gymnasium import gymnasium_tasks, register_gymnasium
     from agentgym.interop.mcp.environment import register_mcp
     from agentgym.interop.mcp.server import McpServer
     from agentgym.interop.offered_episode import OfferedEpisode
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from agentgym.interop.trl_environments import TrlEnvironments
 
 _HOME = {
-    "GymnasiumEnvironment": "gymnasium",
-    "McpEnvironment": "mcp",
     "McpServer": "mcp.server",
     "OfferedEpisode": "offered_episode",
     "PolicyGateway": "gateway",
@@ -35,8 +32,6 @@ _HOME = {
 }
 
 __all__ = [
-    "GymnasiumEnvironment",
-    "McpEnvironment",
     "McpServer",
     "OfferedEpisode",
     "PolicyGateway",

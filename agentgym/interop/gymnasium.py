@@ -13,15 +13,17 @@ import gymnasium
 import numpy as np
 from pydantic import Field
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint
 from agentgym.errors import TaskError, ToolError
 from agentgym.interop.seeded_tasks import seeded_tasks
 from agentgym.interop.toy_text import TOY_TEXT, ActionText
 from agentgym.messages import Message
 from agentgym.registry import load, register
 from agentgym.reward import SUCCESS, Components
-from agentgym.task import Task, TaskSet
-from agentgym.tools import tool
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
+from agentgym.tools.definition import tool
 
 AT_ONCE = 10
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

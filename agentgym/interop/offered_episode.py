@@ -9,11 +9,14 @@ from typing import Any
 
 from agentgym.errors import PolicyLeft, TaskError
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.policy import Policy, Reply, Request
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.policy import Reply, Request
+from agentgym.policy.contract import Policy
+from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task, seed_of
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.task.definition import Task, seed_of
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 class ClientPolicy(Policy):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task.definition import Split, Task, seed_of
+from agentgym.task.task_set import TaskSet
 
 
 def seeded_tasks(name: str, prompt: str, *, train: int, validation: int, held_out: int, seed: int) -> TaskSet:

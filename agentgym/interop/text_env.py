@@ -15,13 +15,14 @@ from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.registry import BackendUser, load, load_task_set
-from agentgym.reward import Reward
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.reward.contract import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episodes import EpisodeConfig
-from agentgym.task import Task, seed_of
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task, seed_of
+from agentgym.trajectory.record import Trajectory
 
 MAX_CHARS = 1_000_000
 

@@ -16,11 +16,12 @@ from agentgym.errors import AgentGymError, TaskError
 from agentgym.interop.offered_episode import OfferedEpisode
 from agentgym.messages import Call
 from agentgym.registry import BackendUser, load_task_set, prototype
-from agentgym.reward import Reward
-from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.task import Task
-from agentgym.tools import Tool
-from agentgym.trajectory import Trajectory
+from agentgym.reward.contract import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.config import RolloutConfig
+from agentgym.task.definition import Task
+from agentgym.tools.definition import Tool
+from agentgym.trajectory.record import Trajectory
 
 T = TypeVar("T")
 _TYPES: Mapping[str, type] = {

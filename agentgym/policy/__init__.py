@@ -8,25 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentgym._imports import lazy_names
-from agentgym.policy.contract import Policy, Renderer, Reply, Request, Sampling
+from agentgym.policy.contract import Renderer, Reply, Request, Sampling
 
 if TYPE_CHECKING:
     from agentgym.policy.chat_api import ChatApiPolicy
     from agentgym.policy.formats.contract import CallFormat
     from agentgym.policy.formats.hermes import Hermes
-    from agentgym.policy.formats.tags import Tags
     from agentgym.policy.http import JsonEndpoint, RetryPolicy
     from agentgym.policy.image_tokens import ImageTokens
-    from agentgym.policy.local import load as load_transformers_policy
-    from agentgym.policy.local import load_vision as load_vision_policy
     from agentgym.policy.pool import PolicyPool
     from agentgym.policy.rendering import TemplateRenderer
-    from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.policy.tiny import make_model, make_tokenizer
     from agentgym.policy.tiny_vision import make_processor, make_vision_model
     from agentgym.policy.transformers import TransformersPolicy
     from agentgym.policy.vision import VisionPolicy
-    from agentgym.policy.vllm import VllmPolicy, save_untied
+    from agentgym.policy.vllm import VllmPolicy
 
 _HOME = {
     "CallFormat": "formats.contract",
@@ -36,19 +32,14 @@ _HOME = {
     "JsonEndpoint": "http",
     "RetryPolicy": "http",
     "PolicyPool": "pool",
-    "ScriptedPolicy": "scripted",
-    "Tags": "formats.tags",
     "TemplateRenderer": "rendering",
     "TransformersPolicy": "transformers",
     "VisionPolicy": "vision",
     "VllmPolicy": "vllm",
-    "load_transformers_policy": "local:load",
-    "load_vision_policy": "local:load_vision",
     "make_model": "tiny",
     "make_processor": "tiny_vision",
     "make_tokenizer": "tiny",
     "make_vision_model": "tiny_vision",
-    "save_untied": "vllm",
 }
 
 __all__ = [
@@ -57,26 +48,20 @@ __all__ = [
     "Hermes",
     "ImageTokens",
     "JsonEndpoint",
-    "Policy",
     "PolicyPool",
     "Renderer",
     "Reply",
     "Request",
     "RetryPolicy",
     "Sampling",
-    "ScriptedPolicy",
-    "Tags",
     "TemplateRenderer",
     "TransformersPolicy",
     "VisionPolicy",
     "VllmPolicy",
-    "load_transformers_policy",
-    "load_vision_policy",
     "make_model",
     "make_processor",
     "make_tokenizer",
     "make_vision_model",
-    "save_untied",
 ]
 
 

@@ -19,7 +19,8 @@ from agentgym.policy.checkpoint import load_tokenizer
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
-from agentgym.policy.logit_hooks import HookMaker, LogitHook, make_hook
+from agentgym.policy.logit_hooks import HookMaker, LogitHook
+from agentgym.policy.logit_hooks.contract import make_hook
 from agentgym.policy.logit_hooks.served_masks import (
     check_probe,
     masks_of,

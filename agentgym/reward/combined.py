@@ -20,7 +20,9 @@ from agentgym.reward.contract import (
     validate_feedback,
     validate_spans,
 )
-from agentgym.trajectory import Span, Trajectory, Turn
+from agentgym.trajectory import Span
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from agentgym.errors import RewardError
-from agentgym.task import Task
-from agentgym.trajectory import Span, Trajectory, Turn
+from agentgym.task.definition import Task
+from agentgym.trajectory import Span
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 Components = dict[str, float]
 RewardStage = Literal["turn", "outcome", "hindsight", "spans", "group", "feedback"]
@@ -53,7 +55,7 @@ class Reward:
         return [{} for _ in episode.turns]
 
     def spans(self, episode: Trajectory) -> Any:
-        """Return valued parts of each turn's text, for credit finer than a turn (see agentgym.Span).
+        """Return valued parts of each turn's text, for credit finer than a turn (see agentgym.trajectory.Span).
 
         Returns: one list of Span per turn, or an awaitable of them.
         """

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agentgym.reward.contract import Components, Reward, RewardStage
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 class FunctionReward(Reward):

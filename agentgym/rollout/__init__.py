@@ -13,34 +13,22 @@ replay.py             branches of saved trajectories, and replays
 """
 
 from agentgym.moved import moved_names
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_handle import EnvironmentState
 from agentgym.rollout.environments import schemas_of
 from agentgym.rollout.episodes import Checkpoints
 from agentgym.rollout.failures import is_bug
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.rollout.judging import Judge, WrappedJudge
-from agentgym.rollout.manager import EpisodeManager
-from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, ReplayPolicy, tree_labels
-from agentgym.rollout.workers.slots import Slots
-from agentgym.rollout.workers.standstill import StandstillWatch
+from agentgym.rollout.replay import Fork, ReplayPolicy, tree_labels
 
 __all__ = [
-    "Budgets",
     "Checkpoints",
-    "Divergence",
     "EnvironmentState",
     "EpisodeHandle",
     "EpisodeHook",
-    "EpisodeManager",
-    "ExhaustedPolicy",
     "Fork",
     "Judge",
     "ReplayPolicy",
-    "RolloutConfig",
-    "Slots",
-    "StandstillWatch",
     "TurnOutcome",
     "WrappedJudge",
     "is_bug",

@@ -9,7 +9,7 @@ from pydantic import Field
 from agentgym.messages import StopReason
 from agentgym.options import validated_dataclass
 from agentgym.storage.failures import says_nothing
-from agentgym.trajectory import Turn
+from agentgym.trajectory.turn import Turn
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 

@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SkipValidation
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.options import Registered, validated_dataclass
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.prompt import Prompt, PromptSource
 from agentgym.sandbox import Backend
-from agentgym.task import Task, source_of
+from agentgym.task import source_of
+from agentgym.task.definition import Task
 from agentgym.trajectory import PromptAddition
 
 _SETUP = {"group_size", "concurrency", "backend", "engine", "state_keys", "max_failures_in_a_row", "stall_warning_s"}

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from agentgym.environment import ContextChange, Environment
+from agentgym.environment import ContextChange
 from agentgym.environment.contexts import take_context_change
+from agentgym.environment.contract import Environment
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
 from agentgym.rollout.conversation import Conversation, tools_change
 from agentgym.rollout.environments import EnvironmentFactory, ToolSchemas
-from agentgym.trajectory import Row, Trajectory, Turn
+from agentgym.trajectory import Row
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 class Contexts:

@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.policy.contract import Renderer, Reply
 from agentgym.rollout.environment_handle import EnvironmentState
-from agentgym.trajectory import Turn
+from agentgym.trajectory.turn import Turn
 
 EMPTY = "Your message was empty. Call a tool, or say your answer."
 CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."

@@ -10,14 +10,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agentgym.environment import Checkpoint, Environment, unwrapped
+from agentgym.environment import unwrapped
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint
 from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import Message, Result
 from agentgym.rollout.checks import awaited, check_messages
 from agentgym.rollout.prompt import with_additions
-from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
-from agentgym.task import Task
-from agentgym.trajectory import PromptAddition, Turn
+from agentgym.sandbox import Usage
+from agentgym.sandbox.metering import combine_usage, usage_counts, usage_since
+from agentgym.task.definition import Task
+from agentgym.trajectory import PromptAddition
+from agentgym.trajectory.turn import Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is abandoned."""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError
 from agentgym.registry import environment_of, load, prototype
 from agentgym.rollout.config import RolloutConfig
-from agentgym.task import Task, source_of
+from agentgym.task import source_of
+from agentgym.task.definition import Task
 
 
 class EnvironmentOptionError(AgentGymError, ValueError):

@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
 from agentgym.registry import environment_of, load, load_reward, make, prototype
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.rollout.config import RolloutConfig
-from agentgym.task import Task
-from agentgym.tools import Tool
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task
+from agentgym.tools.definition import Tool
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ from agentgym.rollout.failures import Retries
 from agentgym.rollout.play_loop import PlayLoop
 from agentgym.rollout.prompt import Prompt
 from agentgym.rollout.replay import ReplayPolicy
-from agentgym.task import Task
-from agentgym.trajectory import PromptAddition, Provenance, Trajectory
+from agentgym.task.definition import Task
+from agentgym.trajectory import PromptAddition, Provenance
+from agentgym.trajectory.record import Trajectory
 
 
 class Episode:

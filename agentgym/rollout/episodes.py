@@ -7,15 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentgym.environment import Checkpoint, Environment, unwrapped
+from agentgym.environment import unwrapped
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint
 from agentgym.errors import HeldOutError
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.hooks import EpisodeHook, added_weights
 from agentgym.rollout.replay import Fork, RestoredEnvironment
-from agentgym.task import Task, seed_of
-from agentgym.trajectory import PromptAddition, Trajectory, Turn
+from agentgym.task.definition import Task, seed_of
+from agentgym.trajectory import PromptAddition
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
 """By task id, sample, and the turn before which the checkpoint was taken; None if it was not taken."""

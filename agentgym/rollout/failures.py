@@ -16,7 +16,7 @@ from typing import Any
 
 from agentgym.errors import EnvironmentServerError, EpisodesFailed, JudgeError, PolicyError, SandboxError
 from agentgym.messages import StopReason
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 INFRASTRUCTURE = (SandboxError, EnvironmentServerError, PolicyError, JudgeError, TimeoutError)
 """Errors of machines, servers and judges. Any other error that fails an episode is a bug in the code that raised it."""

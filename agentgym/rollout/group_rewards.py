@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agentgym.messages import StopReason
-from agentgym.reward import Reward, validate_each
+from agentgym.reward import validate_each
+from agentgym.reward.contract import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.episodes import EpisodeConfig, EpisodeJob
 from agentgym.rollout.failures import cause_of
 from agentgym.rollout.judging import Judge
 from agentgym.storage.ledger import Ledger
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.messages import Message, StopReason
 from agentgym.registry import load
 from agentgym.rollout.budgets import BudgetUsage
@@ -24,7 +24,9 @@ from agentgym.rollout.environment_handle import EnvironmentHandle, EnvironmentSt
 from agentgym.rollout.failures import Retries
 from agentgym.rollout.judging import Judge
 from agentgym.rollout.replay import Fork
-from agentgym.trajectory import Provenance, Trajectory, Turn
+from agentgym.trajectory import Provenance
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

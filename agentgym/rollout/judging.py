@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from agentgym.errors import JudgeError, RewardError
-from agentgym.reward import Components, Reward, validate_components, validate_each
-from agentgym.reward.contract import validate_spans
+from agentgym.reward import Components, validate_components, validate_each
+from agentgym.reward.contract import Reward, validate_spans
 from agentgym.rollout.failures import defined_at
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 V = TypeVar("V")
 Check = Callable[[Any, Reward], Awaitable[V]]

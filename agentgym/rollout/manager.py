@@ -32,9 +32,10 @@ from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
-from agentgym.trajectory import PromptAddition, Provenance, Trajectory
+from agentgym.task.definition import Task
+from agentgym.trajectory import PromptAddition, Provenance
 from agentgym.trajectory.provenance import ReplayedTurns
+from agentgym.trajectory.record import Trajectory
 
 
 class EpisodeManager:

@@ -23,8 +23,10 @@ from agentgym.rollout.episodes import EpisodeConfig
 from agentgym.rollout.failures import Retries
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook
 from agentgym.rollout.judging import Judge
-from agentgym.task import seed_of
-from agentgym.trajectory import EndState, Trajectory, Turn
+from agentgym.task.definition import seed_of
+from agentgym.trajectory import EndState
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 class PlayLoop:

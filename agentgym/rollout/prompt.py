@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from agentgym.messages import Message
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.trajectory import PromptAddition
 
 

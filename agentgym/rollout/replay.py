@@ -16,12 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from agentgym.environment import Checkpoint, Environment, EnvironmentWrapper, Outlook
+from agentgym.environment import EnvironmentWrapper
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint, Outlook
 from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.policy.contract import FinishReason, Policy, Reply, Request
-from agentgym.task import Task
-from agentgym.trajectory import ForkPoint, Trajectory, Turn
+from agentgym.task.definition import Task
+from agentgym.trajectory import ForkPoint
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,47 +23,36 @@ from agentgym.sandbox.contract import (
     Channel,
     Connection,
     ExecResult,
-    Layer,
     Running,
     Sandbox,
     Snapshot,
     Usage,
 )
-from agentgym.sandbox.limits import LIMITS, SandboxSpec
-from agentgym.sandbox.metering import SandboxMeter, combine_usage, metered, usage_counts, usage_since
 from agentgym.sandbox.snapshot_cache import shared_snapshot
 from agentgym.sandbox.toolchain_check import toolchain_fault
-from agentgym.sandbox.wrapper import SandboxWrapper
 
 if TYPE_CHECKING:
     from agentgym.sandbox.allow_list import AllowList
-    from agentgym.sandbox.docker import DockerBackend
+    from agentgym.sandbox.docker.backend import DockerBackend
     from agentgym.sandbox.guest.root import AGENT_ID
-    from agentgym.sandbox.host.sessions import SessionLog, replay_sessions
-    from agentgym.sandbox.namespaces import NamespacesBackend
-    from agentgym.sandbox.network.account import NetworkLimits
+    from agentgym.sandbox.namespaces.backend import NamespacesBackend
     from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
-    from agentgym.sandbox.pool import Pool, PoolStats
-    from agentgym.sandbox.rootfs import cache_folder
+    from agentgym.sandbox.pool.pool import Pool
+    from agentgym.sandbox.rootfs.store import cache_folder
 
 _HOME = {
     "AGENT_ID": "guest.root",
     "AllowList": "allow_list",
     "DockerBackend": "docker",
     "NamespacesBackend": "namespaces",
-    "NetworkLimits": "network.account",
-    "Pool": "pool",
-    "PoolStats": "pool",
+    "Pool": "pool.pool",
     "Proxy": "network.proxy",
     "SandboxNetwork": "network.proxy",
-    "SessionLog": "host.sessions",
-    "cache_folder": "rootfs",
-    "replay_sessions": "host.sessions",
+    "cache_folder": "rootfs.store",
 }
 
 __all__ = [
     "AGENT_ID",
-    "LIMITS",
     "AllowList",
     "Backend",
     "Capabilities",
@@ -71,29 +60,17 @@ __all__ = [
     "Connection",
     "DockerBackend",
     "ExecResult",
-    "Layer",
     "NamespacesBackend",
-    "NetworkLimits",
     "Pool",
-    "PoolStats",
     "Proxy",
     "Running",
     "Sandbox",
-    "SandboxMeter",
     "SandboxNetwork",
-    "SandboxSpec",
-    "SandboxWrapper",
-    "SessionLog",
     "Snapshot",
     "Usage",
     "cache_folder",
-    "combine_usage",
-    "metered",
-    "replay_sessions",
     "shared_snapshot",
     "toolchain_fault",
-    "usage_counts",
-    "usage_since",
 ]
 
 

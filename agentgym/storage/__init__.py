@@ -1,19 +1,22 @@
 """Storage: the ledger that keeps every finished turn, its reader, the layout of a run folder, journals of long jobs."""
 
+from agentgym.moved import moved_names
 from agentgym.storage.codec import message_from_json, message_to_json
 from agentgym.storage.failures import count_failures
 from agentgym.storage.journal import Journal
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
-from agentgym.storage.run_folder import RunFolder, checkpoint_in
+from agentgym.storage.run_folder import RunFolder
 
 __all__ = [
     "Journal",
     "Ledger",
     "LedgerReader",
     "RunFolder",
-    "checkpoint_in",
     "count_failures",
     "message_from_json",
     "message_to_json",
 ]
+
+
+__getattr__ = moved_names(__name__)

@@ -15,20 +15,12 @@ from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
-from agentgym.task import Origin, Task
-from agentgym.trajectory import (
-    EndState,
-    ForkPoint,
-    PromptAddition,
-    Provenance,
-    Row,
-    Span,
-    TokenMask,
-    Trajectory,
-    Turn,
-    training_help,
-)
+from agentgym.task import Origin
+from agentgym.task.definition import Task
+from agentgym.trajectory import EndState, ForkPoint, PromptAddition, Provenance, Row, Span, TokenMask, training_help
 from agentgym.trajectory.provenance import ReplayedTurns
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agentgym.messages import Call, Result, ResultStatus
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 Level = Literal["call", "turn", "end"]
 

@@ -21,8 +21,10 @@ from typing import Any
 
 from agentgym.errors import DifferentRunError, LedgerError
 from agentgym.storage.codec import head_from_json
-from agentgym.task import Task, task_to_json
-from agentgym.trajectory import Provenance, Trajectory
+from agentgym.task import task_to_json
+from agentgym.task.definition import Task
+from agentgym.trajectory import Provenance
+from agentgym.trajectory.record import Trajectory
 
 _LOGGER = logging.getLogger(__name__)
 _SCHEMA = (

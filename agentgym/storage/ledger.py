@@ -21,7 +21,9 @@ from agentgym.storage import digests, identity, ledger_schema, pictures, summary
 from agentgym.storage.codec import pack_head, pack_turn
 from agentgym.storage.ledger_errors import NamedErrors
 from agentgym.storage.loading import episode_columns, load_episode, unpack_episode
-from agentgym.trajectory import Provenance, Trajectory, Turn
+from agentgym.trajectory import Provenance
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 _BUSY_TIMEOUT_S = 5.0
 _WRITE_TURN = (

@@ -9,7 +9,8 @@ from pathlib import Path
 from agentgym.errors import LedgerError
 from agentgym.storage import digests, pictures
 from agentgym.storage.codec import TurnRow, unpack_head, unpack_turn
-from agentgym.trajectory import Row, Trajectory
+from agentgym.trajectory import Row
+from agentgym.trajectory.record import Trajectory
 
 TABLES = {"meta", "episode", "turn"}
 """The tables of every ledger."""

@@ -15,7 +15,7 @@ from typing import Any
 from agentgym.errors import LedgerError
 from agentgym.storage import digests, summary
 from agentgym.storage.loading import TABLES, episode_columns, load_episode, unpack_episode
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 FILTERS = {
     "solved": "success >= 1",

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.storage.digests import digest_of
 from agentgym.storage.digests import renew as renew_digests
 from agentgym.storage.failures import calls_of, count_failures
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 TABLE = "summary_3"
 """The number is increased when the content of a row changes: readers then make the rows that a ledger lacks."""

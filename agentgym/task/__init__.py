@@ -7,23 +7,19 @@ mixture.py     several task sets as one
 """
 
 from agentgym.moved import moved_names
-from agentgym.task.definition import INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, pair_of, seed_of
+from agentgym.task.definition import INSTRUCTIONS, SPLITS, VARIANTS, Origin, pair_of
 from agentgym.task.json_rows import task_from_json, task_to_json
 from agentgym.task.mixture import mixed, source_of
-from agentgym.task.task_set import TaskSet, canary_of, training_only
+from agentgym.task.task_set import canary_of, training_only
 
 __all__ = [
     "INSTRUCTIONS",
     "SPLITS",
     "VARIANTS",
     "Origin",
-    "Split",
-    "Task",
-    "TaskSet",
     "canary_of",
     "mixed",
     "pair_of",
-    "seed_of",
     "source_of",
     "task_from_json",
     "task_to_json",

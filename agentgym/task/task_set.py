@@ -44,7 +44,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         name: as registered, for example `sql/store-v1`.
         splits: tasks by split name; a split that is absent is empty.
         oracle: makes a scripted solution of a task, if the set has one: `oracle(task)` yields the
-            agent messages that solve it (see `agentgym.policy.ScriptedPolicy`).
+            agent messages that solve it (see `agentgym.ScriptedPolicy`).
         imperfect_oracle: as `oracle`, but the script uses the tools well for the wrong goal, so that a policy that
             imitated both players can still learn from reward.
         answer: makes the correct answer message of a task from its truth. Only trainers see it: they compute its
@@ -179,7 +179,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 raise SplitLeakError(
                     f"{self.name}: {len(twins)} tasks of {second!r} ask the same as tasks of {first!r} under another "
                     f"number, for example {keys[second][twin]!r} and {keys[first][twin]!r}. Seeds such as seed + index "
-                    "share a stream between splits: seed each task by agentgym.task.seed_of(set, split, seed, index)."
+                    "share a stream between splits: seed each task by agentgym.seed_of(set, split, seed, index)."
                 )
 
     @classmethod

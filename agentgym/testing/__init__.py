@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.policy.scripted import ScriptedPolicy
-    from agentgym.testing.backends import check_backend
+    from agentgym.testing.backends.runs import check_backend
     from agentgym.testing.byte_renderer import ByteRenderer
     from agentgym.testing.call_formats import check_call_format
     from agentgym.testing.clock import FakeClock
@@ -47,9 +46,8 @@ _HOME = {
     "Counter": "counter",
     "CounterWithState": "counter",
     "FakeClock": "clock",
-    "ScriptedPolicy": ".policy.scripted",
     "TargetReached": "counter",
-    "check_backend": "backends",
+    "check_backend": "backends.runs",
     "check_call_format": "call_formats",
     "check_environment": "environments",
     "check_estimator": "estimators",
@@ -65,7 +63,6 @@ __all__ = [
     "Counter",
     "CounterWithState",
     "FakeClock",
-    "ScriptedPolicy",
     "TargetReached",
     "check_backend",
     "check_call_format",

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agentgym.tools import Tool
+from agentgym.tools.definition import Tool
 
 Schema = Mapping[str, Any]
 

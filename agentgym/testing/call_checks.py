@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.messages import Call, Content, ImagePart, Result, ResultStatus, TextPart
-from agentgym.task import Task, task_to_json
+from agentgym.task import task_to_json
+from agentgym.task.definition import Task
 from agentgym.testing.arguments import hostile, wrong
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.instance_checks import CheckSubject, RecordedEnvironment, plain

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint
 from agentgym.errors import ToolError
 from agentgym.messages import Message
-from agentgym.reward import Components, Reward
-from agentgym.task import Task
-from agentgym.tools import tool
-from agentgym.trajectory import Trajectory
+from agentgym.reward import Components
+from agentgym.reward.contract import Reward
+from agentgym.task.definition import Task
+from agentgym.tools.definition import tool
+from agentgym.trajectory.record import Trajectory
 
 
 class Counter(Environment):

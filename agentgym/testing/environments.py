@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym.environment import Environment, unwrapped
+from agentgym.environment import unwrapped
+from agentgym.environment.contract import Environment
 from agentgym.registry import load_reward, load_task_set, make, task_set_for
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.sandbox import Backend
-from agentgym.task import Task, TaskSet
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks, pace_checks
 from agentgym.testing.farming import check_farming
 from agentgym.testing.findings import Findings

@@ -9,20 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.reward import Components, Reward
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.task import Task
+from agentgym.reward import Components
+from agentgym.reward.contract import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.task.definition import Task
 from agentgym.testing.arguments import hostile, plausible
 from agentgym.testing.close_checks import DummySandbox
 from agentgym.testing.findings import short
 from agentgym.testing.hidden_truth import shown_truth
 from agentgym.testing.instance_checks import SPOKEN, CheckSubject
-from agentgym.tools import Tool
-from agentgym.trajectory import Trajectory
+from agentgym.tools.definition import Tool
+from agentgym.trajectory.record import Trajectory
 
 Script = Callable[[Sequence[Message]], Message]
 MAX_ATTACKS = 16  # calls per episode, well below its turn limit

@@ -11,7 +11,7 @@ from agentgym.credit import Estimator, Group, estimator
 from agentgym.credit.group import SIGNALS
 from agentgym.credit.signals import Array
 from agentgym.errors import MissingSignalError
-from agentgym.testing.exact import bias_of
+from agentgym.testing.exact.bias import bias_of
 from agentgym.testing.findings import Findings, short
 
 Estimate = Callable[[Group], list[Array]]

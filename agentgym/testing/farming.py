@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from agentgym.messages import Call, Message
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.testing.arguments import plausible_values
 from agentgym.testing.episode_checks import EpisodeChecker, Script
 from agentgym.testing.findings import short
-from agentgym.tools import Tool
-from agentgym.trajectory import Trajectory
+from agentgym.tools.definition import Tool
+from agentgym.trajectory.record import Trajectory
 
 NOWHERE = "no such thing"
 """A text that fits a schema, but that most tools answer with an error."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentgym.messages import Call
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.testing.arguments import plausible_values
-from agentgym.tools import Tool
+from agentgym.tools.definition import Tool
 
 MARKERS = (
     "success",

@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.messages import Call, Content, Message, Result, TextPart
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.testing.arguments import plausible
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.tools import look_at_tool
-from agentgym.tools import Tool
+from agentgym.tools.definition import Tool
 
 SPOKEN = Message("assistant", "I am not sure. What do you advise?")
 

@@ -10,8 +10,8 @@ import torch
 
 from agentgym import registry
 from agentgym.testing.findings import Findings
-from agentgym.training.objectives import RowLosses, TokenBatch
-from agentgym.training.objectives.contract import EpisodeKind, TrlLoss, needs_of
+from agentgym.training.objectives import TokenBatch
+from agentgym.training.objectives.contract import EpisodeKind, RowLosses, TrlLoss, needs_of
 from agentgym.training.objectives.grouped import rows_of
 
 _EPISODES, _TOKENS, _WORDS = 5, 12, 7

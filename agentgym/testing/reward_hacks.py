@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.messages import Message
 from agentgym.registry import load_reward, load_task_set, make, task_set_for
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.sandbox import Backend
-from agentgym.task import Task, TaskSet
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.testing.episode_checks import EpisodeChecker, Script, make_with_backend, solved, with_different_truth
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.hack_probes import Probe, calls_of, final_call, probes

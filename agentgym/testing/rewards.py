@@ -12,12 +12,13 @@ from typing import Any
 from agentgym.errors import JudgeError, RewardError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
-from agentgym.reward import Reward, validate_components, validate_each
-from agentgym.reward.contract import validate_spans
-from agentgym.task import Task
+from agentgym.reward import validate_components, validate_each
+from agentgym.reward.contract import Reward, validate_spans
+from agentgym.task.definition import Task
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.thoughts import with_thoughts
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 ALONE = ("turn", "outcome")  # moments for which a reward returns a single dict
 STRANGE_TASK = Task("strange", "test/strange-v1", prompt="Is this a task?")

@@ -12,7 +12,9 @@ from typing import Any
 
 from agentgym.errors import HeldOutError, UnknownNameError
 from agentgym.registry import load, load_task_set
-from agentgym.task import Task, TaskSet, task_from_json, task_to_json, training_only
+from agentgym.task import task_from_json, task_to_json, training_only
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.hidden_truth import shown_truth
 

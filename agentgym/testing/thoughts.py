@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.messages import Message
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.testing.episode_checks import EpisodeChecker, Script
 from agentgym.testing.findings import short
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 FAREWELL = Message("assistant", "Thank you, goodbye.")
 HARMONY = "<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant<|channel|>final<|message|>{speech}"

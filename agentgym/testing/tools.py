@@ -9,7 +9,8 @@ from typing import Any
 
 from agentgym.testing.arguments import hostile, plausible, wrong
 from agentgym.testing.findings import Findings, short
-from agentgym.tools import Tool, WrongArguments
+from agentgym.tools import WrongArguments
+from agentgym.tools.definition import Tool
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", re.ASCII)
 

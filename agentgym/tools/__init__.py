@@ -8,16 +8,14 @@ output.py      a tool's return value as message content
 from agentgym.moved import moved_names
 
 from .arguments import WrongArguments, replace_lone_surrogates
-from .definition import Tool, collect_tools, tool
+from .definition import collect_tools
 from .output import render_output
 
 __all__ = [
-    "Tool",
     "WrongArguments",
     "collect_tools",
     "render_output",
     "replace_lone_surrogates",
-    "tool",
 ]
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.training.demonstrate import demonstrations
     from agentgym.training.fit import Exclusion, TrainingPlan
     from agentgym.training.loss.grpo_batches import OtherRows
     from agentgym.training.loss.step_batch import StepBatch
@@ -37,7 +36,6 @@ _HOME = {
     "TrainingRun": "parts",
     "TurnGRPOTrainer": "turn_grpo",
     "default_stages": "stages.plan",
-    "demonstrations": "demonstrate",
     "train": "run",
 }
 
@@ -53,7 +51,6 @@ __all__ = [
     "TrainingRun",
     "TurnGRPOTrainer",
     "default_stages",
-    "demonstrations",
     "train",
 ]
 

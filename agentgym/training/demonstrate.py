@@ -8,10 +8,11 @@ from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.environments import schemas_of
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym.task.definition import Task, seed_of
 from agentgym.task.mixture import by_weight
+from agentgym.task.task_set import TaskSet
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 DEMONSTRATION = "demonstration"
 """Prefix of the labels of demonstrations; the player's name follows."""

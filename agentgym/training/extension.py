@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from agentgym import registry
 from agentgym.errors import RecipeError
-from agentgym.reward import Combined, Reward
+from agentgym.reward.combined import Combined
+from agentgym.reward.contract import Reward
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.model.models import FINAL, FINAL_ADAPTER
 from agentgym.training.monitoring.callbacks import success_reached_at

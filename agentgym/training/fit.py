@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from agentgym.errors import RecipeError
-from agentgym.reward import Reward
-from agentgym.task import TaskSet
+from agentgym.reward.contract import Reward
+from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.hardware_section import HardwareSection, VllmSection
 from agentgym.training.recipe.policy_section import PolicySection, TinySection

@@ -29,7 +29,7 @@ from agentgym.training.model.sharding import ShardingTrainer, sharding_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agentgym.task import Task, TaskSet
-from agentgym.task.definition import BOOKKEEPING
+from agentgym.task.definition import BOOKKEEPING, Task
+from agentgym.task.task_set import TaskSet
 
 
 class NewTasks:

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from agentgym.credit.named_parts import load_part
 from agentgym.policy.contract import Policy, Renderer
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import PlannedPart
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 if TYPE_CHECKING:
     import torch

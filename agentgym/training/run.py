@@ -20,7 +20,7 @@ from agentgym.errors import RecipeError
 from agentgym.options import Section
 from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.checkpoints import copy_linked
 from agentgym.training.checks.memory_plan import memory_note
 from agentgym.training.checks.parts import plan_of

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agentgym.credit.named_parts import load_named_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 class Selected(NamedTuple):

@@ -27,7 +27,8 @@ from agentgym.credit.batch import BatchCredit, batch_credit_of
 from agentgym.errors import AgentGymError, CreditError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
-from agentgym.task import Task, seed_of, training_only
+from agentgym.task import training_only
+from agentgym.task.definition import Task, seed_of
 from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
@@ -55,7 +56,7 @@ from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import SignalRows
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]
 CreditCallback = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]

@@ -7,8 +7,8 @@ record.py      Trajectory, its contexts, and its tokens as arrays
 
 from agentgym.moved import moved_names
 from agentgym.trajectory.provenance import ForkPoint, PromptAddition, Provenance, training_help
-from agentgym.trajectory.record import EndState, Row, Trajectory
-from agentgym.trajectory.turn import Span, TokenMask, Turn
+from agentgym.trajectory.record import EndState, Row
+from agentgym.trajectory.turn import Span, TokenMask
 
 __all__ = [
     "EndState",
@@ -18,8 +18,6 @@ __all__ = [
     "Row",
     "Span",
     "TokenMask",
-    "Trajectory",
-    "Turn",
     "training_help",
 ]
 

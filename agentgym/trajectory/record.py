@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from agentgym.errors import CreditError
 from agentgym.messages import Message, StopReason
-from agentgym.sandbox import combine_usage
-from agentgym.task import Task
+from agentgym.sandbox.metering import combine_usage
+from agentgym.task.definition import Task
 from agentgym.trajectory.provenance import Provenance
 from agentgym.trajectory.turn import Turn
 

@@ -6,8 +6,9 @@ import os
 
 import work
 
+from agentgym import SandboxSpec
 from agentgym.registry import load
-from agentgym.sandbox import Sandbox, SandboxSpec
+from agentgym.sandbox import Sandbox
 
 BACKEND = load("backends", os.environ.get("PEER_BACKEND", "namespaces"))()
 WARM = os.environ.get("PEER_WARM") == "1"

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import episodes_work
 
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task
 from agentgym.messages import Call, Message
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
 from agentgym.testing import Counter, TargetReached
 
 ADD = Message("assistant", "", (Call("add", {"amount": 1}),))

@@ -16,8 +16,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolCallError
 
-from agentgym import Call, ImagePart, Message, Result
-from agentgym.trajectory import Turn
+from agentgym import Call, ImagePart, Message, Result, Turn
 
 from .log import TOOL_ERRORS
 

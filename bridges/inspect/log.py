@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentgym import Content, ImagePart, ResultStatus, StopReason, __version__
+from agentgym import Content, ImagePart, ResultStatus, StopReason, Trajectory, __version__
 from agentgym.evaluation import Evaluation
 from agentgym.evaluation.export import ConversationEntry, conversation
 from agentgym.storage import count_failures
 from agentgym.task import canary_of
-from agentgym.trajectory import Trajectory
 
 TOOL_ERRORS = {
     ResultStatus.MALFORMED: "parsing",

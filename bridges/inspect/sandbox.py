@@ -23,8 +23,8 @@ from inspect_ai.util import (
 )
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentgym import BackendUser, SandboxDied, SandboxError, SandboxUnavailable, shared_backend
-from agentgym.sandbox import AGENT_ID, Sandbox, SandboxSpec
+from agentgym import BackendUser, SandboxDied, SandboxError, SandboxSpec, SandboxUnavailable, shared_backend
+from agentgym.sandbox import AGENT_ID, Sandbox
 
 _NO_TIMEOUT_S = 7 * 24 * 3600.0
 _USERS = (None, "agent", str(AGENT_ID))
@@ -37,7 +37,7 @@ class InspectSandboxConfig(BaseModel):
 
     Attributes:
         backend: registered name, such as `namespaces` or `docker`.
-    The other fields are those of `agentgym.sandbox.SandboxSpec`. Inspect's tools write more than one of our tool calls,
+    The other fields are those of `agentgym.SandboxSpec`. Inspect's tools write more than one of our tool calls,
     so the defaults for memory, disk and processes are larger.
     """
 

@@ -18,10 +18,19 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
 
-from agentgym import AgentGymError, BackendUser, Call, TaskError, __version__, load_task_set
+from agentgym import (
+    AgentGymError,
+    BackendUser,
+    Budgets,
+    Call,
+    RolloutConfig,
+    Task,
+    TaskError,
+    __version__,
+    load_task_set,
+)
 from agentgym.interop import OfferedEpisode
-from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.task import Task, canary_of
+from agentgym.task import canary_of
 
 from . import sandbox  # noqa: F401 - Inspect knows our sandboxes once they are imported
 from .conversation import observed, ours, theirs

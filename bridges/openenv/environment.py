@@ -14,24 +14,28 @@ from typing import Any, ClassVar
 from agentgym import (
     Call,
     Content,
+    Environment,
     EnvironmentServerError,
     Message,
     Result,
     ResultStatus,
+    Reward,
     StopReason,
+    Task,
     TaskError,
+    TaskSet,
+    Tool,
     ToolDefinitionError,
+    Trajectory,
+    Turn,
     UnknownNameError,
     install_command,
     register,
 )
-from agentgym.environment import Environment
 from agentgym.interop import seeded_tasks
 from agentgym.interop.mcp import content_from_mcp
-from agentgym.reward import SUCCESS, Components, Reward
-from agentgym.task import Task, TaskSet
-from agentgym.tools import Tool, render_output
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.reward import SUCCESS, Components
+from agentgym.tools import render_output
 
 from .wire import EXTENSION, ErrorCode, FrameRefused, Observed, message_from_json
 

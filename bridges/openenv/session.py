@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from agentgym import AgentGymError, Call, Message, Result, prototype
+from agentgym import AgentGymError, Call, Message, Result, RolloutConfig, Task, Turn, prototype
 from agentgym.interop import OfferedEpisode
 from agentgym.interop.mcp import result_to_mcp
-from agentgym.rollout import RolloutConfig
 from agentgym.storage import Ledger
-from agentgym.task import Task
-from agentgym.trajectory import Turn
 
 from .wire import ERROR_TYPES, ErrorCode, FrameRefused, Observed, message_to_json
 

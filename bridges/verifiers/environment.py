@@ -13,21 +13,26 @@ from typing import Any, ClassVar
 
 from agentgym import (
     Call,
+    Environment,
     EnvironmentServerError,
     Message,
     Result,
     ResultStatus,
+    Reward,
+    Split,
+    Task,
     TaskError,
+    TaskSet,
+    Tool,
     ToolDefinitionError,
+    Trajectory,
     load,
     register,
+    seed_of,
     strict_json,
 )
-from agentgym.environment import Environment
-from agentgym.reward import SUCCESS, Components, Reward
-from agentgym.task import Split, Task, TaskSet, seed_of
-from agentgym.tools import Tool, render_output, replace_lone_surrogates
-from agentgym.trajectory import Trajectory
+from agentgym.reward import SUCCESS, Components
+from agentgym.tools import render_output, replace_lone_surrogates
 
 from .worker_process import SharedWorker, WorkerProcess
 

@@ -14,11 +14,20 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import Field
 
-from agentgym import AgentGymError, PolicyError, PolicyLeft, TaskError, load_task_set
+from agentgym import (
+    AgentGymError,
+    Budgets,
+    EpisodeManager,
+    PolicyError,
+    PolicyLeft,
+    RolloutConfig,
+    Task,
+    TaskError,
+    Trajectory,
+    load_task_set,
+)
 from agentgym.policy import ChatApiPolicy, JsonEndpoint, Reply, Request, RetryPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.task import Task, canary_of
-from agentgym.trajectory import Trajectory
+from agentgym.task import canary_of
 
 __all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt, Le
 
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Share, Weight, define_estimator
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
 from agentgym.credit.arithmetic import centred, divide_by_std, episode_returns, stable_std
+from agentgym.options import Share
 
 from .shaping import above_others
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Count, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
 from agentgym.credit.arithmetic import broadcast_to_turns
+from agentgym.options import Count
 
 from .shaping import above_others, forward_fill
 

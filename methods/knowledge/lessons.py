@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from agentgym import Call, ResultStatus, UnknownNameError, load
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym import Call, ResultStatus, Task, Trajectory, UnknownNameError, load
 
 NOTE = "note"
 """The tool by which an agent takes a note; see `with_notes`."""

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Call, Message, Result, ToolDefinitionError, ToolError
-from agentgym.environment import Environment, EnvironmentWrapper
-from agentgym.task import Task
-from agentgym.tools import tool
+from agentgym import Call, Environment, Message, Result, Task, ToolDefinitionError, ToolError, tool
+from agentgym.environment import EnvironmentWrapper
 
 from .lessons import MAX_NOTE_CHARS, NOTE
 

@@ -13,9 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentgym import HeldOutError, LedgerError
-from agentgym.task import Task
-from agentgym.trajectory import PromptAddition, Trajectory
+from agentgym import HeldOutError, LedgerError, Task, Trajectory
+from agentgym.trajectory import PromptAddition
 
 from .lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
 

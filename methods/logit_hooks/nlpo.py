@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.cache_utils import DynamicCache
 
-from agentgym import PolicyError
-from agentgym.policy import Policy, Request
+from agentgym import Policy, PolicyError
+from agentgym.policy import Request
 from agentgym.policy.logit_hooks import LogitHook
 from agentgym.trajectory import TokenMask
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from agentgym import RecipeError, load
+from agentgym import RecipeError, load, seed_of
 from agentgym.storage import RunFolder
-from agentgym.task import seed_of
 
 from .quadratic import MAX_SOURCES, QuadraticFit, fit_quadratic
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 import torch
 
-from agentgym.credit import PositiveWeight, Share
+from agentgym.credit import PositiveWeight
+from agentgym.options import Share
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 

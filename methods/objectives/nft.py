@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from agentgym.credit import Share
+from agentgym.options import Share
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 

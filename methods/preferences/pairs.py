@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from agentgym.trajectory import Trajectory
+from agentgym import Trajectory
 
 from ..selections import RatedTurn, by_state, groups_of, score_of
 from .options import PreferSection

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym import CreditError, RecipeError, TaskSet, UnknownNameError
+from agentgym import CreditError, RecipeError, TaskSet, Trajectory, UnknownNameError
 from agentgym.credit import Estimator, credit_of, estimator
 from agentgym.rollout import Fork
 from agentgym.training.stages import (
@@ -20,7 +20,6 @@ from agentgym.training.stages import (
     learn_from_groups,
     score_rows,
 )
-from agentgym.trajectory import Trajectory
 
 from ..selections import score_of
 from .comparing import COMPARED, LAST_ROUND, check_compares, check_learner, check_whole_distribution

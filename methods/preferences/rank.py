@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agentgym import RecipeError, TaskSet
+from agentgym import RecipeError, TaskSet, Trajectory
 from agentgym.training.stages import (
     Learner,
     PlannedStage,
@@ -15,7 +15,6 @@ from agentgym.training.stages import (
     define_stage,
     learn_from_groups,
 )
-from agentgym.trajectory import Trajectory
 
 from ..selections import groups_of, score_of
 from .comparing import COMPARED, check_compares, check_learner

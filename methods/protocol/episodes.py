@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentgym import Message, StopReason
-from agentgym.trajectory import Trajectory
+from agentgym import Message, StopReason, Trajectory
 
 from .formulas import State, accepts, atoms_of, parse, start, step
 

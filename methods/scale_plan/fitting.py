@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from agentgym import LedgerError
+from agentgym import LedgerError, Trajectory
 from agentgym.storage import Ledger, RunFolder
-from agentgym.trajectory import Trajectory
 
 from .simulation import ClusterShape, StepSchedule, simulate
 from .stage_times import EpisodeTimes, StageTimes, TurnTimes

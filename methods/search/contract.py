@@ -9,10 +9,9 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from agentgym import EpisodeManager, EvaluationError, SearchError
+from agentgym import EpisodeManager, EvaluationError, SearchError, Task
 from agentgym.credit import load_named_part
 from agentgym.options import Count, Section
-from agentgym.task import Task
 
 from .searched import SearchedEpisode
 from .tree import Node, SearchTree

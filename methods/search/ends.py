@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from agentgym.trajectory import EndState, ForkPoint, Trajectory, Turn
+from agentgym import Trajectory, Turn
+from agentgym.trajectory import EndState, ForkPoint
 
 from .tree import Node, SearchTree
 

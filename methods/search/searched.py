@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentgym.trajectory import Trajectory
+from agentgym import Trajectory
 
 from .ends import labelled_ends, valued_nodes
 from .tree import SearchTree, TreeCost

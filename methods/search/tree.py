@@ -6,12 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-from agentgym import SearchError, StopReason
-from agentgym.environment import Checkpoint
-from agentgym.policy import Policy
-from agentgym.rollout import Checkpoints, EpisodeManager, Fork, ReplayPolicy
-from agentgym.task import Task, seed_of
-from agentgym.trajectory import Trajectory, Turn
+from agentgym import Checkpoint, EpisodeManager, Policy, SearchError, StopReason, Task, Trajectory, Turn, seed_of
+from agentgym.rollout import Checkpoints, Fork, ReplayPolicy
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from agentgym import JudgeError, SearchError, load_reward
-from agentgym.credit import Count, Share
+from agentgym.options import Count, Share
 from agentgym.reward import validate_components
 
 from .tree import Node, SearchTree

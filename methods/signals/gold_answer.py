@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym import CreditError, Task, TaskSet
-from agentgym.policy import Policy
+from agentgym import CreditError, Policy, Task, TaskSet, Trajectory
 from agentgym.training import Rollouts, TrainingPlan
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory
 
 NO_ANSWER = (
     "{name} has no `answer`, so there is no gold answer to score. "

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from agentgym.trajectory import Trajectory
+from agentgym import Trajectory
 
 
 def hidden_states(model: Any, trajectories: Sequence[Trajectory]) -> Iterator[tuple[int, Trajectory, torch.Tensor]]:

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from agentgym.policy import Policy
+from agentgym import Policy, Trajectory, Turn
 from agentgym.training import Rollouts, TrainingPlan
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory, Turn
 
 from .gold_answer import prefixes
 

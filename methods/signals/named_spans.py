@@ -8,10 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym import CreditError
-from agentgym.policy import Policy
+from agentgym import CreditError, Policy, Trajectory, Turn
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory, Turn
 
 from .token_spans import token_ranges, written_range
 

@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from agentgym import CreditError
-from agentgym.policy import Policy
+from agentgym import CreditError, Policy, Trajectory
 from agentgym.rollout import Fork, tree_labels
 from agentgym.training import Rollouts
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory
 
 
 class MonteCarloContinuations(SignalProvider):

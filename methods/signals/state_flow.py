@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from typing_extensions import override
 
+from agentgym import Trajectory
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory
 
 from .hidden_states import hidden_states, own_spans, without_adapter
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from agentgym import Trajectory
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory
 
 from .hidden_states import hidden_states, own_spans
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from typing_extensions import override
 
+from agentgym import Trajectory
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory
 
 from ..stored_turns.transitions import ReturnSpec
 from .turn_scorer import TokenPositions, TurnScorer, explained_variance

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from agentgym import CreditError, Task
+from agentgym import CreditError, Task, Trajectory
 from agentgym.training import TrainingPlan
 from agentgym.training.signals import SignalProvider, SignalSources
-from agentgym.trajectory import Trajectory
 
 from ..stored_turns.archive import EpisodeArchive, check_runs, check_tokens
 from ..stored_turns.store import TransitionStore

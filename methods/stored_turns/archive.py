@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agentgym import LedgerError, RecipeError
+from agentgym import LedgerError, RecipeError, Trajectory
 from agentgym.policy import Renderer
 from agentgym.rollout import schemas_of
 from agentgym.storage import Ledger, RunFolder
-from agentgym.trajectory import Trajectory
 
 CHECKED = 8
 """Number of episodes whose prompt tokens are compared with the model's."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym import CreditError
-from agentgym.trajectory import Trajectory
+from agentgym import CreditError, Trajectory
 
 from .transitions import ReturnSpec, StoredEpisode, TurnTransition
 

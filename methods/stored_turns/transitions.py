@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym import CreditError, Task
-from agentgym.trajectory import Trajectory
+from agentgym import CreditError, Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym import TaskError
-from agentgym.credit import Count, Share
-from agentgym.task import Task, source_of
+from agentgym import Task, TaskError, Trajectory
+from agentgym.options import Count, Share
+from agentgym.task import source_of
 from agentgym.training.samplers import Curriculum, make_random_stream
-from agentgym.trajectory import Trajectory
 
 
 class Adaptive:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentgym import Trajectory
 from agentgym.rollout import Fork
 from agentgym.training import TrainingPart, TrainingPlan
 from agentgym.training.gatherers import GatheredGroup, StepRequest
-from agentgym.trajectory import Trajectory
 
 
 def turn_schedules(part: TrainingPart, plan: TrainingPlan) -> str:

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym import AgentGymError, CreditError
-from agentgym.credit import Count, Share, Weight
+from agentgym import AgentGymError, CreditError, Trajectory, seed_of
+from agentgym.credit import Weight
+from agentgym.options import Count, Share
 from agentgym.rollout import Fork
-from agentgym.task import seed_of
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -24,7 +24,6 @@ from agentgym.training.gatherers import (
     background_play,
     group_rewards,
 )
-from agentgym.trajectory import Trajectory
 
 
 def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:

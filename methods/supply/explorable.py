@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from agentgym import TaskError
-from agentgym.credit import Decay, Share, WholeNumber
-from agentgym.task import Task
+from agentgym import Task, TaskError, Trajectory
+from agentgym.credit import Decay, WholeNumber
+from agentgym.options import Share
 from agentgym.training.samplers import make_random_stream
-from agentgym.trajectory import Trajectory
 
 
 class Explorable:

@@ -10,10 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym import AgentGymError, CreditError, TaskError, load
-from agentgym.credit import Count
-from agentgym.policy import Policy, ScriptedPolicy
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym import AgentGymError, CreditError, Policy, ScriptedPolicy, Task, TaskError, TaskSet, load, seed_of
+from agentgym.options import Count
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, in_groups
 from agentgym.trajectory import training_help
 

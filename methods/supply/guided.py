@@ -9,9 +9,8 @@ from typing import Literal
 
 from typing_extensions import override
 
-from agentgym import EpisodesFailed, TaskError
-from agentgym.credit import Count, Share
-from agentgym.task import Task, TaskSet
+from agentgym import EpisodesFailed, Task, TaskError, TaskSet, Trajectory
+from agentgym.options import Count, Share
 from agentgym.training import TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -22,7 +21,7 @@ from agentgym.training.gatherers import (
     in_groups,
     without_help,
 )
-from agentgym.trajectory import PromptAddition, Trajectory, training_help
+from agentgym.trajectory import PromptAddition, training_help
 
 from .refined import feedback_on, missing_feedback
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym.policy import Policy, Reply, Request
+from agentgym import Policy
+from agentgym.policy import Reply, Request
 
 
 class GuidedPolicy(Policy):

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from agentgym import CreditError, load
-from agentgym.credit import Count, Decay, PositiveWeight
-from agentgym.policy import Policy
+from agentgym import CreditError, Policy, Task, load, seed_of
+from agentgym.credit import Decay, PositiveWeight
+from agentgym.options import Count
 from agentgym.storage import RunFolder
-from agentgym.task import INSTRUCTIONS, Origin, Task, seed_of
+from agentgym.task import INSTRUCTIONS, Origin
 from agentgym.training import TrainingRun
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, success_of
 

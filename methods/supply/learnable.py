@@ -6,11 +6,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import TaskError
-from agentgym.credit import Decay, Share
-from agentgym.task import Task
+from agentgym import Task, TaskError, Trajectory
+from agentgym.credit import Decay
+from agentgym.options import Share
 from agentgym.training.samplers import make_random_stream
-from agentgym.trajectory import Trajectory
 
 
 class Learnable:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from agentgym.credit import Count, WholeNumber
+from agentgym import Trajectory
+from agentgym.credit import WholeNumber
+from agentgym.options import Count
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest
-from agentgym.trajectory import Trajectory
 
 
 def max_variance(inner: Gatherer, *, factor: Count = 2, final_factor: WholeNumber = 0) -> Gatherer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from agentgym import CreditError
+from agentgym import CreditError, Trajectory
 from agentgym.training import Exclusion
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -17,7 +17,7 @@ from agentgym.training.gatherers import (
     group_rewards,
     in_groups,
 )
-from agentgym.trajectory import Trajectory, training_help
+from agentgym.trajectory import training_help
 
 from .writing import attempt_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym import TaskError
-from agentgym.task import Task, pair_of
+from agentgym import Task, TaskError
+from agentgym.task import pair_of
 from agentgym.training.samplers import Shuffled
 
 

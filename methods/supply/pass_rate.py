@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym import TaskError
-from agentgym.credit import Share
+from agentgym import Task, TaskError
 from agentgym.evaluation import select_episodes
+from agentgym.options import Share
 from agentgym.storage import Ledger, RunFolder
-from agentgym.task import Task
 from agentgym.training.samplers import Shuffled
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from agentgym import EpisodesFailed
-from agentgym.credit import Count
+from agentgym.options import Count
 from agentgym.training import Exclusion
 from agentgym.training.gatherers import (
     GatheredGroup,

@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from agentgym import CreditError, EpisodesFailed, JudgeError, load_reward, prototype
-from agentgym.credit import Count
-from agentgym.reward import Reward, validate_feedback
-from agentgym.task import Task
+from agentgym import CreditError, EpisodesFailed, JudgeError, Reward, Task, Trajectory, load_reward, prototype
+from agentgym.options import Count
+from agentgym.reward import validate_feedback
 from agentgym.training import Exclusion, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -24,7 +23,7 @@ from agentgym.training.gatherers import (
     success_of,
     without_help,
 )
-from agentgym.trajectory import Trajectory, training_help
+from agentgym.trajectory import training_help
 
 from .writing import MAX_CHARS, attempt_of
 

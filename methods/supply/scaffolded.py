@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from agentgym import TaskError
-from agentgym.credit import Share, Weight
-from agentgym.task import Task, TaskSet
+from agentgym import Task, TaskError, TaskSet
+from agentgym.credit import Weight
+from agentgym.options import Share
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, without_help
 from agentgym.trajectory import PromptAddition, training_help
 

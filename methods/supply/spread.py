@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym.credit import Decay, Share
+from agentgym.credit import Decay
+from agentgym.options import Share
 from agentgym.training import Exclusion
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, Selection, StepRequest, untrained
 

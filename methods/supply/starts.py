@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym import AgentGymError
-from agentgym.credit import Count, Share
+from agentgym import AgentGymError, Trajectory, seed_of
+from agentgym.options import Count, Share
 from agentgym.rollout import Fork
-from agentgym.task import seed_of
 from agentgym.training import Exclusion, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -23,7 +22,6 @@ from agentgym.training.gatherers import (
     background_play,
     group_rewards,
 )
-from agentgym.trajectory import Trajectory
 
 from .begun_groups import begun_groups, turn_schedules
 

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym import AgentGymError
-from agentgym.credit import Count, Share
-from agentgym.task import seed_of
+from agentgym import AgentGymError, seed_of
+from agentgym.options import Count, Share
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, group_rewards, success_of
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym import TaskError
-from agentgym.task import Task
+from agentgym import Task, TaskError
 from agentgym.training.samplers import Shuffled
 
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym import TaskError
-from agentgym.credit import Count, PositiveWeight, Weight
-from agentgym.task import Task, source_of
+from agentgym import Task, TaskError, Trajectory
+from agentgym.credit import PositiveWeight, Weight
+from agentgym.options import Count
+from agentgym.task import source_of
 from agentgym.training.samplers import make_random_stream
-from agentgym.trajectory import Trajectory
 
 Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
 

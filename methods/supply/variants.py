@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym import CreditError, EpisodesFailed, Message, StopReason, TaskError, images_of
-from agentgym.credit import Count, Share
+from agentgym import CreditError, EpisodesFailed, Message, StopReason, Task, TaskError, TaskSet, Trajectory, images_of
+from agentgym.options import Count, Share
 from agentgym.rollout import is_bug
-from agentgym.task import VARIANTS, Origin, Task, TaskSet
+from agentgym.task import VARIANTS, Origin
 from agentgym.training import Exclusion, NewTasks, TrainingPart, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -23,7 +23,6 @@ from agentgym.training.gatherers import (
     in_groups,
     success_of,
 )
-from agentgym.trajectory import Trajectory
 
 from .writing import WRITING, attempt_of, question_of, words_of, write
 

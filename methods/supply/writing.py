@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym import EpisodesFailed
-from agentgym.policy import Policy
-from agentgym.reward import Reward
-from agentgym.task import Task
+from agentgym import EpisodesFailed, Policy, Reward, Task, Trajectory
 from agentgym.training.gatherers import GatheredGroup, StepRequest, in_groups
-from agentgym.trajectory import Trajectory
 
 WRITING = "agentgym/step-v1"
 """The environment in which something is written: the agent answers, and nothing is run."""

@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from agentgym import Call, Message, Result, ResultStatus, ToolDefinitionError, ToolError
-from agentgym.environment import ContextChange, Environment, EnvironmentWrapper, unwrapped
-from agentgym.task import Task
-from agentgym.tools import Tool, tool
+from agentgym import Call, Environment, Message, Result, ResultStatus, Task, Tool, ToolDefinitionError, ToolError, tool
+from agentgym.environment import ContextChange, EnvironmentWrapper, unwrapped
 
 PLANNER, EXECUTOR = "planner", "executor"
 MAX_REPORT_CHARS = 2_000

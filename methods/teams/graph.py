@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentgym import AgentGymError, Call, Message, Result, ToolError
-from agentgym.environment import ContextChange, Environment
-from agentgym.task import Task
-from agentgym.tools import tool
+from agentgym import AgentGymError, Call, Environment, Message, Result, Task, ToolError, tool
+from agentgym.environment import ContextChange
 
 from .pipeline import TASK, Pipeline, PipelineStage, check_role
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
-from agentgym import AgentGymError, Call, Message, Result
-from agentgym.environment import ContextChange, Environment, EnvironmentWrapper
-from agentgym.task import Task
+from agentgym import AgentGymError, Call, Environment, Message, Result, Task
+from agentgym.environment import ContextChange, EnvironmentWrapper
 
 MAX_OUTPUT_CHARS = 4_000
 TASK = "task"

@@ -8,11 +8,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym import AgentGymError, Call, ContextFull, Message, PolicyError, Result, ToolDefinitionError, ToolError
-from agentgym.environment import ContextChange, Environment, EnvironmentWrapper
-from agentgym.policy import Policy, Reply, Request, Sampling
-from agentgym.task import Task, seed_of
-from agentgym.tools import Tool, tool
+from agentgym import (
+    AgentGymError,
+    Call,
+    ContextFull,
+    Environment,
+    Message,
+    Policy,
+    PolicyError,
+    Result,
+    Task,
+    Tool,
+    ToolDefinitionError,
+    ToolError,
+    seed_of,
+    tool,
+)
+from agentgym.environment import ContextChange, EnvironmentWrapper
+from agentgym.policy import Reply, Request, Sampling
 
 ROUTE = "route"
 MAX_QUESTION_CHARS, MAX_ANSWER_TOKENS = 4_000, 512

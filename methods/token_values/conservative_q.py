@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from agentgym.trajectory import Trajectory
+from agentgym import Trajectory
 
 from ..stored_turns.transitions import StoredEpisode
 from .fitting import Descent, move_towards, token_rewards, tokens_of

@@ -13,7 +13,8 @@ import torch
 
 from agentgym import PolicyError
 from agentgym.policy import Request
-from agentgym.policy.logit_hooks import LogitHook, TokenMask
+from agentgym.policy.logit_hooks import LogitHook
+from agentgym.trajectory import TokenMask
 
 from .networks import Scaled, load_values
 

@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field, model_validator
 
-from agentgym import RecipeError
+from agentgym import RecipeError, Trajectory
 from agentgym.options import Count, Rate, Section, Share
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage, measure_held_out
-from agentgym.trajectory import Trajectory
 
 from ..stored_turns.transitions import ReturnSpec, StoredEpisode
 from .conservative_q import fit_conservative_q, mean_value

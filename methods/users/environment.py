@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, Message, Result
-from agentgym.environment import Environment, EnvironmentWrapper
-from agentgym.task import Task
+from agentgym import Call, Environment, Message, Result, Task
+from agentgym.environment import EnvironmentWrapper
 
 from .simulated import SimulatedUser
 

@@ -7,11 +7,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import ContextFull, Message, PolicyError, ScriptEnded
-from agentgym.environment import Environment
-from agentgym.policy import Policy, Request, Sampling
+from agentgym import ContextFull, Environment, Message, Policy, PolicyError, ScriptEnded, seed_of
+from agentgym.policy import Request, Sampling
 from agentgym.storage import message_from_json, message_to_json
-from agentgym.task import seed_of
 
 from .behaviour import UserBehaviour
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentgym.errors import CreditError
-from agentgym.testing.exact import GradientBias
+from agentgym.testing.exact.bias import GradientBias
 from agentgym.text import percent
 from research.credit_bench import BenchmarkRow
 

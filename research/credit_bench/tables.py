@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.testing.exact import GradientBias
+from agentgym.testing.exact.bias import GradientBias
 from agentgym.text import percent
 from research.credit_bench.markdown import updates
 from research.credit_bench.report import BenchmarkRow

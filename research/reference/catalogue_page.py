@@ -15,13 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentgym import registry
+from agentgym import Budgets, EpisodeManager, RolloutConfig, Task, TaskSet, registry, seed_of
 from agentgym.cli.descriptions import describe
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.task import SPLITS, Task, TaskSet, seed_of
+from agentgym.task import SPLITS
 from agentgym.text import percent
 from research.reference.markdown import table
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import SandboxDied, SandboxError
-from agentgym.sandbox import Backend, Channel, ExecResult, Sandbox, SandboxSpec, Snapshot, shared_snapshot
+from agentgym import SandboxDied, SandboxError, SandboxSpec
+from agentgym.sandbox import Backend, Channel, ExecResult, Sandbox, Snapshot, shared_snapshot
 
 from .language import Language
 from .signature import Signature

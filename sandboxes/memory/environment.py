@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Checkpoint, Environment, HasContexts, Message, Task, TaskError, ToolError, tool
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, tool
+from agentgym.environment import HasContexts
 
 from .bank import MemoryBank, words
 

@@ -6,8 +6,8 @@ import asyncio
 import re
 from typing import Protocol
 
-from agentgym import Message
-from agentgym.policy import Policy, Request, Sampling
+from agentgym import Message, Policy
+from agentgym.policy import Request, Sampling
 
 from .index.words import words
 from .pages import sentences

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from agentgym import SPLITS, Call, Message, Task, TaskSet, load_task_set
+from agentgym import Call, Message, Task, TaskSet, load_task_set
+from agentgym.task import SPLITS
 
 NAME, MATERIAL = "code/completion-v1", "code/functions-v1"
 

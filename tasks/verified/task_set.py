@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from agentgym import SPLITS, Call, Message, Task, TaskSet, load_task_set, seed_of
+from agentgym import Call, Message, Task, TaskSet, load_task_set, seed_of
+from agentgym.task import SPLITS
 
 from ..mutation import mutants
 

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType, web
 
 from agentgym import (
+    Budgets,
     Call,
     Environment,
     EpisodeManager,
@@ -22,6 +23,7 @@ from agentgym import (
     Task,
     load_task_set,
     registry,
+    seed_of,
     tool,
 )
 from agentgym.bridges.openenv import openenv_tasks, register_openenv
@@ -31,9 +33,7 @@ from agentgym.errors import EnvironmentServerError, ServerUnreachable, TaskError
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.methods.attempts import Attempts
 from agentgym.registry import make
-from agentgym.rollout import Budgets
 from agentgym.storage.ledger import Ledger
-from agentgym.task import seed_of
 
 SETS = ("text/number-guess-v1", "text/wordle-v1", "text/frozen-lake-v1", "text/locks-v1")
 GUESS = SETS[0]

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, registry
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, registry
 from agentgym.bridges.verifiers import register_verifiers, verifiers_tasks
 from agentgym.bridges.verifiers.worker_process import WorkerProcess
 from agentgym.errors import EnvironmentServerError, TaskError
-from agentgym.rollout import Budgets
 
 PROGRAM = """#!{python}
 import json, os, sys, time

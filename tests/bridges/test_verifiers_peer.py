@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set, registry
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set, registry
 from agentgym.bridges.verifiers import register_verifiers, verifiers_tasks
-from agentgym.rollout import Budgets
 
 EPISODES = 40
 

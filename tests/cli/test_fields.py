@@ -12,12 +12,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from agentgym import Budgets, RolloutConfig
 from agentgym.cli.app import app as agentgym
 from agentgym.cli.fields import Fields, FieldsCommand, takes
 from agentgym.cli.rollout_options import RolloutOptions
 from agentgym.options import Count, Registered, validated_dataclass
 from agentgym.registry import load
-from agentgym.rollout import Budgets, RolloutConfig
 
 
 @validated_dataclass(kw_only=True)

@@ -91,7 +91,7 @@ def test_the_split_stands_after_the_last_colon(text, expected):
 
 
 def _say():
-    from agentgym.tools import Tool
+    from agentgym import Tool
 
     def say(text: str) -> str:
         """Say it."""

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from agentgym import registry
 from agentgym.cli.app import app
-from agentgym.sandbox import LIMITS, NamespacesBackend
+from agentgym.sandbox import NamespacesBackend
+from agentgym.sandbox.limits import LIMITS
 from agentgym.testing.backends.table import BEGIN, END, rows_of
 
 pytestmark = pytest.mark.needs_namespaces

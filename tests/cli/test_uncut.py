@@ -12,12 +12,12 @@ import pytest
 import sample_run
 from typer.testing import CliRunner
 
+from agentgym import Trajectory, Turn
 from agentgym.cli.app import app
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Message, Result, StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.text import percent
-from agentgym.trajectory import Trajectory, Turn
 
 WIDTH = 80
 CUT = "…"

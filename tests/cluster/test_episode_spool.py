@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from cluster_sessions import SCRIPT, TASKS, TwoWorkers, plain
 
-from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory
 from agentgym.cluster.episode_spool import KEEP_S, EpisodeSpool
 from agentgym.errors import LedgerError
 from agentgym.messages import StopReason
 from agentgym.storage import Ledger
 from agentgym.testing import CounterWithState, TargetReached
-from agentgym.trajectory import Trajectory
 
 
 class Counted(CounterWithState):

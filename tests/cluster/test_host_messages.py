@@ -11,19 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym import errors
+from agentgym import SandboxSpec, errors
 from agentgym.cluster import host_messages
 from agentgym.cluster.host_messages import HostMessageError, MessageReader, decode, encode, pieces
-from agentgym.sandbox import (
-    Capabilities,
-    Connection,
-    ExecResult,
-    Layer,
-    Running,
-    SandboxSpec,
-    Snapshot,
-    Usage,
-)
+from agentgym.sandbox import Capabilities, Connection, ExecResult, Running, Snapshot, Usage
+from agentgym.sandbox.contract import Layer
 
 SNAPSHOT = Snapshot("id", "namespaces", (Layer("d", b"\0" * 300_000), Layer("e", b"")), {b"a\xff": b"\1\2"})
 values = st.recursive(

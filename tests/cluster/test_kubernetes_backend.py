@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from served_environments import Workshop
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, SandboxSpec, ScriptedPolicy, Task
 from agentgym.cluster.host_messages import encode, pieces
 from agentgym.cluster.kubernetes_backend import KubernetesBackend
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
-from agentgym.sandbox import NamespacesBackend, SandboxSpec
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox import NamespacesBackend
+from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 pytest.importorskip("kubernetes_asyncio", reason="comes with the extra kubernetes")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from served_environments import Workshop
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, SandboxSpec, ScriptedPolicy, Task, register
 from agentgym.cluster.host_link import SILENCE_S
 from agentgym.cluster.hosted_sandbox import HostedChannel
 from agentgym.cluster.ray_backend import RayBackend
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
-from agentgym.sandbox import Capabilities, NamespacesBackend, SandboxSpec
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox import Capabilities, NamespacesBackend
+from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 pytestmark = [

@@ -10,6 +10,7 @@ import warnings
 import pytest
 from pins import PINS, tools_digest
 
+from agentgym import Reward, SandboxSpec
 from agentgym.credit import CreditWarning
 from agentgym.errors import UnknownNameError
 from agentgym.registry import (
@@ -22,8 +23,6 @@ from agentgym.registry import (
     names,
     shared_backend,
 )
-from agentgym.reward import Reward
-from agentgym.sandbox import SandboxSpec
 from agentgym.testing import (
     check_backend,
     check_call_format,

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentgym import Call, Message, StopReason, Task, load, load_reward
+from agentgym import Call, Message, StopReason, Task, Trajectory, Turn, load, load_reward
 from agentgym.messages import Result
 from agentgym.registry import close_backends, names, task_set_for
 from agentgym.reward import SUCCESS, validate_components, validate_each
-from agentgym.trajectory import Trajectory, Turn
 
 MARKS = {
     "final_files": "Submitted: ",

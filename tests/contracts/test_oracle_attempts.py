@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import EpisodeManager, ScriptedPolicy, close_backends, load, load_task_set
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, close_backends, load, load_task_set
 from agentgym.methods.attempts import Attempts
 from agentgym.registry import names
-from agentgym.rollout import Budgets, RolloutConfig
 
 
 @pytest.mark.needs_namespaces

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from credit_cases import a_trajectory, a_turn, expect, identical
 
+from agentgym import Task
 from agentgym.credit import Group, credit_of, estimator, spread_over_tokens
 from agentgym.credit.batch import groups_of
 from agentgym.errors import CreditError, ShapeError
 from agentgym.messages import StopReason
-from agentgym.task import Task
 
 OTHER_TASK = Task("t-2", "acme/counter-v1", prompt="Count on.")
 SOLVED = a_trajectory(a_turn(0), a_turn(1))

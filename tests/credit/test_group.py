@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from credit_cases import a_trajectory, a_turn
 
+from agentgym import Task, Turn
 from agentgym.credit import Group, estimator
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.messages import Call, Message, StopReason
-from agentgym.task import Task
-from agentgym.trajectory import Turn
 
 
 def test_rows_of_unequal_length_are_padded_with_nan():

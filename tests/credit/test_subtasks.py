@@ -11,7 +11,7 @@ import pytest
 from agentgym.credit import estimator
 from agentgym.credit.subtasks import SubtaskChain, gradient, signal_to_noise, steps_to
 from agentgym.errors import CreditError
-from agentgym.testing.exact import Problem, ProblemPath
+from agentgym.testing.exact.problems import Problem, ProblemPath
 
 CHANCE = 0.6
 RIGHT = np.array([[True, False, True, True]])

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from agent_sandbox_schema import check_object
 
+from agentgym import SandboxSpec
 from agentgym.cluster.kubernetes_backend import KubernetesBackend
 from agentgym.cluster.ray_nodes import NICE_VARIABLE
-from agentgym.sandbox import SandboxSpec
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
 

@@ -11,7 +11,7 @@ import pytest
 
 from agentgym import registry
 from agentgym.errors import CreditError
-from agentgym.testing.exact import GradientBias
+from agentgym.testing.exact.bias import GradientBias
 from research.credit_bench import run_benchmark
 from research.credit_bench.markdown import BENCH, BIAS, bench_block, bias_block, markers, names_in, write_into
 

@@ -9,13 +9,11 @@ import sys
 import numpy as np
 import pytest
 
+from agentgym import RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate, seed_of
 from agentgym.errors import EvaluationError, SplitLeakError
-from agentgym.evaluation import evaluate
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
 from agentgym.evaluation.held_out_uses import HeldOutUse, held_out_uses, note_use
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import RolloutConfig
-from agentgym.task import Task, TaskSet, canary_of, seed_of
+from agentgym.task import canary_of
 from agentgym.testing import Counter, TargetReached
 
 WORDS = [f"word{i}" for i in range(400)]

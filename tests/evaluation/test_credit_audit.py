@@ -5,16 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from agentgym import EpisodeManager, Policy, RolloutConfig, Task, Trajectory, tool
 from agentgym.credit import Group, estimator
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import audit
 from agentgym.messages import Call, Message
-from agentgym.policy import Policy, Reply, Request
-from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.task import Task
+from agentgym.policy import Reply, Request
 from agentgym.testing import Counter, CounterWithState, TargetReached
-from agentgym.tools import tool
-from agentgym.trajectory import Trajectory
 
 
 class Gambler(Policy):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.storage.failures import LEVELS, count_failures, turn_failures
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "evaluate.md"
 

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, Message, Reward, Task, TaskSet
+from agentgym import (
+    Budgets,
+    Call,
+    EpisodeManager,
+    Message,
+    Reward,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+    evaluate,
+)
 from agentgym.errors import EvaluationError, LedgerError
-from agentgym.evaluation import evaluate
 from agentgym.methods.attempts import Attempts
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage import Ledger
 from agentgym.testing import Counter, TargetReached
 

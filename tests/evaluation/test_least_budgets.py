@@ -6,11 +6,9 @@ import warnings
 
 import pytest
 
-from agentgym import Message, Task, TaskSet, load_task_set
-from agentgym.evaluation import evaluate
+from agentgym import Budgets, Message, RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate, load_task_set
 from agentgym.evaluation.least_budgets import warn_of_few_turns
-from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.testing import Counter, ScriptedPolicy, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 
 @pytest.mark.parametrize("name", ["sql/session-v1", "text/doors-v1", "text/locks-v1", "code/chores-v1"])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.evaluation.report import policy
 from agentgym.evaluation.report.assets import assets, module, policy_hash, script, served
 from agentgym.evaluation.report.contents import read
@@ -18,8 +19,6 @@ from agentgym.evaluation.report.episode_data import episode_data, image_at, toke
 from agentgym.evaluation.report.run_data import run_data, thinned
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 from agentgym.messages import Call, ImagePart, Message, Result, StopReason, TextPart
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
 
 MODULES = sorted(name for name in assets() if name.endswith(".js"))
 

@@ -6,12 +6,9 @@ import asyncio
 
 import pytest
 
-from agentgym import Call, Message, Reward, Task, TaskSet
+from agentgym import Call, Message, Reward, RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate
 from agentgym.errors import EvaluationError, JudgeError, RewardError
-from agentgym.evaluation import evaluate
 from agentgym.evaluation.rescore import rescore, rescore_evaluation
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
 

@@ -8,20 +8,32 @@ import json
 import pytest
 from rich.console import Console
 
-from agentgym import Call, Message, Task, TaskSet, ToolError
+from agentgym import (
+    Budgets,
+    Call,
+    Message,
+    Policy,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+    ToolError,
+    Trajectory,
+    Turn,
+    compare,
+    evaluate,
+)
 from agentgym.cli.tables import evaluation_table
 from agentgym.errors import ContextFull, EvaluationError, HeldOutError, PolicyError, SandboxDied, TaskError
-from agentgym.evaluation import Evaluation, compare, evaluate
+from agentgym.evaluation import Evaluation
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.evaluation.text import format_evaluation, format_gains
 from agentgym.messages import Result, ResultStatus, StopReason
-from agentgym.policy import Policy, Reply, ScriptedPolicy
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.policy import Reply
 from agentgym.storage.failures import count_failures
 from agentgym.storage.ledger import Ledger
 from agentgym.task import training_only
 from agentgym.testing import Counter, TargetReached
-from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [
     Task(f"count-{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out", tags=(("even", "odd")[i % 2],))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.cli.app import app
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.weakness import TaskHistory, histories, training_histories, weak_kinds
@@ -16,8 +17,7 @@ from agentgym.messages import Message, StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task
-from agentgym.trajectory import Provenance, Trajectory, Turn, training_help
+from agentgym.trajectory import Provenance, training_help
 
 TASKS = [
     Task(f"t{index}", "test/none-v1", "?", tags=("all", "long" if index % 2 else "short"), difficulty=index % 2)

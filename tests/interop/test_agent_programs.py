@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentgym import Call, Message, Task, close_backends, load_task_set
+from agentgym import (
+    Budgets,
+    Call,
+    EpisodeManager,
+    Message,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    close_backends,
+    load_task_set,
+)
 from agentgym.interop import PolicyGateway
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training.recipe.recipe import Recipe

@@ -11,10 +11,10 @@ import pytest
 from gateway_clients import Program, through_gateway
 from scripted_episodes import counting, play, say
 
+from agentgym import Budgets
 from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.evaluation.export.training_rows import sft_rows
 from agentgym.messages import ImagePart, Message, ResultStatus, StopReason, TextPart
-from agentgym.rollout import Budgets
 from agentgym.sandbox import Usage
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing import Counter

@@ -7,12 +7,10 @@ import random
 import gymnasium
 import pytest
 
-from agentgym import Call, Message, Task
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import DuplicateNameError, TaskError
 from agentgym.interop import gymnasium_tasks, register_gymnasium
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, make
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing import check_environment, check_task_set
 
 TOY_TEXT = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]

@@ -11,13 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task, close_backends, load, make, registry
+from agentgym import (
+    Call,
+    EpisodeManager,
+    Message,
+    SandboxSpec,
+    ScriptedPolicy,
+    Task,
+    close_backends,
+    load,
+    make,
+    registry,
+)
 from agentgym.errors import DuplicateNameError, JudgeError, SandboxUnavailable, TaskError, ToolError
 from agentgym.interop import McpServer, register_mcp
 from agentgym.interop.mcp.server import McpConnection
 from agentgym.messages import ImagePart, ResultStatus
 from agentgym.rewards.mcp import McpReward, _equal
-from agentgym.sandbox import SandboxSpec
 
 SOURCE = Path(__file__).with_name("mcp_servers.py").read_text()
 ECHO = Call("echo", {"text": "hi"})

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from agentgym import (
+    Budgets,
     EpisodeManager,
     Reward,
     RolloutConfig,
@@ -25,7 +26,6 @@ from agentgym import (
 )
 from agentgym.interop import register_mcp
 from agentgym.messages import Call, Message, StopReason
-from agentgym.rollout import Budgets
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 

@@ -9,10 +9,9 @@ import sys
 
 import pytest
 
-from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
 from agentgym.errors import TaskError
 from agentgym.interop.mcp.episode_server import EpisodeServer
-from agentgym.rollout import Budgets
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 

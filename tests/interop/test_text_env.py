@@ -6,12 +6,11 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from agentgym import Call, Message, load_task_set
+from agentgym import Budgets, Call, Message, load_task_set
 from agentgym.errors import AgentGymError
 from agentgym.interop import TextEnv
 from agentgym.interop.text_env import AnyText
 from agentgym.policy import Hermes
-from agentgym.rollout import Budgets
 from agentgym.testing import Counter, TargetReached
 
 SET = load_task_set("text/frozen-lake-v1")

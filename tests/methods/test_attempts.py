@@ -7,13 +7,25 @@ from dataclasses import replace
 import pytest
 from scripted_episodes import make_manager
 
-from agentgym import Checkpoint, Combined, Environment, Reward, Task, TaskSet, evaluate, tool
+from agentgym import (
+    Budgets,
+    Checkpoint,
+    Combined,
+    Environment,
+    EpisodeManager,
+    Reward,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+    evaluate,
+    tool,
+)
 from agentgym.evaluation import format_evaluation
 from agentgym.evaluation.rescore import rescore
 from agentgym.messages import Call, Message, StopReason
 from agentgym.methods.attempts import Attempts
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, Fork, RolloutConfig
+from agentgym.rollout import Fork
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 

@@ -6,11 +6,10 @@ from typing import Literal
 
 import pytest
 
-from agentgym import Call, Environment, Message, Reward, ScriptedPolicy, Task, ToolError, tool
+from agentgym import Call, Environment, Message, Reward, RolloutConfig, ScriptedPolicy, Task, ToolError, tool
 from agentgym.errors import PolicyError
 from agentgym.methods.dqn import DqnPolicy, enumerated_calls
 from agentgym.registry import register
-from agentgym.rollout import RolloutConfig
 from agentgym.rollout.budgets import Budgets
 from agentgym.training import Rollouts
 

@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 from staged_runs import pressing
 
-from agentgym import Call, Environment, Message, Reward, ScriptedPolicy, Task, TaskSet, tool
+from agentgym import Call, Environment, Message, Policy, Reward, ScriptedPolicy, Task, TaskSet, tool
 from agentgym.errors import HeldOutError, RecipeError
 from agentgym.methods.generate import GenerateSection, generate_stage
-from agentgym.policy import Policy
 from agentgym.registry import load_task_set, register
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Origin

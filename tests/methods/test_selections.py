@@ -6,12 +6,11 @@ from math import exp
 
 import pytest
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.messages import Message, StopReason
 from agentgym.methods.selections import groups_of
-from agentgym.task import Task
 from agentgym.training.imitation import Example, _supervised_rows
 from agentgym.training.selection import make_selection
-from agentgym.trajectory import Trajectory, Turn
 
 
 def episode(name: str, success: float, *turns: list[int], failed: bool = False) -> Trajectory:

@@ -15,9 +15,9 @@ from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import task_from_json, task_to_json
-from agentgym.training import Rollouts, demonstrations
+from agentgym.training import Rollouts
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.demonstrate import tokenise
+from agentgym.training.demonstrate import demonstrations, tokenise
 
 
 @pytest.fixture(scope="module")

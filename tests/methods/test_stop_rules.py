@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scripted_episodes import counting, make_manager, play, say
 
-from agentgym import Outlook
+from agentgym import Budgets, EpisodeManager, Outlook, RolloutConfig, ScriptedPolicy
 from agentgym.credit import Group, estimator
 from agentgym.errors import ToolError
 from agentgym.evaluation.report.episode_data import episode_data
@@ -14,14 +14,8 @@ from agentgym.evaluation.rescore import rescore
 from agentgym.messages import StopReason
 from agentgym.methods.attempts import Attempts
 from agentgym.methods.stop_rules import Hopeless, InvalidCalls, NoProgress, OutOfReach, RepeatedState
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
-from agentgym.rollout import (
-    Budgets,
-    EpisodeManager,
-    Fork,
-    RolloutConfig,
-)
+from agentgym.rollout import Fork
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lookup_runs import execute, small
 
-from agentgym import Message, ScriptedPolicy, Task, register
+from agentgym import Message, ScriptedPolicy, Task, Trajectory, Turn, register
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.messages import Call, Result, StopReason
@@ -13,7 +13,6 @@ from agentgym.methods.thought_correction import ThoughtCorrector
 from agentgym.storage.run_folder import RunFolder
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe, Rollouts
-from agentgym.trajectory import Trajectory, Turn
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

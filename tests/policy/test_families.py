@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from template_tokenizers import tokenizer_of
 
+from agentgym import Tool, Turn
 from agentgym.messages import Call, Message
 from agentgym.policy import TemplateRenderer
 from agentgym.policy.formats.choice import call_format_for
@@ -12,8 +13,6 @@ from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.deepseek import ALL_CLOSE, ALL_OPEN, CLOSE, OPEN, SEPARATOR
 from agentgym.registry import load
 from agentgym.rollout.conversation import Conversation
-from agentgym.tools import Tool
-from agentgym.trajectory import Turn
 
 CALL = Call("query", {"sql": "SELECT 1"})
 RESULTS = [Message("tool", "7", name="query", call_id="a"), Message("tool", "8", name="look", call_id="b")]

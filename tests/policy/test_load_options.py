@@ -10,8 +10,9 @@ from agentgym.errors import PolicyError
 
 torch = pytest.importorskip("torch")
 from agentgym.messages import Message  # noqa: E402 - after it is known that there is torch
-from agentgym.policy import load_transformers_policy, make_tokenizer  # noqa: E402
+from agentgym.policy import make_tokenizer  # noqa: E402
 from agentgym.policy.formats.choice import CallFormatWarning  # noqa: E402
+from agentgym.policy.local import load as load_transformers_policy  # noqa: E402
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ 'LOUD ' if loud else '' }}{{ m.content }}<|im_end|>\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agentgym import ScriptedPolicy
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy import Request, ScriptedPolicy
+from agentgym.policy import Request
 from agentgym.testing import ByteRenderer
 from agentgym.testing.byte_renderer import CALL, END
 

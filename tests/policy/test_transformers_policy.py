@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy, decoding
-from agentgym.policy import load_transformers_policy as load
+from agentgym.policy import Request, Sampling, TemplateRenderer, TransformersPolicy, decoding
+from agentgym.policy.formats.tags import Tags
+from agentgym.policy.local import load as load
 from agentgym.training.recipe.train_section import TrainSection
 
 

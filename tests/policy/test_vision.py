@@ -7,13 +7,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentgym.environment import Environment
+from agentgym import Budgets, Environment, EpisodeManager, RolloutConfig, Task, tool
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy import Hermes, Request, Sampling, TemplateRenderer
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.task import Task
-from agentgym.tools import tool
 
 torch = pytest.importorskip("torch")
 from vision_models import BLUE, RED, conversation, llava, picture, qwen2_vl  # noqa: E402 - after it is known that there is torch

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import Call, Message, StopReason, Task
+from agentgym import Call, Message, StopReason, Task, Trajectory, Turn
 from agentgym.messages import Result, ResultStatus
-from agentgym.trajectory import Trajectory, Turn
 
 Done = tuple[Call, Result]
 

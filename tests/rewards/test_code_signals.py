@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym import Call, JudgeError, Message, StopReason, Task
+from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn
 from agentgym.messages import Result
 from agentgym.rewards.completion import Completion, similarity
 from agentgym.rewards.judge_values import NoPlainValue, pack, unpack
 from agentgym.rewards.remote_check import RemoteCheck
 from agentgym.rewards.runtime import Runtime, pie_metrics
 from agentgym.rewards.self_tests import SelfTests, is_plain
-from agentgym.trajectory import Trajectory, Turn
 
 needs_namespaces = pytest.mark.needs_namespaces
 

@@ -7,22 +7,23 @@ from judging import called, make_trajectory
 
 from agentgym import (
     Call,
+    Combined,
     EpisodeManager,
     Message,
+    Reward,
     RewardError,
     RolloutConfig,
     ScriptedPolicy,
-    Span,
     Task,
     Turn,
 )
 from agentgym.evaluation.rescore import rescore
-from agentgym.reward import Combined, Reward
 from agentgym.reward.contract import validate_spans
 from agentgym.rewards.failing_lines import FailingLines
 from agentgym.rewards.hidden_tests import HiddenTests
 from agentgym.sandboxes.code.guest_tests import try_tests
 from agentgym.storage.ledger import Ledger
+from agentgym.trajectory import Span
 
 CODE = "def f(x):\n    é = 'naïve'\n    return 1 / x\n\n\ndef g(x):\n    return f(x) + 1\n"
 

@@ -7,12 +7,11 @@ import shutil
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, StopReason, Task
+from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn
 from agentgym.messages import Result
 from agentgym.rewards.final_files import FinalFiles
 from agentgym.rewards.fresh_files import Command, SubmittedFiles, submitted_files
 from agentgym.rewards.program_output import ProgramOutput
-from agentgym.trajectory import Trajectory, Turn
 
 pytestmark = pytest.mark.needs_namespaces
 

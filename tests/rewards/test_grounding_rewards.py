@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.errors import JudgeError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
 from agentgym.rewards.boxes import overlap
 from agentgym.rewards.region_votes import consensus, densities
-from agentgym.task import Task
 from agentgym.testing import check_reward
-from agentgym.trajectory import Trajectory, Turn
 
 TRUTH = {"box": [100, 100, 200, 150]}
 

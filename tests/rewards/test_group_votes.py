@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 from judging import answered, make_trajectory
 
-from agentgym import Environment, JudgeError, Message, Task, tool
-from agentgym.policy import ScriptedPolicy
+from agentgym import Environment, EpisodeManager, JudgeError, Message, RolloutConfig, ScriptedPolicy, Task, tool
 from agentgym.rewards.by_task import ByTask
 from agentgym.rewards.majority_vote import CoReward, MajorityVote
-from agentgym.rollout import EpisodeManager, RolloutConfig
 
 
 def group(*answers, truth=None, task="t"):

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, StopReason, Task
+from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn
 from agentgym.errors import SandboxDied
 from agentgym.messages import Result, ResultStatus
 from agentgym.registry import shared_backend
 from agentgym.rewards.hidden_tests import HiddenTests, same, take_apart
 from agentgym.rewards.judge_guest import encode
-from agentgym.trajectory import Trajectory, Turn
 
 TESTS = ["assert f(2) == 4", "assert f(3) == 9", "assert f(-1) == 1"]
 RIGHT = "def f(x):\n    return x * x\n"

@@ -6,13 +6,23 @@ import math
 
 import pytest
 
-from agentgym import Call, Combined, Environment, JudgeError, Message, Task, tool
-from agentgym.policy import Policy, ScriptedPolicy
+from agentgym import (
+    Call,
+    Combined,
+    Environment,
+    EpisodeManager,
+    JudgeError,
+    Message,
+    Policy,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    tool,
+)
 from agentgym.rewards.answer_consistency import AnswerConsistency
 from agentgym.rewards.answer_likelihood import before_answer
 from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.reference_probability import ReferenceProbability
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.testing import ByteRenderer
 
 

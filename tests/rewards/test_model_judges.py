@@ -10,8 +10,8 @@ import pytest
 from judging import answered, called, make_trajectory
 from model_server import Answer, serving
 
-from agentgym import JudgeError, Message, Span, load_reward
-from agentgym.policy import Policy, Reply
+from agentgym import JudgeError, Message, Policy, load_reward
+from agentgym.policy import Reply
 from agentgym.rewards.chat_judge import ChatJudge, quotes_in, verdict_in
 from agentgym.rewards.critic import CritiqueByModel
 from agentgym.rewards.http_judge import HttpJudge
@@ -20,6 +20,7 @@ from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, Rub
 from agentgym.rewards.reward_model import RewardModel
 from agentgym.rewards.task_weight import TaskWeight
 from agentgym.testing import check_reward
+from agentgym.trajectory import Span
 
 
 class Reader(Policy):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, StopReason, Task, load_reward
+from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn, load_reward
 from agentgym.messages import Result, ResultStatus
 from agentgym.reward import validate_components
 from agentgym.rewards.citation import Citation
 from agentgym.rewards.evidence import Evidence
 from agentgym.rewards.search_cost import SearchCost
-from agentgym.trajectory import Trajectory, Turn
 
 TRUTH = {"answer": "Elmham", "answers": ["Elm Ham"], "pages": {"Lamp": 1, "Ida Berg": 2}}
 

@@ -14,6 +14,8 @@ from agentgym import (
     SandboxDied,
     StopReason,
     Task,
+    Trajectory,
+    Turn,
     load_reward,
     load_task_set,
 )
@@ -24,7 +26,6 @@ from agentgym.rewards.sql_ngrams import SqlNgrams, tokens
 from agentgym.rewards.sql_schema_linking import SqlSchemaLinking
 from agentgym.rewards.sql_state import SqlState, same_answers
 from agentgym.rewards.sql_syntax import SqlSyntax
-from agentgym.trajectory import Trajectory, Turn
 
 IN_PROCESS = "agentgym/sql-inprocess-v1"
 GOLD = "SELECT title FROM books WHERE pages > 400"

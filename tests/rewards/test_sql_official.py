@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym import Call, Message, StopReason, load_reward, load_task_set
+from agentgym import Call, Message, StopReason, Trajectory, Turn, load_reward, load_task_set
 from agentgym.messages import Result, ResultStatus
 from agentgym.rewards.sql_official import same_up_to_columns
-from agentgym.trajectory import Trajectory, Turn
 
 GOLD = "SELECT title, pages FROM books WHERE pages > 400"
 

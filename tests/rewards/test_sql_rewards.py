@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, StopReason, Task, load_reward
+from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn, load_reward
 from agentgym.messages import Result, ResultStatus
 from agentgym.reward import same_answer, validate_components
 from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.query_evidence import QueryEvidence
-from agentgym.trajectory import Trajectory, Turn
 
 TRUTH = {"answer": "412-7306", "evidence": ["4821"]}
 

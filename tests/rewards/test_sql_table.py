@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, StopReason, Task, load_reward
+from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn, load_reward
 from agentgym.messages import Result, ResultStatus
-from agentgym.trajectory import Trajectory, Turn
 
 ITEMS = {"name": "item", "columns": [["name", "TEXT"], ["price", "REAL"]], "rows": [["lamp", 1 / 3], ["oil", 2.0]]}
 TABLE = {"rows": [["oil", 2], ["lamp", 0.33333333]]}

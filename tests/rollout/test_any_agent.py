@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_episodes import play
 
+from agentgym import Budgets, Policy
 from agentgym.messages import Call, Message
-from agentgym.policy import Policy, Reply
-from agentgym.rollout import Budgets
+from agentgym.policy import Reply
 from agentgym.testing import ByteRenderer, CounterWithState, FakeClock
 from agentgym.testing.byte_renderer import AGENT, END
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scripted_episodes import counting, make_manager, play, say
 
-from agentgym import Checkpoint, Environment, Task, tool
+from agentgym import Budgets, Checkpoint, Environment, EpisodeManager, ScriptedPolicy, Task, Trajectory, tool
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message, StopReason
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, Fork, tree_labels
+from agentgym.rollout import Fork
+from agentgym.rollout.replay import tree_labels
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
-from agentgym.trajectory import ForkPoint, Trajectory
+from agentgym.trajectory import ForkPoint
 
 
 def manager(script: Any, environment: Any = CounterWithState, *, exact: bool = True, **options: Any) -> EpisodeManager:

@@ -7,14 +7,13 @@ import asyncio
 import pytest
 from scripted_episodes import counting, play, say
 
+from agentgym import Budgets, Policy, tool
 from agentgym.errors import ContextFull
 from agentgym.messages import Call, Message, ResultStatus, StopReason
-from agentgym.policy import Policy, Reply
-from agentgym.rollout import Budgets
+from agentgym.policy import Reply
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, Counter, FakeClock
 from agentgym.testing.byte_renderer import END, PROMPT
-from agentgym.tools import tool
 
 
 async def test_turns_are_bounded_and_a_truncated_episode_is_scored():

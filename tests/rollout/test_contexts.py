@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agentgym import (
+    Budgets,
     Call,
     Checkpoint,
     Environment,
     EpisodeManager,
-    HasContexts,
     Message,
     Reward,
     RolloutConfig,
@@ -18,8 +18,8 @@ from agentgym import (
     registry,
     tool,
 )
+from agentgym.environment import HasContexts
 from agentgym.messages import StopReason
-from agentgym.rollout import Budgets
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer
 

@@ -8,14 +8,11 @@ import pytest
 from scripted_episodes import counting, make_manager
 from typer.testing import CliRunner
 
-from agentgym import registry
+from agentgym import RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate, registry
 from agentgym.cli.app import app
 from agentgym.errors import RecipeError, UnknownNameError
-from agentgym.evaluation import evaluate
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import RolloutConfig
 from agentgym.rollout.environment_options import EnvironmentOptionError, check_environment_options
-from agentgym.task import Task, TaskSet, mixed
+from agentgym.task import mixed
 from agentgym.testing import Counter, TargetReached
 from agentgym.training import Recipe
 from agentgym.training.checks.trial_reset import check_environments

@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from scripted_episodes import counting, make_manager, play, say, task
 
-from agentgym.environment import Environment
+from agentgym import Budgets, Environment, Policy, Reward, ScriptedPolicy, tool
 from agentgym.messages import Call, Message, ResultStatus, StopReason
-from agentgym.policy import Policy, Reply, Request, ScriptedPolicy
-from agentgym.reward import Reward
-from agentgym.rollout import Budgets
+from agentgym.policy import Reply, Request
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
 from agentgym.testing.byte_renderer import AGENT, END, PROMPT
-from agentgym.tools import tool
 
 
 class Listener(Policy):

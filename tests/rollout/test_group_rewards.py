@@ -11,11 +11,9 @@ import pytest
 from scripted_episodes import Counter, make_manager, say, task
 
 import agentgym
-from agentgym import Combined, Gate, JudgeError, Reward
+from agentgym import Budgets, Combined, EpisodeManager, Gate, JudgeError, Reward, RolloutConfig, ScriptedPolicy
 from agentgym.errors import LedgerError
 from agentgym.messages import StopReason
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.summary import TABLE
 

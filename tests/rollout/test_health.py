@@ -9,11 +9,10 @@ from contextlib import closing
 import pytest
 from scripted_episodes import counting, make_manager, say, task
 
+from agentgym import ScriptedPolicy
 from agentgym.errors import EpisodesFailed, SandboxDied
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import StandstillWatch
 from agentgym.rollout.workers.slots import Slots
-from agentgym.rollout.workers.standstill import standstill
+from agentgym.rollout.workers.standstill import StandstillWatch, standstill
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, FakeClock, TargetReached
 

@@ -12,22 +12,13 @@ from typing import ClassVar
 import pytest
 from scripted_episodes import counting, make_manager, play, say, task
 
-from agentgym import Message, registry
+from agentgym import Budgets, Message, ScriptedPolicy, registry
 from agentgym.errors import UnknownNameError
 from agentgym.evaluation.rescore import rescore
 from agentgym.messages import StopReason
 from agentgym.methods.attempts import Attempts
 from agentgym.methods.stop_rules import Hopeless, InvalidCalls
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import (
-    Budgets,
-    EpisodeHandle,
-    EpisodeHook,
-    Fork,
-    Judge,
-    TurnOutcome,
-    WrappedJudge,
-)
+from agentgym.rollout import EpisodeHandle, EpisodeHook, Fork, Judge, TurnOutcome, WrappedJudge
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
 

@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 from scripted_episodes import counting, play, say, task
 
+from agentgym import Budgets, Policy, Reward, RolloutConfig, ScriptedPolicy, Trajectory, tool
 from agentgym.errors import FilesNotCaptured, JudgeError, PolicyError, SandboxDied, SandboxExhausted
 from agentgym.messages import StopReason
-from agentgym.policy import Policy, Reply, ScriptedPolicy
-from agentgym.reward import Reward
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.policy import Reply
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episodes import EpisodeConfig
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
-from agentgym.tools import tool
-from agentgym.trajectory import Trajectory
 
 FILE = str(Path(__file__).relative_to(Path.cwd()))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scripted_episodes import say, task
 
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
 from agentgym.messages import Message
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, Fork, RolloutConfig
+from agentgym.rollout import Fork
 from agentgym.rollout.prompt import with_additions
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached

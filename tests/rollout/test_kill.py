@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from scripted_episodes import say, task
 
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 

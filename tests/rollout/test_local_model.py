@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_episodes import task
 
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+from agentgym import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing import Counter, TargetReached
 
 pytest.importorskip("torch")

@@ -14,10 +14,10 @@ import inspect
 import pytest
 from scripted_episodes import counting, make_manager, play, say
 
+from agentgym import Budgets, ScriptedPolicy
 from agentgym.messages import StopReason
 from agentgym.methods.attempts import Attempts
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, Fork
+from agentgym.rollout import Fork
 from agentgym.rollout.play_loop import PlayLoop
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
 

@@ -9,14 +9,12 @@ from contextlib import aclosing
 import pytest
 from scripted_episodes import counting, say, task
 
+from agentgym import Budgets, EpisodeManager, Policy, RolloutConfig, ScriptedPolicy, Task, tool
 from agentgym.errors import UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy import Policy, Reply, ScriptedPolicy
+from agentgym.policy import Reply
 from agentgym.registry import register
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.task import Task
 from agentgym.testing import Counter, FakeClock, TargetReached
-from agentgym.tools import tool
 
 
 class Census(Counter):

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from scripted_episodes import counting, make_manager
 
+from agentgym import ScriptedPolicy, Task, Trajectory
 from agentgym.errors import ConformanceError
 from agentgym.messages import Message
-from agentgym.policy import ScriptedPolicy
 from agentgym.reward import Components
-from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached, check_environment
-from agentgym.trajectory import Trajectory
 
 
 class UsesUp(Counter):

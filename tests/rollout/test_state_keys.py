@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task
-from agentgym.rollout import Fork, RolloutConfig
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym.rollout import Fork
 from agentgym.testing.counter import Counter, CounterWithState
 
 SCRIPT = [Message("assistant", "", (Call("add", {}),)), Message("assistant", "", (Call("submit", {}),))]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from scripted_episodes import play, say
 
+from agentgym import Policy, tool
 from agentgym.messages import ResultStatus, StopReason
-from agentgym.policy import Policy, Reply
+from agentgym.policy import Reply
 from agentgym.testing import Counter
-from agentgym.tools import tool
 
 FORGED = "<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{}\n</tool_call><|endoftext|>"
 
@@ -93,7 +93,7 @@ async def test_a_message_that_is_cut_is_closed_outside_the_loss(renderer):
 
 
 async def test_a_scripted_demonstration_has_the_tokens_that_a_model_would_have_written(renderer):
-    from agentgym.policy import ScriptedPolicy
+    from agentgym import ScriptedPolicy
 
     demonstration = await play(ScriptedPolicy([say("add"), say("submit")], renderer), target=1)
     for turn in demonstration.turns:

@@ -8,22 +8,29 @@ import os
 import pytest
 from scripted_episodes import make_manager, say
 
-from agentgym import Environment, SandboxSpec, Task, tool
+from agentgym import (
+    Budgets,
+    Environment,
+    EpisodeManager,
+    RolloutConfig,
+    SandboxSpec,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+    Trajectory,
+    tool,
+)
 from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
 from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.evaluation.runner import from_trajectories
 from agentgym.evaluation.text import format_usage
 from agentgym.messages import StopReason
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import shared_backend
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandbox import Usage
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
-from agentgym.task import TaskSet
 from agentgym.testing import Counter, TargetReached
-from agentgym.trajectory import Trajectory
 
 pytestmark = pytest.mark.needs_namespaces
 KILO = 1000

@@ -12,7 +12,9 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 
 # The floors of DESIGN.md, section 2. Where rooms of one floor know each other, tenths order them.
 FLOORS = {
-    "text": 0.0, "thoughts": 0.0, "options": 0.0, "deprecation": 0.0, "strict_json": 0.0, "threads": 0.0,
+    "number_types": 0.0,
+    "text": 0.0, "thoughts": 0.0, "deprecation": 0.0, "strict_json": 0.0, "threads": 0.0,
+    "options": 0.1,
     "messages": 0.1,  # tells thoughts from speech
     "errors": 0.1,  # what an error quotes is made visible by `text`
     "moved": 0.1,  # warns as `deprecation` does
@@ -188,8 +190,8 @@ def late():
     imports = imports_in(ast.parse(written), Path("agentgym/rollout/invented.py"))
     assert [statement.module for statement in imports if not statement.in_function][1:] == [
         "agentgym.cli.play",
-        "agentgym.tools",
-        "agentgym.task",
+        "agentgym.tools.definition",
+        "agentgym.task.definition",
         "agentgym.policy.scripted",
         "agentgym.credit.group",
         "agentgym.rollout.budgets",

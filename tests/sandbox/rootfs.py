@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.sandbox.rootfs import write_python_image
+from agentgym.sandbox.rootfs.python_image import write_python_image
 
 PROGRAMS = (
     "sh cat chmod cp echo env find grep head id link ln ls mkdir mkfifo mv nohup printf pwd readlink rm rmdir seq "

@@ -10,8 +10,8 @@ from specs import checks_about
 
 from agentgym.errors import ConformanceError, LimitUnenforceable
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 SUM = """

@@ -15,8 +15,8 @@ from rootfs import assemble
 from specs import checks_about
 
 from agentgym.errors import ConformanceError
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 

@@ -10,7 +10,7 @@ from counts import open_files
 from local_network import CERTIFICATE, NAMES, LocalNetwork, service_threads
 
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 
 async def main() -> None:

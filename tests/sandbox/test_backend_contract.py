@@ -14,9 +14,9 @@ from agentgym import registry
 from agentgym.errors import ConformanceError
 from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.limits import LIMITS, SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.pool import Pool
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.sandbox.pool.pool import Pool
+from agentgym.testing import check_backend
 from agentgym.testing.backends.check import NotApplicable
 from agentgym.testing.backends.runs import ATTACKS, CONTRACT, checks, run_checks
 from agentgym.testing.backends.testbed import SPEC

@@ -13,7 +13,7 @@ import pytest
 from containers import containers, daemon, inspected
 
 from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox.docker import DockerBackend
+from agentgym.sandbox.docker.backend import DockerBackend
 from agentgym.sandbox.limits import SandboxSpec
 
 pytestmark = pytest.mark.needs_docker
@@ -196,7 +196,7 @@ async def test_a_volume_that_an_image_declares_is_no_disk_without_bounds(backend
 
 
 async def test_a_snapshot_of_namespaces_is_restored_with_the_same_hash(backend, small):
-    from agentgym.sandbox.namespaces import NamespacesBackend
+    from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
     other = NamespacesBackend()
     if not (await other.probe()).available:

@@ -24,7 +24,7 @@ from counts import open_files
 from agentgym import install_command
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
-from agentgym.sandbox.docker import DockerBackend
+from agentgym.sandbox.docker.backend import DockerBackend
 from agentgym.sandbox.docker.owner import LABEL, PLACE_LABEL, Owner
 
 pytestmark = pytest.mark.needs_docker

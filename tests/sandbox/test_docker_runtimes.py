@@ -10,8 +10,8 @@ import pytest
 from containers import daemon
 from specs import checks_about
 
-from agentgym.sandbox.docker import DockerBackend
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox.docker.backend import DockerBackend
+from agentgym.testing import check_backend
 
 pytestmark = [pytest.mark.needs_docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 # runc, the default, is what the tests of every backend run. Not runsc: attacks bring the gVisor that Debian 12 ships

@@ -19,7 +19,8 @@ from specs import SMALL
 
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.guest import cgroups, group_owners
-from agentgym.sandbox.namespaces import NamespacesBackend, processes
+from agentgym.sandbox.namespaces import processes
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 needs_groups = [
     pytest.mark.needs_namespaces,

@@ -23,8 +23,8 @@ from specs import checks_about
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox import rootfs as rootfs_store
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.testing import check_backend
 
 pytestmark = pytest.mark.needs_namespaces
 SYSTEM_PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable

@@ -16,8 +16,8 @@ from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.host.snapshots import MAX_LAYERS, snapshot_of
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import check_backend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.testing import check_backend
 
 pytestmark = pytest.mark.needs_namespaces
 

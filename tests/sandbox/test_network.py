@@ -21,7 +21,7 @@ from local_network import CERTIFICATE, NAMES, LocalNetwork, service_threads
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.guest import frames
 from agentgym.sandbox.link import Link
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.sandbox.network.proxy import Proxy
 
 pytestmark = pytest.mark.needs_namespaces

@@ -17,11 +17,10 @@ from specs import SMALL
 
 import agentgym
 from agentgym.errors import SandboxDied, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.pool import Pool, admission
+from agentgym.sandbox import Capabilities, NamespacesBackend, Pool
+from agentgym.sandbox.pool import admission
 from agentgym.sandbox.pool.headroom import Headroom
-from agentgym.testing.backends import check_backend
+from agentgym.testing import check_backend
 from agentgym.testing.backends.runs import checks
 
 pytestmark = pytest.mark.needs_namespaces

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from counts import groups, processes_below
 
-from agentgym.sandbox.namespaces import NamespacesBackend, processes
+from agentgym.sandbox.namespaces import processes
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
 

@@ -15,9 +15,9 @@ from specs import checks_about
 
 import agentgym.sandbox.guest
 from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.sandbox.rootfs import make_python_image
-from agentgym.testing.backends import check_backend
+from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 GUEST = Path(agentgym.sandbox.guest.__file__).parent

@@ -10,7 +10,7 @@ import pytest
 from counts import guests_below, mounts, open_files, processes_below
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
 

@@ -20,7 +20,7 @@ from sandbox_scripts import SCRIPT, run_script, until
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
 

@@ -7,9 +7,10 @@ import inspect
 import pytest
 
 from agentgym.cluster.hosted_sandbox import HostedSandbox
-from agentgym.sandbox import Sandbox, SandboxWrapper
+from agentgym.sandbox import Sandbox
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.pool.lease import Lease
+from agentgym.sandbox.wrapper import SandboxWrapper
 
 METHODS = [name for name, member in vars(Sandbox).items() if inspect.iscoroutinefunction(member)]
 

@@ -14,9 +14,9 @@ from sandbox_scripts import run_script, until
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.host import guest_handle
-from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.namespaces import backend as backend_module
 from agentgym.sandbox.namespaces import spawner as spawner_module
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 needs_namespaces = pytest.mark.needs_namespaces
 

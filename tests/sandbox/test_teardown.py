@@ -17,7 +17,8 @@ from agentgym.errors import SandboxExhausted
 from agentgym.sandbox.guest import teardown
 from agentgym.sandbox.host import guest_handle
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend, spawner
+from agentgym.sandbox.namespaces import spawner
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 JOIN = """
 import os, socket, struct, time

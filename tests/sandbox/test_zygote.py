@@ -12,7 +12,7 @@ import pytest
 from processes import waits_for_its_sandbox
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
 

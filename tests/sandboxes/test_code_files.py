@@ -8,11 +8,9 @@ import json
 import pytest
 
 import agentgym
-from agentgym import Call, Message, StopReason, Task, load_reward
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, StopReason, Task, load_reward
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus
-from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.testing import ScriptedPolicy
 
 pytestmark = pytest.mark.needs_namespaces
 

@@ -9,15 +9,12 @@ import struct
 import pytest
 from PIL import Image
 
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.desktop.guest.screen import png, read_screen
 from agentgym.sandboxes.desktop.judge import TASK_OVER
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
 
 UNAVAILABLE = load("environments", "agentgym/desktop-v1").unavailable_reason()
 KILLED = "kill -9 $(pgrep -f guest.hub) $(pgrep Xvfb)\n"

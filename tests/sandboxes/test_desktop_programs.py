@@ -10,11 +10,11 @@ import subprocess
 import pytest
 from PIL import Image
 
+from agentgym import Task
 from agentgym.errors import SandboxDied, SandboxUnavailable, TaskError
 from agentgym.messages import Call
 from agentgym.registry import close_backends, load, make
 from agentgym.sandboxes.desktop.own_programs import READS_TREES, TREE_PACKAGES
-from agentgym.task import Task
 
 NAME = "agentgym/desktop-v2"
 UNAVAILABLE = load("environments", NAME).unavailable_reason()

@@ -7,11 +7,10 @@ import json
 import pytest
 
 import agentgym
-from agentgym import Call, Message, Task
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task
 from agentgym.errors import SandboxError, TaskError
 from agentgym.messages import ResultStatus
-from agentgym.policy import ScriptedPolicy, Tags
-from agentgym.rollout import EpisodeManager
+from agentgym.policy.formats.tags import Tags
 from agentgym.sandboxes.search import ExtractiveReader, PolicyReader, Search, SearchRetrieve, landmark
 from agentgym.sandboxes.search.pages import windows
 

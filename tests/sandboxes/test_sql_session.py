@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import agentgym
-from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus
-from agentgym.rollout import Budgets, RolloutConfig
 
 KINDS = [
     pytest.param("agentgym/sql-session-v1", marks=pytest.mark.needs_namespaces, id="in a sandbox"),

@@ -9,12 +9,10 @@ import tarfile
 import pytest
 
 import agentgym
-from agentgym import Call, Message, Task
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task
 from agentgym.errors import JudgeError, SandboxDied, TaskError, ToolError
 from agentgym.messages import ResultStatus
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, shared_backend
-from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe import controls
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch, paths_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym.sandbox import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym import SandboxSpec
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.sandboxes.swe.repository import ROOT, apply_patch
 
 PATCH = """--- a/one.txt

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 import agentgym
-from agentgym import Call, Message, Task, load_task_set
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task, load_task_set
 from agentgym.errors import TaskError
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.sources import archive
 from agentgym.tasks.importers.swebench import load_swebench
 

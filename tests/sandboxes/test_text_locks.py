@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, Message, Outlook, Task, load_task_set
+from agentgym import Call, EpisodeManager, Message, Outlook, RolloutConfig, ScriptedPolicy, Task, load_task_set
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus
 from agentgym.methods.stop_rules import Hopeless, OutOfReach
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.text.locks import HOUSE, WHEELS
 
 TREES_AND_BIRDS = {"wheels": ["tree", "bird", "gem"], "words": ["oak", "owl", "ruby"]}

@@ -8,14 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym import Call, JudgeError, Message, Result, Task
+from agentgym import (
+    Budgets,
+    Call,
+    EpisodeManager,
+    JudgeError,
+    Message,
+    Result,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    Trajectory,
+    Turn,
+)
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus, StopReason
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, load_reward, names
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.arguments import plausible
-from agentgym.trajectory import Trajectory, Turn
 
 ENVIRONMENTS = [name for name in names("environments") if name.startswith("agentgym/text-")]
 every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)

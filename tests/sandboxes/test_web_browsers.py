@@ -9,11 +9,9 @@ import pytest
 from web_pages import Visit
 
 import agentgym
-from agentgym import Task
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import SandboxDied
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import browsers_of
 
 pytestmark = [

@@ -12,8 +12,7 @@ import pytest
 from web_pages import Visit, folder_of
 
 import agentgym
-from agentgym import Message, ScriptedPolicy, Task, TaskError
-from agentgym.rollout import EpisodeManager
+from agentgym import EpisodeManager, Message, ScriptedPolicy, Task, TaskError
 from agentgym.sandboxes.gui.guest import own_app
 
 in_a_browser = [

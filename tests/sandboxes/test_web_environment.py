@@ -9,12 +9,10 @@ import pytest
 from web_pages import Visit, folder_of
 
 import agentgym
-from agentgym import Call, JudgeError, Task
+from agentgym import Call, EpisodeManager, JudgeError, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.messages import ImagePart, Message, ResultStatus
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, load_reward, load_task_set
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.sandboxes.gui.judge import TASK_OVER
 

@@ -6,10 +6,9 @@ import pytest
 from web_pages import Visit
 
 import agentgym
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
 from agentgym.messages import Message
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
-from agentgym.rollout import EpisodeManager, RolloutConfig
 
 pytestmark = [
     pytest.mark.needs_namespaces,

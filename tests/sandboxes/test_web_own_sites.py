@@ -9,12 +9,10 @@ import pytest
 from web_pages import PAGE, Visit, folder_of
 
 import agentgym
-from agentgym import JudgeError, MissingExtraError, SandboxDied, Task
+from agentgym import EpisodeManager, JudgeError, MissingExtraError, RolloutConfig, SandboxDied, ScriptedPolicy, Task
 from agentgym.errors import TaskError
 from agentgym.messages import Message
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward
-from agentgym.rollout import EpisodeManager, RolloutConfig
 
 pytestmark = [
     pytest.mark.needs_namespaces,

@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 
 import agentgym
-from agentgym import Call, Task
+from agentgym import Budgets, Call, EpisodeManager, RolloutConfig, ScriptedPolicy, Task
 from agentgym.messages import ResultStatus, StopReason
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.guest.apps import APPS
 from agentgym.sandboxes.gui.judge import TASK_OVER
 

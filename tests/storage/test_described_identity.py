@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from agentgym import Combined, Policy, Reward, RolloutConfig, ScriptedPolicy
+from agentgym import Combined, Gate, Policy, Reward, RolloutConfig, Schedule, ScriptedPolicy
 from agentgym.policy import ChatApiPolicy
-from agentgym.reward import Gate, Schedule
 from agentgym.storage.identity import describe, identity_of_policy
 from agentgym.testing import TargetReached
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from scripted_episodes import counting, make_manager, task
 
+from agentgym import ScriptedPolicy
 from agentgym.errors import LedgerError
-from agentgym.policy import ScriptedPolicy
 from agentgym.storage import Ledger, LedgerReader, digests
 from agentgym.storage.codec import trajectory_to_json
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_episodes import counting, make_manager, play, say, task
 
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Trajectory, Turn
 from agentgym.errors import LedgerError, SandboxDied
 from agentgym.messages import Call, ImagePart, Message, Result, ResultStatus, StopReason, TextPart
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.codec import pack_turn, trajectory_from_json, trajectory_to_json, unpack_turn
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock, TargetReached
-from agentgym.trajectory import ForkPoint, Provenance, Trajectory, Turn
+from agentgym.trajectory import ForkPoint, Provenance
 
 
 @pytest.fixture

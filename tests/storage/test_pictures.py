@@ -7,15 +7,13 @@ import sqlite3
 
 import pytest
 
-from agentgym.environment import Environment
+from agentgym import Environment, EpisodeManager, RolloutConfig, ScriptedPolicy, Task, TaskSet, tool
 from agentgym.errors import LedgerError, TaskError
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
-from agentgym.task import Task, TaskSet, task_from_json, task_to_json
-from agentgym.tools import render_output, tool
+from agentgym.task import task_from_json, task_to_json
+from agentgym.tools import render_output
 
 SCREEN = ImagePart(base64.b64encode(bytes(range(256)) * 40).decode())
 ODD = ImagePart(SCREEN.data[:50] + "\n" + SCREEN.data[50:], "image/jpeg")  # base64 as some write it: kept to the letter

@@ -11,14 +11,13 @@ from dataclasses import replace
 import pytest
 from scripted_episodes import counting, say, task
 
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Trajectory, Turn
 from agentgym.errors import LedgerError
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.summary import COLUMNS, TABLE, summary_row
 from agentgym.testing import ByteRenderer, Counter, TargetReached
-from agentgym.trajectory import Row, Trajectory, Turn
+from agentgym.trajectory import Row
 
 TAGS = {"good": ("easy", '",', "easy"), "bad": ("hard",), "cut": ()}
 

@@ -9,10 +9,9 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.credit import CreditWarning, Estimator, Group, estimator
 from agentgym.messages import Call, Message, StopReason
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
 
 NONE = math.nan
 GROUP = Group.from_arrays(outcomes=[1, 0, 0], turn_rewards=[[0.5, 0], [0], [NONE, 0.2, 0.1]])

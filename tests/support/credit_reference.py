@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agentgym.trajectory import Trajectory
+from agentgym import Trajectory
 
 Array = np.ndarray
 

@@ -10,10 +10,9 @@ from typing import Any
 import httpx
 from scripted_episodes import make_manager, task
 
-from agentgym.interop.gateway import PolicyGateway
-from agentgym.policy import Policy, ScriptedPolicy
+from agentgym import Policy, ScriptedPolicy, Trajectory
+from agentgym.interop.gateway.gateway import PolicyGateway
 from agentgym.testing import ByteRenderer, Counter, TargetReached
-from agentgym.trajectory import Trajectory
 
 TOKEN = "the-servers-own-token"
 Client = Callable[[httpx.AsyncClient, dict[str, Any]], Awaitable[None]]

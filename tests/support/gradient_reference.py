@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from credit_reference import Array, others, return_from
 
-from agentgym.trajectory import Trajectory
+from agentgym import Trajectory
 
 EPSILON = 0.2
 

@@ -13,10 +13,10 @@ import torch
 from gradient_reference import OPTIMAL_VALUE, in_float64, scores_of
 from peft import LoraConfig, get_peft_model
 
+from agentgym import Policy, Task, Trajectory, Turn
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
-from agentgym.policy import Policy, make_model, make_tokenizer
-from agentgym.task import Task
+from agentgym.policy import make_model, make_tokenizer
 from agentgym.training import Rollouts
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
 from agentgym.training.model.grpo_config import grpo_config
@@ -27,7 +27,7 @@ from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Row, Trajectory, Turn
+from agentgym.trajectory import Row
 
 TASKS = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2)]
 GROUP, TEMPERATURE, MAX_LENGTH, KL, RATE = 4, 0.7, 64, 0.1, 1.0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 
 import agentgym
-from agentgym import Call, Combined, Environment, Message, Reward, Task, TaskSet, tool
+from agentgym import Call, Combined, Environment, Message, Reward, Task, TaskSet, seed_of, tool
 from agentgym.registry import register
-from agentgym.task import seed_of
 
 NAME = "test/lookup-v1"
 PRESS = "test/press-v1"

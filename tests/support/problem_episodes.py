@@ -8,11 +8,10 @@ from types import SimpleNamespace
 
 import torch
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.messages import Message, StopReason
-from agentgym.task import Task
 from agentgym.testing.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
 from agentgym.testing.exact.signals import with_exact_signals
-from agentgym.trajectory import Trajectory, Turn
 
 TARGET = {
     "flip": flip(),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym import Reward
-from agentgym.trajectory import Trajectory
+from agentgym import Reward, Trajectory
 
 
 class Right(Reward):

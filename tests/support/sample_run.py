@@ -12,13 +12,11 @@ import random
 import sys
 from pathlib import Path
 
+from agentgym import RolloutConfig, Task, TaskSet, Trajectory, Turn
 from agentgym.evaluation.runner import from_trajectories
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task, TaskSet
-from agentgym.trajectory import Trajectory, Turn
 
 ATTACK = "<script>alert('owned')</script>"
 NAMES = ["Aalto", "Berg", "Castro", "Dubois", "Ekström", "Farouk", "Garza", "Ibsen", "Jansen", "Kovač", "Moreau"]

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agentgym import EpisodeManager, Policy, RolloutConfig, ScriptedPolicy, Task, Trajectory
 from agentgym.messages import Call, Message
-from agentgym.policy import Policy, ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
-from agentgym.trajectory import Trajectory
 
 
 def say(*calls: tuple[str, dict[str, Any]] | str, text: str = "") -> Message:

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from trl import GRPOConfig
 
+from agentgym import Policy, Task, Trajectory, Turn
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
-from agentgym.policy import Policy, make_model
-from agentgym.task import Task
+from agentgym.policy import make_model
 from agentgym.training import Rollouts
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Trajectory, Turn
 
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "vespo")
 GROUP = 3

@@ -8,8 +8,7 @@ from collections import Counter
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, load, load_task_set
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load, load_task_set
 from agentgym.tasks.apps.task_set import HELD_OUT_APPS, HELD_OUT_PAIRS, SEEDS
 
 

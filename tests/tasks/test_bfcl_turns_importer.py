@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, EpisodeManager, JudgeError, Message, ScriptedPolicy, close_backends
+from agentgym import Budgets, Call, EpisodeManager, JudgeError, Message, RolloutConfig, ScriptedPolicy, close_backends
 from agentgym.errors import TaskError
 from agentgym.registry import load, load_reward
 from agentgym.rewards.bfcl_turns import MAX_STEPS, turns_right
-from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.tasks.importers.bfcl_turns import SOURCE
 from agentgym.tasks.importers.items import LeftOutWarning, read_items
 

@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agentgym import EpisodeManager, ScriptedPolicy, StopReason, load_task_set
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, StopReason, load_task_set
 from agentgym.tasks.chores.task_set import FILES, ChoresWriter, is_reserved
 from agentgym.tasks.chores.words import NAMES, REQUESTS, WORDS
 from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS

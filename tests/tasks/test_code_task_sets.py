@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, Message, load_task_set
-from agentgym.policy import ScriptedPolicy
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.registry import load
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.tasks.maths.families import KNOWN, UNSEEN
 from agentgym.tasks.programs.languages import LANGUAGES
 

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import load_task_set
+from agentgym import EpisodeManager, ScriptedPolicy, load_task_set
 from agentgym.errors import TaskError
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rewards.hidden_calls import HiddenCalls
-from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.languages import LANGUAGES, FunctionTask, Signature
 from agentgym.tasks.importers.assertions import assertions_of
 from agentgym.tasks.importers.declarations import NoDeclaration, declared, kind_of, kinds_of_values

@@ -7,9 +7,7 @@ from collections import Counter
 
 import pytest
 
-from agentgym import Call, Message, load_task_set
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.tasks.functions import task_set as build
 from agentgym.tasks.functions.families import WRITTEN
 from agentgym.tasks.functions.pipelines import pipelines

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agentgym import Task
 from agentgym.errors import TaskError
-from agentgym.task import Task
 from agentgym.tasks.generator import TaskGenerator, TaskSlot
 
 SIZES = {"train": 6, "validation": 2, "unseen_sums": 2}

@@ -6,10 +6,8 @@ from collections import Counter
 
 import pytest
 
-from agentgym import load_task_set
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.messages import StopReason
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 
 TRAINED, RESERVED = (2, 4, 8, 16, 32), (3, 6, 12, 24)
 KINDS = {"text/doors-v1": ("every_door", "first_door"), "web/long-form-v1": ("horizon",)}

@@ -8,9 +8,8 @@ from collections import Counter
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, load_task_set
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.methods.credit.counterfactual import leave_one_out_values
-from agentgym.rollout import RolloutConfig
 from agentgym.tasks.memory.words import ATTRIBUTES, NEW_ATTRIBUTES, NEW_NAMES
 
 

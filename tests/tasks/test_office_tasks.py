@@ -11,17 +11,14 @@ import zipfile
 
 import pytest
 
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.desktop.documents import UNREADABLE, bytes_of, cells, content_of, holds, paragraphs, pixels
 from agentgym.sandboxes.desktop.judge import TASK_OVER
-from agentgym.task import Task
 from agentgym.tasks.office.files import encoded, flipped, gnumeric, letter, rotated, xlsx
 from agentgym.tasks.office.task_set import PROGRAMS, VIEWER
-from agentgym.trajectory import Trajectory, Turn
 
 NAME = "gui/office-v1"
 MISSING = [p["package"] for p in (VIEWER | PROGRAMS).values() if shutil.which(p["command"][0]) is None]

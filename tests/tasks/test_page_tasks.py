@@ -12,15 +12,12 @@ from collections import Counter, defaultdict
 import pytest
 from PIL import Image
 
-from agentgym import make
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, make
 from agentgym.errors import SandboxUnavailable, TaskError
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_task_set
 from agentgym.rewards.boxes import inside, overlap
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import chromium
-from agentgym.task import Task
 from agentgym.tasks.pages.camera import elements_of, photograph
 from agentgym.tasks.pages.photographs import Element, Photograph, photographs, picture, read_index, write
 from agentgym.tasks.pages.questions import questions_of

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, Message, TaskSet
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, TaskSet
 from agentgym.errors import TaskError
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import landmark, open_library
 
 DATA = Path(__file__).parents[2] / "../shared/data"

@@ -179,7 +179,7 @@ def test_a_model_is_right_in_its_fields_and_plausibly_wrong_in_the_others():
 
 
 async def test_a_model_that_fails_is_nobodys_mistake(sample):
-    class Down(agentgym.policy.Policy):
+    class Down(agentgym.Policy):
         async def generate(self, request):
             raise PolicyError("the server is down")
 

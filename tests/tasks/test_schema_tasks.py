@@ -8,12 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from agentgym import Call, Message, StopReason, load_reward, load_task_set
+from agentgym import Call, Message, StopReason, Trajectory, Turn, load_reward, load_task_set
 from agentgym.errors import TaskError
 from agentgym.messages import Result, ResultStatus
 from agentgym.tasks.schemas import changer, database, oracle
 from agentgym.tasks.schemas.domains import UNSEEN, domains
-from agentgym.trajectory import Trajectory, Turn
 
 SETS = ("sql/schemas-v1", "sql/changes-v1")
 

@@ -12,14 +12,11 @@ from collections import Counter
 import pytest
 from PIL import Image
 
-from agentgym import make
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, make, seed_of
 from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
 from agentgym.rewards.boxes import inside
-from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.task import Task, seed_of
 from agentgym.tasks.importers.screenspot import load_screenspot
 
 SCREENS, TRANSITIONS = "gui/screens-v1", "gui/transitions-v1"
@@ -232,8 +229,8 @@ def test_rewards_of_screens_can_be_combined():
 
 
 def _boxed():
+    from agentgym import Trajectory, Turn
     from agentgym.messages import Result, StopReason
-    from agentgym.trajectory import Trajectory, Turn
 
     call = Call("box", {"left": 1, "top": 1, "right": 9, "bottom": 9})
     turn = Turn(0, Message("assistant", "", (call,)), (call,), (Result("", final=True),))

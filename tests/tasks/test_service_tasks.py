@@ -8,8 +8,7 @@ from collections import Counter
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, load_task_set
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.sandboxes.service.customer import customer
 from agentgym.tasks.service.task_set import SEEDS
 

@@ -9,8 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agentgym import EpisodeManager, ScriptedPolicy, StopReason, load_task_set
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, StopReason, load_task_set
 from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS
 from agentgym.tasks.session.task_set import CELLS, StockWriter, is_reserved
 from agentgym.tasks.session.words import CITIES, FORMS, ITEMS, REQUESTS

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 import agentgym
-from agentgym import Call, Message, Task, load_reward
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task, load_reward
 from agentgym.errors import TaskError
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout import EpisodeManager
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 IN_PROCESS = "agentgym/sql-inprocess-v1"

@@ -14,10 +14,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym import Call, Message, StopReason, load_task_set
-from agentgym.policy import ScriptedPolicy
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, StopReason, load_task_set
 from agentgym.reward import same_answer
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.tasks.store import database
 from agentgym.tasks.store import task_set as build
 from agentgym.tasks.store.templates import BY_NAME, COMBINED, HELD_OUT, TRAIN

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Call, Message
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy
 from agentgym.errors import TaskError
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.tasks.importers.swebench import load_swebench
 from agentgym.tasks.importers.swebench_django import CONFTEST, unittest_ids

@@ -6,11 +6,9 @@ from collections import Counter
 
 import pytest
 
-from agentgym import Message, load_task_set
+from agentgym import Budgets, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.errors import TaskError
-from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, names
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.episode_checks import _random_agent
 
 # of other sizes and strata: test_text_craft.py, test_horizon_sets.py, test_text_locks.py

@@ -9,9 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym import Call, Message, load_task_set
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.sandboxes.search import landmark, open_library
 from agentgym.tasks.landmarks import landmark as landmark_of_tasks
 from agentgym.tasks.wiki import wiki

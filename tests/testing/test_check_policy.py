@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from breaches import breach
 
-from agentgym import Message
-from agentgym.policy import Policy, Reply, ScriptedPolicy
+from agentgym import Message, Policy, ScriptedPolicy
+from agentgym.policy import Reply
 from agentgym.testing import ByteRenderer, check_policy
 
 

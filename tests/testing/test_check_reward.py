@@ -9,10 +9,8 @@ import pytest
 from breaches import breach
 from shelf import Shelf, SumIsRight, shelf_oracle, shelf_tasks
 
-from agentgym import Reward
+from agentgym import EpisodeManager, Reward, RolloutConfig, ScriptedPolicy
 from agentgym.errors import JudgeError
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.testing import check_reward
 
 

@@ -6,8 +6,8 @@ import math
 
 from breaches import breach
 
+from agentgym import Tool
 from agentgym.testing import check_tool
-from agentgym.tools import Tool
 
 
 def test_a_sound_tool_passes():

@@ -12,13 +12,12 @@ from typing import Any
 from safetensors.torch import save_file
 from transformers import TrainerCallback
 
-from agentgym import Message, Task
+from agentgym import Message, Task, Trajectory, Turn
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.processes import ALONE, Processes
-from agentgym.trajectory import Trajectory, Turn
 
 TOKENIZER = make_tokenizer(["the red box holds seven coins"], vocab_size=300)
 

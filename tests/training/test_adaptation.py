@@ -12,6 +12,7 @@ from lookup_runs import recipe
 from staged_runs import pressing, run
 from typer.testing import CliRunner
 
+from agentgym import TaskSet
 from agentgym.cli.app import app
 from agentgym.errors import RecipeError, SplitLeakError
 from agentgym.evaluation.held_out_uses import held_out_uses
@@ -21,7 +22,6 @@ from agentgym.registry import load_task_set
 from agentgym.storage.adaptations import adaptations_of, joined, note_adaptations
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import TaskSet
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.adapt_section import AdaptSection

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym import Environment, Reward, Task, TaskSet, tool
+from agentgym import Environment, Policy, Reward, RolloutConfig, ScriptedPolicy, Task, TaskSet, Trajectory, tool
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import CreditError, EvaluationError, HeldOutError, TaskError
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import Call, Message
 from agentgym.methods.supply.guided import hint_of
 from agentgym.methods.supply.guided_policy import GuidedPolicy
-from agentgym.policy import Policy, Reply, ScriptedPolicy
+from agentgym.policy import Reply
 from agentgym.registry import load_reward
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import task_from_json, task_to_json
 from agentgym.testing import ByteRenderer
@@ -27,7 +26,7 @@ from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import trl_rows
-from agentgym.trajectory import Trajectory, training_help
+from agentgym.trajectory import training_help
 
 DIGITS = 20
 

@@ -13,7 +13,8 @@ from rich.console import Console
 from agentgym.policy import CallFormat, TemplateRenderer, make_model, make_tokenizer
 from agentgym.policy.formats.choice import FALLBACK
 from agentgym.registry import load
-from agentgym.training import Recipe, Rollouts, demonstrations, train
+from agentgym.training import Recipe, Rollouts, train
+from agentgym.training.demonstrate import demonstrations
 from agentgym.training.stages.warm_start import texts, tokenise
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))

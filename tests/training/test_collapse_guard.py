@@ -13,16 +13,15 @@ from lookup_runs import execute, recipe
 from scipy import stats
 from typer.testing import CliRunner
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.cli.app import app
 from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task
 from agentgym.training import Recipe
 from agentgym.training.checkpoints import healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard, GuardSection
 from agentgym.training.monitoring.diagnostics import diagnose, zero_gradient_forecast
-from agentgym.trajectory import Trajectory, Turn
 
 WELL = {
     "success": 0.5,

@@ -8,17 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from agentgym import Policy, RolloutConfig, Task, Trajectory, tool
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message
-from agentgym.policy import Policy, Reply, Request
+from agentgym.policy import Reply, Request
 from agentgym.registry import register
-from agentgym.rollout import RolloutConfig
-from agentgym.task import Task
 from agentgym.testing import Counter, CounterWithState, TargetReached
-from agentgym.tools import tool
 from agentgym.training import Rollouts
 from agentgym.training.monitoring.credit_audit import CreditAudit
-from agentgym.trajectory import Trajectory
 
 SIZE = 8
 

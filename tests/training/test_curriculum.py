@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
-from agentgym.task import Task
 from agentgym.training import Recipe
 from agentgym.training.samplers import make_sampler
 from agentgym.training.samplers.contract import FILE, restore_sampler
 from agentgym.training.samplers.curriculum import Curriculum
-from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
 

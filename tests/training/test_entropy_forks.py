@@ -14,20 +14,18 @@ from locks_environment import LOCKS, AllOpen, Locks
 from lookup_runs import RECIPE, assert_equal_weights, execute
 from staged_runs import finished, forget_episodes, killed_run
 
-from agentgym import Call, Message, Task, load_task_set
+from agentgym import Call, Message, Policy, RolloutConfig, ScriptedPolicy, Task, Trajectory, load_task_set
 from agentgym.errors import AgentGymError, CreditError, RecipeError
 from agentgym.messages import StopReason
 from agentgym.methods.supply.entropy_forks import EntropyForks
-from agentgym.policy import Hermes, Policy, ScriptedPolicy, TemplateRenderer, make_tokenizer
+from agentgym.policy import Hermes, TemplateRenderer, make_tokenizer
 from agentgym.policy.contract import Reply, Request
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
 
 GROUP = 8
 TASK = Task("t", "test/locks-v1", "Open all.", parameters={"keys": [0] * LOCKS})

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
-from agentgym.task import Task
 from agentgym.training import Recipe
 from agentgym.training.loss.grpo_batches import apply_failure_masks
-from agentgym.trajectory import Trajectory, Turn
 
 
 def turn(index: int, status: ResultStatus = ResultStatus.OK, content: str = "a") -> Turn:

@@ -14,17 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy
+from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import CreditError, JudgeError
 from agentgym.messages import Message, StopReason
 from agentgym.methods.supply.max_variance import greatest_variance
 from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, background_play, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
-from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
 NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants", "instructions", "knowledge"}

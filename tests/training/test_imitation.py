@@ -10,14 +10,13 @@ import torch
 from lookup_runs import RECIPE, execute, recipe
 from transformers import TrainerCallback
 
-from agentgym import Message, Task
+from agentgym import Message, Task, Trajectory, Turn
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training import Recipe
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.monitoring.silence import silence_libraries
-from agentgym.trajectory import Trajectory, Turn
 
 STEPS = 8
 

@@ -9,13 +9,12 @@ import pytest
 from right_answers import Right
 from staged_runs import pressing, run
 
-from agentgym import Environment, Message, Task, tool
+from agentgym import Environment, Message, Policy, RolloutConfig, Task, tool
 from agentgym.errors import CreditError
 from agentgym.messages import Call
 from agentgym.methods.supply.instructions import Instructions
-from agentgym.policy import Policy, Reply
+from agentgym.policy import Reply
 from agentgym.registry import register
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts

@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 
 from agentgym.cli.policies import load_policy
 from agentgym.errors import RecipeError
-from agentgym.policy import load_transformers_policy, make_model, make_tokenizer
+from agentgym.policy import make_model, make_tokenizer
 from agentgym.policy.adapters import ADAPTER
 from agentgym.policy.checkpoint import load_checkpoint, save_atomically
+from agentgym.policy.local import load as load_transformers_policy
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 

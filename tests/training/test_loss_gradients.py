@@ -11,8 +11,7 @@ import torch
 from tiny_trainers import LOSSES, rows, trainer_of
 from token_batches import batch_of
 
-from agentgym import registry
-from agentgym.reward import Schedule
+from agentgym import Schedule, registry
 from agentgym.testing.exact.problems import Problem, stop_or_go
 from agentgym.testing.exact.signals import PROBLEMS
 from agentgym.training.loss.policy_loss import LossPart

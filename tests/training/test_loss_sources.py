@@ -19,8 +19,7 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.policy import make_tokenizer
 from agentgym.policy.checkpoint import load_checkpoint
-from agentgym.storage import checkpoint_in
-from agentgym.storage.run_folder import RunFolder
+from agentgym.storage.run_folder import RunFolder, checkpoint_in
 from agentgym.training import Recipe
 from agentgym.training.loss_inputs.optimal_values import soft_maximum
 from agentgym.training.model.reference import ReferenceCallback

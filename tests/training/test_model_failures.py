@@ -12,16 +12,15 @@ import torch
 from lookup_runs import execute, small
 from rich.console import Console
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import EpisodesFailed, PolicyError, RecipeError
 from agentgym.messages import Message, StopReason
 from agentgym.policy.decoding import Decoder
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task
 from agentgym.training import Recipe, train
 from agentgym.training.stages.context import RunContext
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Trajectory, Turn
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ import torch
 from tiny_trainers import LOSSES, gradients, rows, trainer_of
 from token_batches import batch_of
 
-from agentgym import registry
+from agentgym import Schedule, registry
 from agentgym.credit import estimator
 from agentgym.errors import CreditError, RecipeError, ShapeError, UnknownNameError
-from agentgym.reward import Schedule
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.model.grpo_config import grpo_config

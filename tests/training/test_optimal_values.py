@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from problem_episodes import BEHAVIOUR, EPISODES, Names, episodes
 
-from agentgym.task import Task
+from agentgym import Task, Trajectory
 from agentgym.training import Rollouts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
-from agentgym.trajectory import Trajectory
 
 
 class Recorded(Rollouts):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.messages import Message, StopReason
-from agentgym.task import Task
 from agentgym.training.monitoring.diagnostics import Pace, engine_metrics, wait_metrics
-from agentgym.trajectory import Trajectory, Turn
 
 
 def episode(generate_s: float, tools_s: float, duration_s: float, *, tokens: int = 5, failed: bool = False):

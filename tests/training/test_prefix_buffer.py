@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agentgym import Call, Environment, Message, Reward, Task, tool
+from agentgym import Call, Environment, Message, Policy, Reward, RolloutConfig, Task, tool
 from agentgym.errors import AgentGymError
 from agentgym.methods.supply.prefix_buffer import hash_of_words
-from agentgym.policy import Policy
 from agentgym.policy.contract import Reply, Request
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.rollouts.rollouts import Rollouts

@@ -14,11 +14,10 @@ import lookup_environment
 import pytest
 from rich.console import Console
 
+from agentgym import Reward, TaskSet
 from agentgym.errors import ClusterError, RecipeError
 from agentgym.registry import register
-from agentgym.reward import Reward
-from agentgym.storage import checkpoint_in
-from agentgym.task import TaskSet
+from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.checks.trial_reset import check_environments

@@ -6,10 +6,8 @@ from functools import partial
 
 import pytest
 
-from agentgym import Combined, Environment, Reward, Schedule, Task, load_reward, register
+from agentgym import Combined, Environment, Reward, RolloutConfig, Schedule, ScriptedPolicy, Task, load_reward, register
 from agentgym.errors import CreditError
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import RolloutConfig
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching

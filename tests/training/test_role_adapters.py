@@ -18,9 +18,10 @@ from safetensors.torch import load_file
 from agentgym.errors import CreditError, PolicyError, RecipeError
 from agentgym.messages import Message
 from agentgym.methods.supply.observed import ObservedPairs
-from agentgym.policy import Request, Sampling, load_transformers_policy, make_model, make_tokenizer
+from agentgym.policy import Request, Sampling, make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
 from agentgym.policy.checkpoint import load_checkpoint, save_atomically
+from agentgym.policy.local import load as load_transformers_policy
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage.ledger import Ledger

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy, Task
+from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy, Task, Trajectory
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Rollouts
-from agentgym.trajectory import Trajectory
 
 TASKS = [Task("t0", "test/none-v1", "?")]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, Message, load_task_set
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import RolloutConfig
+from agentgym import Call, Message, RolloutConfig, ScriptedPolicy, load_task_set
 from agentgym.sandbox import NamespacesBackend, Pool
 from agentgym.training import Recipe, Rollouts
 

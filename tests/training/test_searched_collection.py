@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from staged_runs import IMITATE, pressing, run
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.methods.preferences.options import PreferSection
@@ -15,9 +16,8 @@ from agentgym.methods.preferences.pairs import node_pairs
 from agentgym.methods.search import Node
 from agentgym.methods.search.ends import with_trace
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
 from agentgym.training.stages.plan import planned_stages
-from agentgym.trajectory import EndState, Trajectory, Turn
+from agentgym.trajectory import EndState
 
 SEARCH = "mcts(nodes=8, candidates=8, value='log_prob')"
 COLLECT = {"kind": "collect", "name": "sought", "options": {"tasks": 6, "search": SEARCH}}

@@ -9,8 +9,7 @@ import pytest
 from lookup_environment import Right
 from lookup_runs import RECIPE, assert_equal_weights, execute
 
-from agentgym import Reward, register
-from agentgym.reward import Combined
+from agentgym import Combined, Reward, register
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 

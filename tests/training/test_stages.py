@@ -16,9 +16,8 @@ from agentgym import register
 from agentgym.errors import RecipeError
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.run_data import run_data
-from agentgym.storage import checkpoint_in
 from agentgym.storage.ledger import Ledger
-from agentgym.storage.run_folder import RunFolder
+from agentgym.storage.run_folder import RunFolder, checkpoint_in
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.stages.context import Learner, RunContext

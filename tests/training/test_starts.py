@@ -10,12 +10,10 @@ import pytest
 from locks_environment import GROUP, KEYS, LOCKS, AllOpen, Locks
 from lookup_runs import RECIPE, execute
 
-from agentgym import Call, Message, Task
+from agentgym import Call, Message, Policy, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.messages import StopReason
-from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.policy.contract import Reply, Request
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
@@ -24,7 +22,6 @@ from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory, Turn
 
 
 class Trying(Policy):

@@ -11,6 +11,7 @@ import pytest
 from lookup_runs import assert_equal_weights
 from staged_runs import IMITATE, PLAYERS, pressing, run, with_stages
 
+from agentgym import Trajectory
 from agentgym.errors import RecipeError
 from agentgym.policy import Hermes, TemplateRenderer
 from agentgym.policy.checkpoint import load_checkpoint
@@ -20,7 +21,6 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
-from agentgym.trajectory import Trajectory
 
 IMITATION = {"expert_sft": {"weight": 1.0, "options": {"phi": False}}}
 

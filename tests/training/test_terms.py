@@ -12,16 +12,14 @@ import torch
 from tiny_trainers import GROUP, Given, gradients, rows, trainer_of
 from token_batches import batch_of
 
+from agentgym import Schedule, Task, Trajectory
 from agentgym.errors import CreditError
-from agentgym.reward import Schedule
-from agentgym.task import Task
 from agentgym.training import OtherRows, StepBatch, TrainingPart
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 from agentgym.training.objectives.contract import WeightedTerm, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE
-from agentgym.trajectory import Trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

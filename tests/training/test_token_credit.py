@@ -10,16 +10,17 @@ import pytest
 import torch
 from tiny_trainers import GROUP, Given, rows, trainer_of
 
+from agentgym import Policy, Trajectory
 from agentgym.credit import estimator
 from agentgym.errors import CreditError
 from agentgym.messages import Call, Message
 from agentgym.methods.signals.named_spans import NamedSpans
 from agentgym.methods.signals.token_spans import token_ranges
-from agentgym.policy import Hermes, Policy, TemplateRenderer, make_tokenizer
+from agentgym.policy import Hermes, TemplateRenderer, make_tokenizer
 from agentgym.training.loss.policy_loss import LossPart
 from agentgym.training.signals.policy_pass import MEASURES
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Span, Trajectory
+from agentgym.trajectory import Span
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

@@ -10,19 +10,19 @@ import pytest
 import torch
 from trl import GRPOConfig
 
+from agentgym import Policy, Task, Trajectory, Turn
 from agentgym.credit import Group
 from agentgym.errors import CreditError, RecipeError
 from agentgym.messages import Message, StopReason
-from agentgym.policy import Policy, make_model, make_tokenizer
+from agentgym.policy import make_model, make_tokenizer
 from agentgym.rollout.replay import Fork
-from agentgym.task import Task
 from agentgym.training import Recipe, Rollouts
 from agentgym.training.checks.preflight import check_stages
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.loss.scored_rows import ScoredRow, scores_of, scoring_head
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Row, TokenMask, Trajectory, Turn
+from agentgym.trajectory import Row, TokenMask
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

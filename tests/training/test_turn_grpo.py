@@ -9,12 +9,11 @@ import pytest
 import torch
 from tiny_trainers import GROUP, TASKS, rows, trainer_of
 
+from agentgym import Task, Trajectory
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
-from agentgym.task import Task
 from agentgym.training.gatherers import GatheredGroup, StepRequest, play_groups
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Trajectory
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")

@@ -10,13 +10,12 @@ from lookup_runs import recipe
 from right_answers import Right
 from trl import GRPOConfig
 
-from agentgym import Environment, Message, Task, TaskSet, tool
+from agentgym import Environment, Message, Policy, RolloutConfig, Task, TaskSet, Trajectory, tool
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import CreditError, RecipeError, SandboxError, SplitLeakError, TaskError
 from agentgym.evaluation.weakness import histories
 from agentgym.messages import Call, StopReason
-from agentgym.policy import Policy, Reply, make_model, make_tokenizer
-from agentgym.rollout import RolloutConfig
+from agentgym.policy import Reply, make_model, make_tokenizer
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe, Rollouts
@@ -24,7 +23,6 @@ from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.turn_grpo import TurnGRPOTrainer
-from agentgym.trajectory import Trajectory
 
 WRITTEN = ["half one", "easy one", "hard one", " HALF  one", "", "half 0", "half 8", "x" * 5000]
 """What the eight writers of a group write: of the last five one repeats another, and four are no new tasks."""

@@ -11,12 +11,11 @@ from trl import GRPOConfig
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 from vision_models import BLUE, RED, llava, picture, qwen2_vl
 
-from agentgym import Environment, Message, Reward, Task, register, tool
+from agentgym import Budgets, Environment, Message, Reward, RolloutConfig, Task, register, tool
 from agentgym.credit import estimator
 from agentgym.errors import CreditError, PolicyError
 from agentgym.messages import TextPart
 from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
-from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.training import Rollouts
 from agentgym.training.loss.grpo_batches import own_tokens
 from agentgym.training.rollouts.trl_policy import TrlPolicy

@@ -11,14 +11,13 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
+from agentgym import Call, Environment, Message, Reward, Task, TaskSet, seed_of, tool
 from agentgym.cli.policies import load_policy
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import ImagePart, TextPart
 from agentgym.policy import Hermes, VisionPolicy, make_processor, make_tokenizer, make_vision_model
 from agentgym.registry import load, load_task_set, register
-from agentgym.task import seed_of
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_stages
 from agentgym.training.stages.plan import planned_stages

@@ -15,17 +15,15 @@ import sys
 import zlib
 from pathlib import Path
 
+from agentgym import Budgets, EpisodeManager, Policy, RolloutConfig, Task, TaskSet, tool
 from agentgym.credit import Group, estimator
 from agentgym.evaluation.runner import evaluate
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy import Policy, Reply
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+from agentgym.policy import Reply
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task, TaskSet
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.testing.byte_renderer import AGENT, CALL, END, PROMPT
-from agentgym.tools import tool
 
 ATTACK = (
     "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"

@@ -22,9 +22,9 @@ from agentgym.policy import (
     VllmPolicy,
     make_model,
     make_tokenizer,
-    save_untied,
 )
 from agentgym.policy.logit_hooks.served_masks import GRAMMAR
+from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 
 pytestmark = pytest.mark.timeout(900)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentgym.messages import Call, Message, ResultStatus
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

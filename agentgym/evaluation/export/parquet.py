@@ -19,7 +19,7 @@ from agentgym.messages import ImagePart
 from agentgym.storage.failures import count_failures
 from agentgym.task import canary_of
 from agentgym.tools.arguments import replace_lone_surrogates
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 BATCH = 256
 

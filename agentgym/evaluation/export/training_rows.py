@@ -16,7 +16,7 @@ from typing import Any
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.export.chat import conversation
 from agentgym.rollout.environments import schemas_of
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.record import Evaluation
 from agentgym.storage.reader import LedgerReader
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 Metrics = dict[str, list[dict[str, float]]]
 

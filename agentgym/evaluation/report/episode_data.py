@@ -13,7 +13,9 @@ from agentgym.messages import Call, Content, ImagePart, Message, Result
 from agentgym.storage.codec import provenance_to_json
 from agentgym.storage.failures import count_failures, turn_failures
 from agentgym.text import visible
-from agentgym.trajectory import Row, Trajectory, Turn
+from agentgym.trajectory import Row
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 MAX_SHOWN = 100_000
 """The maximum characters of one text on a page; the ledger holds the rest."""

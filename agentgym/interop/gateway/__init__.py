@@ -10,7 +10,8 @@ api.py               the common parts of the three APIs; chat.py, the form they 
 chat_completions.py, responses.py, anthropic_messages.py  one API each
 """
 
-from .gateway import PolicyGateway
-from .programs import AgentProgram
+from agentgym.moved import moved_names
 
-__all__ = ["AgentProgram", "PolicyGateway"]
+from .gateway import PolicyGateway as PolicyGateway  # the name that an entry point has
+
+__getattr__ = moved_names(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.rollout.conversation import Conversation
-from agentgym.trajectory import Turn
+from agentgym.trajectory.turn import Turn
 
 from .chat import Answer, Key
 

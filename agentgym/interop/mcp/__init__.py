@@ -11,9 +11,9 @@ episode_server.py    an episode of ours whose policy is the client that calls th
 from agentgym.moved import moved_names
 
 from .content import content_from_mcp, content_to_mcp, result_to_mcp
-from .environment import McpEnvironment
+from .environment import McpEnvironment as McpEnvironment  # the name that an entry point has
 
-__all__ = ["McpEnvironment", "content_from_mcp", "content_to_mcp", "result_to_mcp"]
+__all__ = ["content_from_mcp", "content_to_mcp", "result_to_mcp"]
 
 
 __getattr__ = moved_names(__name__)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.errors import TaskError, ToolDefinitionError, ToolError
 from agentgym.messages import Content, Message
 from agentgym.registry import load, register
-from agentgym.sandbox import SandboxSpec
-from agentgym.task import Task
-from agentgym.tools import Tool
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.task.definition import Task
+from agentgym.tools.definition import Tool
 
 from .content import content_from_mcp, text_of
 from .server import McpConnection, McpServer

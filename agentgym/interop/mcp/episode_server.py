@@ -9,10 +9,10 @@ from typing import Any
 
 from agentgym.interop.offered_episode import OfferedEpisode
 from agentgym.messages import Call, Result
-from agentgym.rollout import RolloutConfig
+from agentgym.rollout.config import RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task
+from agentgym.trajectory.record import Trajectory
 
 from .tool_server import ToolServer
 

@@ -30,10 +30,10 @@ from agentgym.cluster.serving import is_loopback
 from agentgym.cluster.tokens import number_of
 from agentgym.errors import AgentGymError
 from agentgym.interop.ascii_json import AsciiJSONResponse
-from agentgym.rollout import RolloutConfig
+from agentgym.rollout.config import RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task
+from agentgym.trajectory.record import Trajectory
 
 from .episode_server import EpisodeServer, episode_label
 from .guest_bridge import ENVELOPE, METHOD_NOT_FOUND

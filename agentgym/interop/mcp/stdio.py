@@ -9,10 +9,10 @@ import sys
 
 from agentgym import strict_json
 from agentgym.errors import AgentGymError
-from agentgym.rollout import RolloutConfig
+from agentgym.rollout.config import RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task
+from agentgym.trajectory.record import Trajectory
 
 from .episode_server import EpisodeServer
 

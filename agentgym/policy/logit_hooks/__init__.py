@@ -13,9 +13,12 @@ served_masks.py    the form of a grammar's masks for a vLLM server
 The hooks themselves are in methods.
 """
 
-from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook, make_hook
+from agentgym.moved import moved_names
+from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook
 from agentgym.policy.logit_hooks.hermes_masks import HermesMasks
 from agentgym.policy.logit_hooks.served_masks import with_vllm_form
-from agentgym.trajectory import TokenMask
 
-__all__ = ["HermesMasks", "HookMaker", "LogitHook", "TokenMask", "make_hook", "with_vllm_form"]
+__all__ = ["HermesMasks", "HookMaker", "LogitHook", "with_vllm_form"]
+
+
+__getattr__ = moved_names(__name__)

@@ -20,7 +20,7 @@ from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import check_task
 from agentgym.storage.ledger import Ledger
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

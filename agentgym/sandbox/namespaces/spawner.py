@@ -23,7 +23,7 @@ from typing import Any
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
 from agentgym.sandbox.namespaces.packages import entries_of
-from agentgym.sandbox.rootfs import RootFilesystem
+from agentgym.sandbox.rootfs.store import RootFilesystem
 
 OWNER = "--owner="  # prefix of the owner's pid in a spawner's arguments, by which `processes` finds orphans
 IMAGE = "--image="  # prefix of the image's digest in a spawner's arguments

@@ -6,7 +6,6 @@ lease.py       a sandbox while a caller holds it          fair_queue.py  turns b
 stats.py       figures for logs                           tenant.py      the pool as the backend of one tenant
 """
 
-from agentgym.sandbox.pool.pool import Pool
-from agentgym.sandbox.pool.stats import PoolStats
+from agentgym.moved import moved_names
 
-__all__ = ["Pool", "PoolStats"]
+__getattr__ = moved_names(__name__)

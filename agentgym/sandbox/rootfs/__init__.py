@@ -5,23 +5,19 @@ sources.py    folders, tars, OCI layouts             tree.py      writes the fil
 python_image.py  makes an image from an interpreter installed on this host
 """
 
-from agentgym.sandbox.rootfs.python_image import (
-    OLDEST_PYTHON,
-    find_interpreter,
-    make_python_image,
-    write_python_image,
-)
-from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, cache_folder, locate, names, prepare_rootfs
+from agentgym.moved import moved_names
+from agentgym.sandbox.rootfs.python_image import OLDEST_PYTHON, find_interpreter, make_python_image
+from agentgym.sandbox.rootfs.store import HOST_IMAGE, locate, names, prepare_rootfs
 
 __all__ = [
     "HOST_IMAGE",
     "OLDEST_PYTHON",
-    "RootFilesystem",
-    "cache_folder",
     "find_interpreter",
     "locate",
     "make_python_image",
     "names",
     "prepare_rootfs",
-    "write_python_image",
 ]
+
+
+__getattr__ = moved_names(__name__)

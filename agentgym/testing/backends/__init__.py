@@ -10,11 +10,8 @@ against_*.py                                                         the attacks
 """
 
 from agentgym.moved import moved_names
-from agentgym.testing.backends.runs import check_backend
 
-__all__ = [
-    "check_backend",
-]
+__all__ = []
 
 
 __getattr__ = moved_names(__name__)

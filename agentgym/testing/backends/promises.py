@@ -7,7 +7,7 @@ import dataclasses
 import os
 
 from agentgym.errors import LimitUnenforceable, SandboxUnavailable
-from agentgym.sandbox import LIMITS, SandboxSpec
+from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.testing.backends.check import check_equal, check_raises, checks_of
 from agentgym.testing.backends.testbed import Target, settled
 

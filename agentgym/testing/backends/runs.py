@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from agentgym.registry import shared_backend
-from agentgym.sandbox import Backend, Capabilities, SandboxSpec
+from agentgym.sandbox import Backend, Capabilities
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.testing.backends import (
     against_exhaustion,
     against_later_calls,

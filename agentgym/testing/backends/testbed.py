@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentgym.sandbox import Backend, ExecResult, Sandbox, SandboxSpec, Snapshot
+from agentgym.sandbox import Backend, ExecResult, Sandbox, Snapshot
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.testing.backends.check import BackendCheck, Breach, check_equal, check_not
 
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)

@@ -5,7 +5,9 @@ signals.py    the signals of these trajectories, such as states, values, compone
 bias.py       the distance of an estimator's mean gradient from the true one, over every possible tree of branches
 """
 
-from agentgym.testing.exact.bias import GradientBias, bias_of
-from agentgym.testing.exact.problems import Problem, ProblemPath
+from agentgym.moved import moved_names
 
-__all__ = ["GradientBias", "Problem", "ProblemPath", "bias_of"]
+__all__ = []
+
+
+__getattr__ = moved_names(__name__)

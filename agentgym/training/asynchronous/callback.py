@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 from transformers import TrainerCallback
 
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.training.asynchronous.stream import GroupStream
 from agentgym.training.processes import Processes
 from agentgym.training.samplers import Sampler
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 FILE = "stream.json"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.training.gatherers import GatheredGroup
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(slots=True)

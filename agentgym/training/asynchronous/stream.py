@@ -13,8 +13,10 @@ from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.policy.contract import Policy
-from agentgym.rollout import EpisodeManager, Slots, StandstillWatch
-from agentgym.task import Task, seed_of
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.workers.slots import Slots
+from agentgym.rollout.workers.standstill import StandstillWatch
+from agentgym.task.definition import Task, seed_of
 from agentgym.training.asynchronous.ages import age_metrics
 from agentgym.training.asynchronous.step_groups import StepGroups
 from agentgym.training.gatherers import GatheredGroup, StepRequest

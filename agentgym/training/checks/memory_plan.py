@@ -26,7 +26,7 @@ from agentgym.policy.device import device_of
 from agentgym.policy.role_adapters import in_roles
 from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
-from agentgym.storage import checkpoint_in
+from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.recipe import Recipe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import DEMONSTRATION
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.gatherers import make_gatherer, play_groups

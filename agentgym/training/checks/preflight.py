@@ -9,7 +9,7 @@ from pathlib import Path
 from agentgym.errors import CreditError, RecipeError, TaskError
 from agentgym.policy.device import device_of
 from agentgym.rollout.engine import ConnectingEngine
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.checks.parts import parts_of, plan_of
 from agentgym.training.checks.trial_episode import check_reward
 from agentgym.training.checks.trial_reset import check_environments
@@ -27,7 +27,7 @@ from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.vllm.check import check_vllm
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:

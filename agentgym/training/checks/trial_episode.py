@@ -11,12 +11,17 @@ from typing import Any
 from agentgym import registry
 from agentgym.errors import AgentGymError, JudgeError, RecipeError, RewardError
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.reward import SUCCESS, Combined, Reward, validate_components
-from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.task import Task, TaskSet, pair_of, source_of
+from agentgym.reward import SUCCESS, validate_components
+from agentgym.reward.combined import Combined
+from agentgym.reward.contract import Reward
+from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.task import pair_of, source_of
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.reward_section import RewardSection
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 _ALIKE = 0.8  # difflib ratio: about one letter of difference in a name of five
 

@@ -9,13 +9,16 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentgym import registry
-from agentgym.environment import Environment, unwrapped
+from agentgym.environment import unwrapped
+from agentgym.environment.contract import Environment
 from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
-from agentgym.rollout import RolloutConfig
 from agentgym.rollout.checks import check_messages
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import EnvironmentOptionError, check_environment_options
 from agentgym.rollout.failures import cause_of
-from agentgym.task import SPLITS, Task, TaskSet, source_of
+from agentgym.task import SPLITS, source_of
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
 
 

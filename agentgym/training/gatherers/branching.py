@@ -10,7 +10,7 @@ import numpy as np
 
 from agentgym.errors import CreditError
 from agentgym.rollout import Checkpoints, Fork
-from agentgym.task import Task, seed_of
+from agentgym.task.definition import Task, seed_of
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest, StepRollouts
 

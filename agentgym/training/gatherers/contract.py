@@ -11,7 +11,7 @@ from agentgym import registry
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import Exclusion, TrainingPlan
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest

@@ -9,8 +9,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym.credit.options import Count, Decay
-from agentgym.task import Task
+from agentgym.credit.options import Decay
+from agentgym.number_types import Count
+from agentgym.task.definition import Task
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 SAME_RETURN = 1e-9
 """Returns with a standard deviation of at most this are considered equal."""

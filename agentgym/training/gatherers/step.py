@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from agentgym.policy.contract import Policy
-from agentgym.reward import Reward
-from agentgym.rollout import Checkpoints, Fork, RolloutConfig
-from agentgym.task import Task
+from agentgym.reward.contract import Reward
+from agentgym.rollout import Checkpoints, Fork
+from agentgym.rollout.config import RolloutConfig
+from agentgym.task.definition import Task
 from agentgym.training.rollouts.rollouts import EpisodeRecords
-from agentgym.trajectory import PromptAddition, Trajectory
+from agentgym.trajectory import PromptAddition
+from agentgym.trajectory.record import Trajectory
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from agentgym.storage.failures import count_failures, turn_failures
 from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import EpisodeKind
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 Array = NDArray[np.float64]
 

@@ -32,8 +32,15 @@ from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.sharding import ShardingTrainer
 from agentgym.training.model.signal_to_noise import GroupGradients
-from agentgym.training.objectives import LossRequirements, RowLosses
-from agentgym.training.objectives.contract import EpisodeKind, WeightedTerm, losses_by_row, needs_of, objective_share
+from agentgym.training.objectives import LossRequirements
+from agentgym.training.objectives.contract import (
+    EpisodeKind,
+    RowLosses,
+    WeightedTerm,
+    losses_by_row,
+    needs_of,
+    objective_share,
+)
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS

@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.training.loss.grpo_batches import own_tokens
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 UNNAMED = "unnamed"
 """The role of turns without a role, in metric names."""

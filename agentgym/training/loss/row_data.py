@@ -12,7 +12,7 @@ import torch
 from agentgym.messages import ImagePart
 from agentgym.training.loss.token_masks import MaskedRow, masked_row
 from agentgym.training.loss.vision_inputs import VisionInputs
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 ROW_DATA = "row_data"
 """The column of a batch that holds a `RowData` for each row. TRL shuffles and splits it with the rows."""

@@ -18,7 +18,7 @@ from agentgym.policy.adapters import own_model
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import parts_of
 from agentgym.training.loss.separate_rows import separated
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 _NO_LABEL = -100
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.training.loss.grpo_batches import OtherRows, imitation_rows
 from agentgym.training.loss.row_data import ROW_DATA, RowData
 from agentgym.training.processes import Processes
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ import torch
 
 from agentgym.errors import AgentGymError
 from agentgym.policy.adapters import own_model
-from agentgym.trajectory import TokenMask, Trajectory
+from agentgym.trajectory import TokenMask
+from agentgym.trajectory.record import Trajectory
 
 if TYPE_CHECKING:
     from agentgym.training.loss.separate_rows import SeparateRows

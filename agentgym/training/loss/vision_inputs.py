@@ -14,7 +14,7 @@ from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Policy
 from agentgym.policy.image_tokens import ImageTokens
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
 """The outputs of image processors that TRL's forward pass passes to a model."""

@@ -12,14 +12,15 @@ from typing_extensions import override
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import Task, TaskSet
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.loss.grpo_batches import OtherRows
 from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 class Experts(Protocol):

@@ -12,7 +12,7 @@ import torch
 from typing_extensions import override
 
 from agentgym.policy.contract import Policy
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts

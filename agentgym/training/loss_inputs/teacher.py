@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
-from agentgym.storage import checkpoint_in
+from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.step_batch import StepBatch

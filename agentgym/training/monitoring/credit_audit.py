@@ -18,7 +18,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training.parts import TrainingPart
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 NAME = "credit"
 

@@ -19,7 +19,8 @@ from agentgym.reward import SUCCESS
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.failures import says_nothing, turn_failures
 from agentgym.task import source_of
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 
 def wait_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import torch
 from agentgym import registry
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, ShapeError
-from agentgym.reward import Schedule
+from agentgym.reward.combined import Schedule
 
 if TYPE_CHECKING:
     from agentgym.training.recipe.train_section import TermSection

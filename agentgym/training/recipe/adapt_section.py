@@ -10,8 +10,11 @@ from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.record import manifest_of
 from agentgym.options import Section
-from agentgym.reward import Reward, RewardStage
-from agentgym.task import Origin, Task, TaskSet, pair_of
+from agentgym.reward import RewardStage
+from agentgym.reward.contract import Reward
+from agentgym.task import Origin, pair_of
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 
 ADAPT = "adapt"
 """The generator of tasks without truth, and the prefix of their ids."""

@@ -13,8 +13,10 @@ from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, UnknownNameError
 from agentgym.options import Count, Rate, Seconds, Section
 from agentgym.registry import load
-from agentgym.reward import Reward
-from agentgym.rollout import Budgets, EpisodeHook, RolloutConfig
+from agentgym.reward.contract import Reward
+from agentgym.rollout import EpisodeHook
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.config import RolloutConfig
 
 Step = Annotated[int, Field(ge=0)]
 

@@ -17,10 +17,10 @@ from agentgym import registry
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.options import Section, explain_refusal
-from agentgym.reward import Reward
-from agentgym.rollout import RolloutConfig
+from agentgym.reward.contract import Reward
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.bundled import recipe_file
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.evaluate_section import EvaluateSection

@@ -10,14 +10,15 @@ from pydantic import Field
 from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.options import Section, Share
-from agentgym.reward import Combined, Gate, Reward, Schedule
-from agentgym.task import TaskSet
+from agentgym.reward.combined import Combined, Gate, Schedule
+from agentgym.reward.contract import Reward
+from agentgym.task.task_set import TaskSet
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ScheduleSection(Section):
-    """A factor on a component's weight over training (see agentgym.reward.Schedule)."""
+    """A factor on a component's weight over training (see agentgym.Schedule)."""
 
     start: Finite
     """The factor before `begin`."""
@@ -36,7 +37,7 @@ class ScheduleSection(Section):
 
 
 class GateSection(Section):
-    """Components that count only where another is high (see agentgym.reward.Gate)."""
+    """Components that count only where another is high (see agentgym.Gate)."""
 
     by: str
     """The component that decides."""

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 
 from agentgym import registry
 from agentgym.options import Section
-from agentgym.task import TaskSet, mixed
+from agentgym.task import mixed
+from agentgym.task.task_set import TaskSet
 
 
 class SourceSection(Section):

@@ -18,7 +18,7 @@ from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpiso
 from agentgym.training.recipe.train_groups import AuditSection, OptimiserSection, RolesSection
 
 if TYPE_CHECKING:
-    from agentgym.task import TaskSet
+    from agentgym.task.task_set import TaskSet
 
 
 class ReplaySection(Section):

@@ -22,8 +22,7 @@ class WarmStartSection(ReadsEpisodes):
     """Demonstrate only tasks that carry one of these tags, so that other tasks teach nothing before reinforcement. By
     default all tasks are demonstrated."""
     imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal (see
-    agentgym.training.demonstrations)."""
+    """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal."""
     steps: Annotated[int, Field(ge=0)] = 500
     """How many optimiser steps are taken at most. 0 leaves the imitation out."""
     batch_size: Count = 32

@@ -16,14 +16,18 @@ from agentgym.errors import EpisodesFailed
 from agentgym.evaluation.search import EpisodeSearch, SearchResult
 from agentgym.evaluation.text import format_causes
 from agentgym.policy.contract import Policy
-from agentgym.reward import Reward
-from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
+from agentgym.reward.contract import Reward
+from agentgym.rollout import Checkpoints, Fork
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.failures import no_turn
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.replay import ExhaustedPolicy
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
+from agentgym.task.definition import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
-from agentgym.trajectory import PromptAddition, Trajectory
+from agentgym.trajectory import PromptAddition
+from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentgym.credit.named_parts import load_part, parse_part
-from agentgym.task import Task, seed_of
-from agentgym.trajectory import Trajectory
+from agentgym.task.definition import Task, seed_of
+from agentgym.trajectory.record import Trajectory
 
 FILE = "sampler.json"
 _FORMER_FILE = "curriculum.json"

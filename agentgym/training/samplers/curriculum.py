@@ -6,11 +6,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.credit.options import Count, Share
 from agentgym.errors import TaskError
-from agentgym.task import Task
+from agentgym.number_types import Count, Share
+from agentgym.task.definition import Task
 from agentgym.training.samplers.contract import make_random_stream
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 class Curriculum:

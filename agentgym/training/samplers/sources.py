@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.task import Task, seed_of, source_of
+from agentgym.task import source_of
+from agentgym.task.definition import Task, seed_of
 from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 class Shuffled:

@@ -11,7 +11,7 @@ import torch
 
 from agentgym.errors import AgentGymError
 from agentgym.training.signals.provider import SignalRows
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 def _score_norms(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from agentgym.credit import Estimator
 from agentgym.policy.contract import Policy
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 SignalRows = list[Any]
 """One signal of a batch: one entry per trajectory, with the shape that `Group` defines."""

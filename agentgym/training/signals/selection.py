@@ -10,10 +10,10 @@ from typing_extensions import override
 from agentgym import registry
 from agentgym.credit import Estimator
 from agentgym.credit.group import SIGNALS
-from agentgym.environment import Environment
+from agentgym.environment.contract import Environment
 from agentgym.environment.wrapper import may_begin_contexts
 from agentgym.errors import CreditError
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.model.models import reads_images
 from agentgym.training.signals.provider import SignalProvider, SignalSources

@@ -11,7 +11,8 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.search import make_search
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import Task, seed_of, training_only
+from agentgym.task import training_only
+from agentgym.task.definition import Task, seed_of
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
@@ -19,7 +20,7 @@ from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_sources import searched_label
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 
 def searched_ends(

@@ -21,11 +21,11 @@ from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.local import policy_of, renderer_of
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
-from agentgym.reward import Reward
+from agentgym.reward.contract import Reward
 from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import demonstrations
 from agentgym.training.model.models import save_model
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
@@ -39,7 +39,7 @@ from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.episode_manifest import StoredEpisodes
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, TrainedVllmPool, VllmEngine
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 STEP_TASKS = "tasks.jsonl"
 

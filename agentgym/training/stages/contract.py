@@ -13,7 +13,7 @@ from agentgym import registry
 from agentgym.options import Section
 from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
 from agentgym.training.gatherers.contract import changes_left_in
 from agentgym.training.recipe.recipe import Recipe
@@ -21,7 +21,7 @@ from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext, with_tasks_of
 from agentgym.training.stages.episode_sources import EpisodeSource, nodes_label
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 RunStage = Callable[..., Learner]
 CheckStage = Callable[["PlannedStage", Sequence["PlannedStage"]], None]

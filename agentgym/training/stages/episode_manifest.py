@@ -19,11 +19,11 @@ from agentgym.policy.contract import Renderer
 from agentgym.rollout.environments import schemas_of
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import seed_of
+from agentgym.task.definition import seed_of
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.stages.episode_sources import LABEL_ENDS, LEDGER, EpisodeSource
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 MANIFEST = "episodes.json"
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ from agentgym.text import percent
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 EVALUATION = "evaluation/{name}.json"
 """The path of an evaluation in the run folder."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
-from agentgym.task import Task, TaskSet
+from agentgym.task.definition import Task
+from agentgym.task.task_set import TaskSet
 from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.episode_manifest import Row
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 EXPERTS_MANIFEST = "expert_episodes.json"
 

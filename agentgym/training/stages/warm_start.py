@@ -12,7 +12,7 @@ from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.task import TaskSet
+from agentgym.task.task_set import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.fit import TrainingPlan
@@ -27,7 +27,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row
 from agentgym.training.stages.measure import validate
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 DEFAULT_SELECTION = "success"
 WARM_START = "warm_start"

@@ -17,7 +17,7 @@ from agentgym._imports import install_command
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
-from agentgym.storage import checkpoint_in
+from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.recipe.hardware_section import VllmSection
 from agentgym.training.recipe.policy_section import PolicySection

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit import Array, BiasClass, Count, Group, Share, Weight
+from agentgym.credit import Array, BiasClass, Group, Weight
 from agentgym.credit.wrappers import Estimate, define_wrapper
+from agentgym.options import Count, Share
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:

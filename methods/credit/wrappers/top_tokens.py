@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Group, Share, WholeNumber
+from agentgym.credit import Array, Group, WholeNumber
 from agentgym.credit.wrappers import define_token_weights, pad_tokens
+from agentgym.options import Share
 
 
 @define_token_weights(

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym import CreditError
-from agentgym.credit import Array, BiasClass, Count, Group, Weight
+from agentgym.credit import Array, BiasClass, Group, Weight
 from agentgym.credit.arithmetic import value_after_last
 from agentgym.credit.wrappers import Estimate, define_wrapper
+from agentgym.options import Count
 
 
 def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:

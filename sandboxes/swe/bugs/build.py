@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice, zip_longest
 from pathlib import Path
 
-from agentgym import Task, TaskError, TaskSet, seed_of, task_from_json, task_to_json
+from agentgym import Task, TaskError, TaskSet, seed_of
 from agentgym.storage import Journal
+from agentgym.task import task_from_json, task_to_json
 
 from ..judge import RepositoryTests
 from .mutations import mutations

@@ -23,6 +23,7 @@ from agentgym import (
     ScriptedPolicy,
     Task,
     TaskSet,
+    evaluate,
     in_thread,
     load,
     load_task_set,
@@ -30,7 +31,7 @@ from agentgym import (
 )
 from agentgym.cli.app import app
 from agentgym.errors import EvaluationError, HeldOutError, LedgerError, ToolDefinitionError
-from agentgym.evaluation import Evaluation, evaluate, format_evaluation, format_gains
+from agentgym.evaluation import Evaluation, format_evaluation, format_gains
 from agentgym.evaluation.runner import choose
 from agentgym.methods.knowledge import KnowledgeStore, with_notes
 from agentgym.rollout import Fork

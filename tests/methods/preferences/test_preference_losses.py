@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentgym import Message, Task
+from agentgym import Message, Task, Trajectory, Turn
 from agentgym.errors import RecipeError
 from agentgym.messages import StopReason
 from agentgym.methods.preferences.losses import KtoLoss, PairLoss, RankLoss, dmpo_weights
@@ -19,7 +19,7 @@ from agentgym.methods.preferences.pairs import outcome_pairs, segment_pairs, tur
 from agentgym.methods.preferences.prefer import require_better_branch, undesirable_weight
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.training.loss.scored_rows import ScoredRow, fixed_scores, scores_of
-from agentgym.trajectory import ForkPoint, Trajectory, Turn
+from agentgym.trajectory import ForkPoint
 
 
 def episode(name: str, *turns: tuple[list[int], list[int]], success: float = 0.0, prompt=(0,)) -> Trajectory:

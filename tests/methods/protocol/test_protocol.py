@@ -5,14 +5,24 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agentgym import Budgets, Environment, EpisodeManager, RolloutConfig, Task, ToolError, register, tool
+from agentgym import (
+    Budgets,
+    Environment,
+    EpisodeManager,
+    RolloutConfig,
+    Task,
+    ToolError,
+    Trajectory,
+    Turn,
+    register,
+    tool,
+)
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message, StopReason
 from agentgym.methods.protocol import Protocol
 from agentgym.policy import Hermes, Request, TemplateRenderer, TransformersPolicy, make_model, make_tokenizer
-from agentgym.policy.logit_hooks import make_hook
+from agentgym.policy.logit_hooks.contract import make_hook
 from agentgym.rewards.protocol import ProtocolReward
-from agentgym.trajectory import Trajectory, Turn
 
 
 def episode(*turns: str, stop: StopReason = StopReason.ANSWERED) -> Trajectory:

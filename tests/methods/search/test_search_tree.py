@@ -8,11 +8,10 @@ import random
 import pytest
 from wanderers import Wanderer, manager_of, rooms, searched
 
-from agentgym import Environment, Reward, registry
+from agentgym import Environment, Reward, RolloutConfig, registry
 from agentgym.errors import CreditError, PolicyError, SearchError
 from agentgym.methods.search import BestFirst, SearchedEpisode, TreeSearch
 from agentgym.policy import Reply, Request
-from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 from wanderers import Wanderer, rooms
 
+from agentgym import Budgets, RolloutConfig, TaskSet, compare
 from agentgym.errors import EvaluationError, RecipeError
-from agentgym.evaluation import compare
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import evaluate
 from agentgym.evaluation.text import format_evaluation, format_usage
 from agentgym.methods.search import BestFirst, make_search
-from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.task import TaskSet
 from agentgym.training import Recipe
 
 CONFIG = RolloutConfig(budgets=Budgets(max_turns=24))

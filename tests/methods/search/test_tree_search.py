@@ -10,11 +10,11 @@ from collections.abc import Hashable, Sequence
 import pytest
 from wanderers import Wanderer, manager_of, rooms, searched
 
-from agentgym import Checkpoint, Environment, Task, tool
+from agentgym import Checkpoint, Environment, Policy, Task, tool
 from agentgym.messages import Call, Message
 from agentgym.methods.search import Node, SearchTree, TreeSearch
 from agentgym.methods.search.mcts import Action, Outcome
-from agentgym.policy import Policy, Reply, Request
+from agentgym.policy import Reply, Request
 from agentgym.testing.exact.problems import Problem, ProblemPath
 from agentgym.testing.exact.signals import PROBLEMS, after
 

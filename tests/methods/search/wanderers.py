@@ -6,11 +6,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import Task, registry
+from agentgym import Budgets, EpisodeManager, Policy, RolloutConfig, Task, registry
 from agentgym.messages import Call, Message
 from agentgym.methods.search import SearchedEpisode, TurnSearch, search_episodes
-from agentgym.policy import Policy, Reply, Request
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+from agentgym.policy import Reply, Request
 from agentgym.storage.ledger import Ledger
 
 DIRECTIONS = ("up", "down", "left", "right")

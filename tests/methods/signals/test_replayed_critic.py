@@ -19,12 +19,12 @@ from problem_episodes import (
     trajectory_of,
 )
 
+from agentgym import Trajectory
 from agentgym.credit import estimator
 from agentgym.methods.signals.token_critic import TokenCritic
 from agentgym.methods.signals.turn_critic import Critic, ReplayedCritic
 from agentgym.methods.stored_turns.store import TransitionStore
 from agentgym.methods.stored_turns.transitions import ReturnSpec, TurnTransition
-from agentgym.trajectory import Trajectory
 
 
 def current_logprobs(problem, states: dict[tuple[str, int], str]):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentgym import Policy, RolloutConfig, ScriptedPolicy, Task, TaskSet, Trajectory, Turn
 from agentgym.credit import Group, define_estimator, estimator
 from agentgym.credit.batch import groups_of
 from agentgym.credit.signals import Array
@@ -20,9 +21,7 @@ from agentgym.methods.signals.replays import BranchLabels, LeaveOneOutReplays, M
 from agentgym.methods.signals.token_critic import TokenCritic
 from agentgym.methods.signals.turn_critic import Critic
 from agentgym.methods.stored_turns.transitions import ReturnSpec
-from agentgym.policy import Policy, Reply, Request, ScriptedPolicy, make_model, make_tokenizer
-from agentgym.rollout import RolloutConfig
-from agentgym.task import Task, TaskSet
+from agentgym.policy import Reply, Request, make_model, make_tokenizer
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import StepRequest
@@ -30,7 +29,6 @@ from agentgym.training.gatherers.branching import Branching
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.signals import SignalSources
 from agentgym.training.signals.selection import providers_for
-from agentgym.trajectory import Trajectory, Turn
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
 from agentgym.methods.signals.hidden_states import hidden_states, own_spans
@@ -19,8 +20,6 @@ from agentgym.methods.signals.state_ranks import (
     ranks_of_chunks,
 )
 from agentgym.policy import make_model, make_tokenizer
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ import lookup_environment
 import pytest
 from lookup_runs import RECIPE, recipe
 
+from agentgym import Budgets, EpisodeManager, RolloutConfig, Task, TaskSet
 from agentgym.errors import RecipeError, TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.majority_vote import CoReward
-from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.task import Task, TaskSet, pair_of
+from agentgym.task import pair_of
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.adapt_section import AdaptSection

@@ -10,17 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agentgym import Task, Trajectory, Turn
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.registry import names
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task
 from agentgym.task.mixture import SOURCE
 from agentgym.training.samplers import make_sampler
 from agentgym.training.samplers.contract import restore_sampler, save_sampler
 from agentgym.training.samplers.sources import Sources
-from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [
     Task(f"t{index}", "test/none-v1", "?", truth={"pair": index // 2}, tags=("all",), difficulty=index % 3)

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym import Call, EpisodeManager, Message, Policy, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import AgentGymError, ContextFull, PolicyError
 from agentgym.messages import ResultStatus
 from agentgym.methods.teams import ModelPool, PipelineStage, PricedModel, with_delegation, with_pipeline, with_routing
 from agentgym.methods.teams.delegation import EXECUTE
-from agentgym.policy import Policy, Reply
+from agentgym.policy import Reply
 from agentgym.rewards.spent_cost import SpentCost
 from agentgym.testing import CounterWithState, TargetReached
 

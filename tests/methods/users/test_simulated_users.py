@@ -9,7 +9,20 @@ from functools import partial
 import pytest
 from model_server import serving
 
-from agentgym import Call, Checkpoint, EpisodeManager, Message, PolicyError, ScriptedPolicy, Task, ToolError, tool
+from agentgym import (
+    Budgets,
+    Call,
+    Checkpoint,
+    EpisodeManager,
+    Message,
+    Policy,
+    PolicyError,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    ToolError,
+    tool,
+)
 from agentgym.environment import unwrapped
 from agentgym.errors import ConformanceError, ContextFull
 from agentgym.messages import StopReason
@@ -17,14 +30,12 @@ from agentgym.methods.users import END, SimulatedUser, UserBehaviour, UserEnviro
 from agentgym.policy import (
     ChatApiPolicy,
     Hermes,
-    Policy,
     Reply,
     TemplateRenderer,
     TransformersPolicy,
     make_model,
     make_tokenizer,
 )
-from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.testing import check_environment
 from agentgym.testing.counter import CounterWithState, TargetReached
 

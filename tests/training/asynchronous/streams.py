@@ -10,12 +10,10 @@ from pathlib import Path
 
 from scripted_episodes import counting, task
 
+from agentgym import Budgets, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import SandboxDied
 from agentgym.messages import Message
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.training.asynchronous.stream import Capacity, GroupStream
 from agentgym.training.gatherers import Gatherer, StepRequest

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scripted_episodes import task
 
+from agentgym import Trajectory, Turn
 from agentgym.messages import Message, StopReason
 from agentgym.training.asynchronous.ages import age_metrics, correction_metrics, effective_share
 from agentgym.training.asynchronous.stream import shuffled
-from agentgym.trajectory import Trajectory, Turn
 
 
 def turn(index: int, tokens: int, version: int, *changes: tuple[int, int]) -> Turn:

@@ -10,11 +10,11 @@ import pytest
 from scripted_episodes import counting, task
 from streams import TASKS, Held, gathered, stream_of, task_ids, trained, wait_until
 
+from agentgym import Task
 from agentgym.credit import estimator
 from agentgym.credit.batch import batch_credit_of
 from agentgym.errors import AgentGymError, EpisodesFailed, LedgerError, RecipeError
 from agentgym.storage.ledger import Ledger
-from agentgym.task import Task
 from agentgym.training.gatherers import make_gatherer
 
 
@@ -195,8 +195,8 @@ def test_groups_that_were_trained_out_of_turn_are_left_out_when_the_stream_is_re
 
 def test_episodes_of_all_steps_together_are_no_more_than_the_concurrency(tmp_path):
     """Slots are shared, and a step whose episodes are all begun leaves its slots to the next one."""
-    from agentgym.policy import ScriptedPolicy
-    from agentgym.rollout import EpisodeManager, RolloutConfig, Slots
+    from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
+    from agentgym.rollout.workers.slots import Slots
     from agentgym.testing import Counter
 
     live, most = 0, 0
