@@ -51,6 +51,7 @@ MOVED: dict[str, str] = {
     "agentgym.policy.load_vision_policy": "agentgym.policy.local.load_vision",
     "agentgym.interop.mcp.McpServer": "agentgym.interop.McpServer",
     "agentgym.interop.mcp.register_mcp": "agentgym.interop.register_mcp",
+    "agentgym.training.NewTasks": "agentgym.methods.new_tasks.NewTasks",
     "agentgym.training.ReturnSpec": "agentgym.methods.stored_turns.ReturnSpec",
     "agentgym.training.offline.*": "agentgym.methods.stored_turns",
     "agentgym.interop.inspect.*": "agentgym.bridges.inspect",

@@ -25,9 +25,10 @@ from agentgym import (
 from agentgym.evaluation import histories, select_episodes
 from agentgym.options import Count
 from agentgym.task import Origin, task_to_json, training_only
-from agentgym.training import NewTasks
 from agentgym.training.gatherers import success_of
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
+
+from .new_tasks import NewTasks
 
 GENERATED = "generated"
 """The tag of a generated task, and the name of the file with the stage's results."""

@@ -194,7 +194,7 @@ def test_a_signal_provider_says_that_it_provides_the_signal_of_its_name(name):
 
 @pytest.mark.parametrize("name", of("selections"))
 def test_a_selection_is_made_without_options(name):
-    from agentgym.training.selection import make_selection
+    from agentgym.training.stages.selection import make_selection
 
     assert callable(make_selection(name))
 

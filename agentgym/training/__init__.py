@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from agentgym.training.fit import Exclusion, TrainingPlan
     from agentgym.training.loss.grpo_batches import OtherRows
     from agentgym.training.loss.step_batch import StepBatch
-    from agentgym.training.new_tasks import NewTasks
     from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Exclusion": "fit",
-    "NewTasks": "new_tasks",
     "OtherRows": "loss.grpo_batches",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
@@ -41,7 +39,6 @@ _HOME = {
 
 __all__ = [
     "Exclusion",
-    "NewTasks",
     "OtherRows",
     "Recipe",
     "Rollouts",

@@ -13,7 +13,7 @@ from agentgym import CreditError, EpisodesFailed, Message, StopReason, Task, Tas
 from agentgym.options import Count, Share
 from agentgym.rollout import is_bug
 from agentgym.task import VARIANTS, Origin
-from agentgym.training import Exclusion, NewTasks, TrainingPart, TrainingPlan
+from agentgym.training import Exclusion, TrainingPart, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
     Gatherer,
@@ -24,6 +24,7 @@ from agentgym.training.gatherers import (
     success_of,
 )
 
+from ..new_tasks import NewTasks
 from .writing import WRITING, attempt_of, question_of, words_of, write
 
 INSTRUCTION = (

@@ -12,13 +12,13 @@ from staged_runs import pressing
 from agentgym import Call, Environment, Message, Policy, Reward, ScriptedPolicy, Task, TaskSet, tool
 from agentgym.errors import HeldOutError, RecipeError
 from agentgym.methods.generate import GenerateSection, generate_stage
+from agentgym.methods.new_tasks import NewTasks
 from agentgym.registry import load_task_set, register
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Origin
 from agentgym.task.mixture import mixed
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_stored_sources
-from agentgym.training.new_tasks import NewTasks
 from agentgym.training.stages.context import RunContext, with_tasks_of
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.stages.plan import planned_stages

@@ -10,7 +10,7 @@ from agentgym import Task, Trajectory, Turn
 from agentgym.messages import Message, StopReason
 from agentgym.methods.selections import groups_of
 from agentgym.training.imitation import Example, _supervised_rows
-from agentgym.training.selection import make_selection
+from agentgym.training.stages.selection import make_selection
 
 
 def episode(name: str, success: float, *turns: list[int], failed: bool = False) -> Trajectory:

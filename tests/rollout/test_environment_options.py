@@ -15,7 +15,7 @@ from agentgym.rollout.environment_options import EnvironmentOptionError, check_e
 from agentgym.task import mixed
 from agentgym.testing import Counter, TargetReached
 from agentgym.training import Recipe
-from agentgym.training.checks.trial_reset import check_environments
+from agentgym.training.checks.trials import check_environments
 from agentgym.training.recipe.episode_section import EpisodeSection
 
 CREATED: list[dict[str, float]] = []

@@ -22,9 +22,9 @@ from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.storage.run_folder import RunFolder, checkpoint_in
 from agentgym.training import Recipe
 from agentgym.training.loss_inputs.optimal_values import soft_maximum
-from agentgym.training.model.reference import ReferenceCallback
 from agentgym.training.monitoring.callbacks import ValidationCallback, success_reached_at
 from agentgym.training.recipe.train_section import ReferenceSection
+from agentgym.training.stages.update_parts import ReferenceCallback
 
 FIXED = {"reference": {"kind": "fixed"}}
 LONG_ENOUGH = {"max_episode_tokens": 64, "max_turn_tokens": 48}

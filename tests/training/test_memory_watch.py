@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.errors import PolicyError
 from agentgym.sandbox.pool.headroom import Headroom
-from agentgym.training.model.memory_watch import stopped_before_memory_runs_out
+from agentgym.training.model.model_failures import stopped_before_memory_runs_out
 
 
 def work(seconds: float) -> None:

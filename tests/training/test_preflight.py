@@ -20,7 +20,7 @@ from agentgym.registry import register
 from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.checks.trial_reset import check_environments
+from agentgym.training.checks.trials import check_environments
 from agentgym.training.run import differing_keys
 
 

@@ -3,5 +3,4 @@
 stream.py        GroupStream: plays ahead of the trainer, limits how far, and draws the next tasks
 step_groups.py   the groups of one step while their episodes are played
 ages.py          metrics of the tokens' age and distance from the trained policy
-callback.py      the stream's place in the training loop and in checkpoints
 """

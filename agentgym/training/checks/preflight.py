@@ -11,8 +11,7 @@ from agentgym.policy.device import device_of
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checks.parts import parts_of, plan_of
-from agentgym.training.checks.trial_episode import check_reward
-from agentgym.training.checks.trial_reset import check_environments
+from agentgym.training.checks.trials import check_environments, check_reward
 from agentgym.training.fit import check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.model.grpo_config import check_trl_options, grpo_config

@@ -3,8 +3,7 @@
 models.py              load, save and finish the model: all weights, or an adapter
 grpo_config.py         TRL's GRPOConfig from a recipe's sections, and common TrainingArguments
 sharding.py            FSDP: the model's weights sharded over processes
-reference.py           the reference model of `train.kl`
-model_failures.py      reports why training failed: memory, NaN
+model_failures.py      reports why training failed or is about to: memory, NaN
 muon.py                the optimiser Muon
 signal_to_noise.py     a learning rate that follows the signal-to-noise ratio of a step's groups
 """

@@ -1,9 +1,11 @@
-"""Process keys of recipe data before its check: overrides from the command line, and renamed keys."""
+"""Find a recipe's file, and process the keys of its data before the check: overrides, and renamed keys."""
 
 from __future__ import annotations
 
 import copy
 import tomllib
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from agentgym.deprecation import warn_renamed
@@ -78,3 +80,34 @@ def _write(data: dict[str, Any], key: str, value: Any, where: str) -> None:
         if not isinstance(section, dict):
             raise RecipeError(f"{where}: {part!r} is a value, not a section.")
     section[last] = value
+
+
+def recipe_file(recipe: str | Path) -> Path:
+    """Return the file of a recipe: the path itself if it exists, else the bundled recipe of this name.
+
+    `quickstart`, `quickstart.toml` and `recipes/quickstart.toml` name the same recipe; `stages/ranking` is in a folder.
+
+    Raises: RecipeError listing the bundled recipes if there is neither.
+    """
+    path = Path(recipe)
+    if path.is_file():
+        return path
+    bundled = _bundled()
+    name = path.with_suffix("").as_posix().removeprefix("recipes/")
+    if name in bundled and path.suffix in ("", ".toml"):
+        return bundled[name]
+    close = get_close_matches(name, bundled, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise RecipeError(
+        f"Cannot read the recipe {path}: there is no such file, and no bundled recipe of this name.{hint} "
+        f"Bundled: {', '.join(sorted(bundled)) or 'none'}."
+    )
+
+
+def _bundled() -> dict[str, Path]:
+    package = Path(__file__).parents[2]
+    for folder in (package / "recipes", package.parent / "recipes"):  # of an installed package, of a checkout
+        if folder.is_dir():
+            files = [file for file in sorted(folder.rglob("*.toml")) if file.parent.name != "tasks"]
+            return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+    return {}

@@ -21,12 +21,11 @@ from agentgym.reward.contract import Reward
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.task.task_set import TaskSet
-from agentgym.training.recipe.bundled import recipe_file
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.evaluate_section import EvaluateSection
 from agentgym.training.recipe.guard_section import GuardSection
 from agentgym.training.recipe.hardware_section import HardwareSection, VllmSection
-from agentgym.training.recipe.keys import override_key, with_current_keys
+from agentgym.training.recipe.keys import override_key, recipe_file, with_current_keys
 from agentgym.training.recipe.names import check_names
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection

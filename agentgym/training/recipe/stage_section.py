@@ -1,4 +1,4 @@
-"""One entry of the recipe's list of stages, and what entries that learn from stored episodes have in common."""
+"""One entry of the recipe's list of stages, and the options of stages that collect episodes or learn from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from agentgym.options import Count, Section, Share
+from agentgym.evaluation.search import make_search
+from agentgym.options import Count, Rate, Section, Share
 
 MICROBATCH_TOKENS = 16_384
 """Tokens of a part of a batch by default, padding included."""
@@ -68,3 +69,66 @@ class RepeatSection(Section):
     """How often the block is run."""
     stages: Annotated[list[StageSection], Field(min_length=1)]
     """The stages of the block, written as entries of `[[stage]]`. In round 2 the name of each has the ending `_2`."""
+
+
+class CollectSection(Section):
+    """Options of `collect`: episodes of training tasks that the ledger keeps for later stages."""
+
+    tasks: Count | None = None
+    """How many training tasks are played, drawn anew in each stage. By default all are."""
+    group_size: Count = 1
+    """How many episodes of each task are played."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    """The sampling temperature. By default it is that of [episode]."""
+    policy: str = "current"
+    """The player: `current`, the policy being trained; `oracle` or `imperfect_oracle`, the task set's scripted players;
+    or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
+    model='teacher')". Episodes without token ids get the ids that the policy being trained would have written."""
+    trees: bool = False
+    """Grow each group as a tree, as train.signals says, so that episodes share their first turns."""
+    search: str = ""
+    """Let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The ends of
+    each tree are kept, judged, with the value of each node before the turn that leaves it."""
+    traces: bool = False
+    """Let the turns of these ends say first what the search found: moves, what followed, and values."""
+
+    @model_validator(mode="after")
+    def _traces_of_a_search(self) -> CollectSection:
+        if self.traces and not self.search:
+            raise ValueError("traces = true tells what a search found: give one, such as search = 'mcts(nodes=32)'")
+        return self
+
+    @model_validator(mode="after")
+    def _search_of_the_policy(self) -> CollectSection:
+        if self.search:
+            make_search(self.search)
+            if self.trees or self.policy != "current":
+                raise ValueError("search needs trees = false and policy = 'current', which moves in it")
+        return self
+
+    @model_validator(mode="after")
+    def _trees_of_the_policy(self) -> CollectSection:
+        if self.trees and self.policy != "current":
+            raise ValueError(f"trees = true needs policy = 'current', which can go on from a turn, not {self.policy!r}")
+        if self.trees and self.group_size < 3:
+            raise ValueError(f"trees = true needs group_size = 3 or more, not {self.group_size}")
+        return self
+
+
+class LearningSection(ReadsEpisodes):
+    """How a stage learns from stored episodes."""
+
+    reads_last_player: ClassVar[bool] = True
+
+    steps: Count = 50
+    """How many optimiser steps are taken."""
+    batch_size: Count = 8
+    """How many pairs, labelled episodes or groups a step learns from."""
+    learning_rate: Rate = 1e-4
+    """The peak learning rate, which decays to a tenth."""
+    max_grad_norm: Rate = 1.0
+    """A longer gradient is scaled down to this norm."""
+    save_every: Count = 50
+    """How many steps lie between two checkpoints, from which an interrupted stage goes on."""
+    microbatch_tokens: Count = MICROBATCH_TOKENS
+    """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory."""

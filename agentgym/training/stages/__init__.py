@@ -10,7 +10,9 @@ reinforce.py    reinforcement learning with turn-level credit
 collect.py      plays training tasks; the ledger stores the episodes for later stages
 row_groups.py   trains on groups of rows that are compared with each other
 episode_sources.py, episode_manifest.py  the episodes that a stage learns from, and the record of its choice
-stored_episodes.py  stored episodes of experts
+selection.py    selects the stored episodes to imitate, and the successes of experts
+update_parts.py the parts of the update: the reference, the learning rate, the order of roles
+streaming.py    playing in the background
 measure.py      validation while training, held-out evaluation before and after, the closing report
 """
 
@@ -22,8 +24,7 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.loss.scored_rows import ScoredRow
-    from agentgym.training.recipe.stage_options import LearningSection
-    from agentgym.training.recipe.stage_section import ReadsEpisodes
+    from agentgym.training.recipe.stage_section import LearningSection, ReadsEpisodes
     from agentgym.training.stages.context import Learner, RunContext
     from agentgym.training.stages.contract import PlannedStage, define_stage
     from agentgym.training.stages.measure import measure_held_out
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Learner": "context",
-    "LearningSection": ".recipe.stage_options",
+    "LearningSection": ".recipe.stage_section",
     "PlannedStage": "contract",
     "ReadsEpisodes": ".recipe.stage_section",
     "RowGroup": "row_groups",

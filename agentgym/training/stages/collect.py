@@ -16,7 +16,7 @@ from agentgym.task.definition import Task, seed_of
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
-from agentgym.training.recipe.stage_options import CollectSection
+from agentgym.training.recipe.stage_section import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_sources import searched_label

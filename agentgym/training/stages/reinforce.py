@@ -36,7 +36,7 @@ from agentgym.training.stages.reinforce_parts import (
     scheduled_rollouts,
     training_run,
 )
-from agentgym.training.stages.stored_episodes import check_experts
+from agentgym.training.stages.selection import check_experts
 from agentgym.training.stages.streaming import streaming
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 

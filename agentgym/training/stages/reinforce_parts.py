@@ -31,7 +31,7 @@ from agentgym.training.samplers.contract import restore_sampler, save_sampler
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
-from agentgym.training.stages.stored_episodes import EXPERTS_MANIFEST, expert_episodes
+from agentgym.training.stages.selection import EXPERTS_MANIFEST, expert_episodes
 from agentgym.training.stages.streaming import Streaming
 from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates, SignalToNoise
 

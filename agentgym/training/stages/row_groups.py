@@ -24,7 +24,7 @@ from agentgym.training.model.model_failures import DivergenceCallback, out_of_me
 from agentgym.training.model.models import load_saved, train_from
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, LoggingCallback
 from agentgym.training.processes import Processes
-from agentgym.training.recipe.stage_options import LearningSection
+from agentgym.training.recipe.stage_section import LearningSection
 from agentgym.training.stages.context import Learner, RunContext
 
 

@@ -1,25 +1,112 @@
-"""Parts of a reinforcement that change how the policy is updated: the reference, roles, and earlier entropies."""
+"""Training parts of the update: the reference model, learning rate, entropies and order of roles."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import TrainerCallback
 from typing_extensions import override
 
 from agentgym.policy.adapters import has_adapter
+from agentgym.policy.checkpoint import save_atomically
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
-from agentgym.training.model.reference import ReferenceCallback, reference_of
+from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.objectives import LossRequirements
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.processes import Processes
-from agentgym.training.recipe.train_section import TrainSection
+from agentgym.training.recipe.train_section import ReferenceSection, TrainSection
+
+REFERENCE = "reference"
+"""Name of the reference's folder: in the run's checkpoints, and in each checkpoint if the reference moves."""
+
+BEST = "best.json"
+"""Name of the file in the reference's folder with the success of a reference of the kind "best"."""
+
+
+@contextmanager
+def reference_of(
+    model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None, processes: Processes
+) -> Iterator[None]:
+    """Make a trainer of `model` created inside the block load the saved reference; save the reference first if needed.
+
+    Args:
+        model: the model at the start of the reinforcement.
+        checkpoints: the run's folder of checkpoints.
+        checkpoint: where the run resumes, if anywhere; it holds a reference that had moved.
+    """
+    folder = checkpoints / REFERENCE
+    if checkpoint is not None and (checkpoint / REFERENCE).is_dir():
+        folder = checkpoint / REFERENCE
+    elif not processes.share(folder.is_dir):
+        processes.share(lambda: save_atomically(model, processing_class, folder))
+    loaded_from = model.config._name_or_path
+    model.config._name_or_path = str(folder)
+    try:
+        yield
+    finally:
+        model.config._name_or_path = loaded_from
+
+
+class ReferenceCallback(TrainerCallback):
+    """Move a reference that follows validation, and save a moving reference with each checkpoint.
+
+    TRL itself moves a reference that follows the steps. This callback must come before CheckpointCompleteCallback.
+    """
+
+    def __init__(self, section: ReferenceSection) -> None:
+        self._kind, self._section = section.moves_as, section
+        self._trainer: Any = None
+        self._best: float | None = None  # success of the best validation so far
+
+    def attach(self, trainer: Any, checkpoint: Path | None) -> None:
+        """Attach the trainer whose reference moves, and restore the best success from a checkpoint."""
+        self._trainer = trainer
+        if checkpoint is not None and (file := checkpoint / REFERENCE / BEST).is_file():
+            self._best = json.loads(file.read_text(encoding="utf-8"))["success"]
+
+    def note(self, metrics: Mapping[str, float]) -> None:
+        """Receive the metrics of a validation of the current weights.
+
+        A reference of the kind "best" takes the current weights if success exceeds every earlier validation. The first
+        validation, before the first step, measures the reference itself and only sets the baseline.
+        """
+        success = metrics.get("success", 0.0)
+        if self._kind == "best" and (self._best is None or success > self._best):
+            if self._best is not None:
+                self._copy_weights()
+            self._best = success
+
+    def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        if self._section.reset_optimiser and state.global_step % self._section.reset_every == 0:
+            optimizer.state.clear()
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        model = self._trainer.ref_model if self._trainer is not None else None
+        if model is None or not (args.sync_ref_model or self._kind == "best"):
+            return
+        options = {"state_dict": full_state(model)} if is_sharded(model) else {}
+        if not state.is_world_process_zero:
+            return
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE
+        self._trainer.accelerator.unwrap_model(model).save_pretrained(folder, **options)
+        if self._best is not None:
+            (folder / BEST).write_text(json.dumps({"success": self._best}), encoding="utf-8")
+
+    def _copy_weights(self) -> None:
+        unwrap = self._trainer.accelerator.unwrap_model
+        target, source = unwrap(self._trainer.ref_model), unwrap(self._trainer.model)
+        with torch.no_grad():
+            for ours, theirs in zip(target.parameters(), source.parameters(), strict=True):
+                ours.copy_(theirs)
 
 
 class Reference(TrainingPart):

@@ -22,11 +22,11 @@ from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import load_model, save_model
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
 from agentgym.training.recipe.warm_start_section import WarmStartSection
-from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row
 from agentgym.training.stages.measure import validate
+from agentgym.training.stages.selection import groups_of, make_selection
 from agentgym.trajectory.record import Trajectory
 
 DEFAULT_SELECTION = "success"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agentgym.task.definition import BOOKKEEPING, Task
-from agentgym.task.task_set import TaskSet
+from agentgym import Task, TaskSet
+
+__all__ = ["NewTasks"]
 
 
 class NewTasks:
@@ -44,7 +45,7 @@ class NewTasks:
     def reason_against(self, task: Task) -> str:
         """Return the reason to reject a task; "" to accept it."""
         key = task.content_key()
-        numbered_anew = self._tells_by_words and bool(BOOKKEEPING & task.parameters.keys())
+        numbered_anew = self._tells_by_words and task.content_key(numbered=False) != key
         if task.environment not in self._environments:
             return "environment"
         if key in self._measured or (numbered_anew and _unnumbered_key(task) in self._unnumbered):
