@@ -151,8 +151,12 @@ def _two_turns(renderer: TemplateRenderer) -> TemplateFinding:
         transcript = prompt + renderer.tokenizer.decode(ids)
         ours, theirs = (_without_empty_thoughts(text, "") for text in (transcript, expected))
         if ours == theirs or _without_empty_thoughts(transcript, r"\s*") == _without_empty_thoughts(expected, r"\s*"):
-            remark = "" if count == 2 else "; it takes one call in a message, and further ones are written beside it"
-            return TemplateFinding(check, True, f"two turns of {count} calls, character for character{remark}")
+            ids = renderer.prompt([Message("user", "?")], [PROBE_TOOL]) + ids
+            exact = ids == renderer.tokenizer.encode(expected, add_special_tokens=False)
+            alike = "token for token" if exact else "character for character"
+            remark = "" if transcript == expected else ", but for thoughts without words"
+            remark += "" if count == 2 else "; it takes one call in a message, and further ones are written beside it"
+            return TemplateFinding(check, True, f"two turns of {count} calls, {alike}{remark}")
         at = next(
             (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
         )

@@ -33,6 +33,9 @@ FORMATS = {  # by the beginning of the template's name; the longest one counts
     "qwen3_6": "qwen_xml",
     "qwen3_8": "qwen_xml",
 }
+EMPTY_THOUGHTS = ("glm4moe", "nemotron", "qwen3_training")
+"""Templates that write a thought without words before a call; a prompt that begins a thought has other spaces in it."""
+NO_CALLS = ("lfm2.", "lfm2_training", "llama3.", "llama3_training", "qwen2_5_vl")
 REFUSED = {  # the beginning of the reason
     "no tool results": ("cohere", "gemma_training", "gemma3", "gemma.", "idefics3", "llava", "phi3", "smolvlm"),
     "thoughts in one place only": ("deepseek",),
@@ -54,6 +57,12 @@ def test_a_template_can_be_used_with_the_format_it_writes_or_is_refused(template
         return
     assert not problems
     assert len(findings) == 8
+    [two_turns] = [finding.detail for finding in findings if finding.check == "written as the template"]
+    if not f"{template}.".startswith(NO_CALLS):
+        calls = "1 calls" if template.startswith(("llama3_1", "llama3_2", "gptoss")) else "2 calls"
+        assert two_turns.startswith(f"two turns of {calls}, ")
+        assert ("token for token" in two_turns) != template.startswith(EMPTY_THOUGHTS)
+        assert ("thoughts without words" in two_turns) == template.startswith(EMPTY_THOUGHTS)
     known = [beginning for beginning in FORMATS if template.startswith(beginning)]
     expected = FORMATS[max(known, key=len)] if known else "hermes"
     assert call_format_for(tokenizer_of(template)).name == expected
