@@ -33,6 +33,8 @@ pieces = st.sampled_from(
             "<｜tool▁call▁begin｜>",
             "<｜tool▁sep｜>",
         ),
+        *("<|tool_call_begin|>functions.q:0", "<|tool_call_argument_begin|>", "<|tool_call|>[", "<|START_ACTION|>["),
+        *("<|END_ACTION|>", '<invoke name="q">', '<parameter name="x">', "</invoke>", "<minimax:tool_call>"),
         *("<｜tool▁call▁end｜>", "Action: q\n", "Action Input: ", "\nObservation:", "<|python_tag|>", "q.call("),
         *(
             '{"name": "q", "parameters": ',
@@ -106,6 +108,10 @@ OPENINGS = {
     "harmony": ["<|message|>", " to=functions.q<|message|>{", "<|start|>", "to="],
     "deepseek": ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "```json"],
     "deepseek_v31": ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"],
+    "kimi_k2": ["<|tool_call_begin|>", "<|tool_call_argument_begin|>", "functions.q:0"],
+    "minimax": ['<invoke name="q">', '<invoke name="q"><parameter name="x">', "</parameter>  "],
+    "phi4": ["<|tool_call|>", "<|tool_call|>[]", "<|tool_call|>[{}]   "],
+    "cohere": ["<|START_ACTION|>", "<|START_ACTION|>  ", "<|START_ACTION|>[{}]"],
     "react": ["Action: q\n", "Action Input: ", "\n  Action:", " "],
     "hermes": ["<tool_call>", '"', '<tool_call>{"name": "'],
     "tags": ["<sql>", "```python\n", '<call tool="q">'],
@@ -153,6 +159,13 @@ READ = {
     '{"sql": "SELECT 1\\n"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
     "deepseek_v31": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>q<｜tool▁sep｜>"
     '{"sql": "SELECT 1\\n"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.q:3<|tool_call_argument_begin|>"
+    '{"sql": "SELECT 1\\n"}<|tool_call_end|><|tool_calls_section_end|>',
+    "minimax": '<minimax:tool_call>\n<invoke name="q">\n<parameter name="sql">SELECT 1\n</parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+    "phi4": '<|tool_call|>[{"name": "q", "arguments": {"sql": "SELECT 1\\n"}}]<|/tool_call|>',
+    "cohere": '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "q", "parameters": {"sql": "SELECT 1\\n"}}\n]'
+    "<|END_ACTION|>",
     "react": 'Action: q\nAction Input: {"sql": "SELECT 1\\n"}\nObservation: 7\nAction: drop\nAction Input: {}',
     "hermes": '<tool_call>[{"name": "q", "arguments": {"sql": "SELECT 1\\n"}}]</tool_call>',
 }

@@ -1,0 +1,60 @@
+"""Calls as Kimi K2 writes them: between special tokens, `functions.name:index` and the arguments as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.blocks import read_blocks
+from agentgym.policy.formats.contract import Malformed, excerpt, strict_object
+from agentgym.policy.formats.json_calls import named
+
+ALL_OPEN, ALL_CLOSE = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+OPEN, SEPARATOR, CLOSE = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+_NUMBER = re.compile(r":\d{1,9}\Z")
+
+
+class KimiK2:
+    """`functions.name:index` and a JSON object, all calls of a message in one section."""
+
+    name = "kimi_k2"
+    stop: tuple[str, ...] = ()
+    control: tuple[str, ...] = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE)
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"You may call these tools:\n{lines}\nWrite calls like this: {_EXAMPLE}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Return calls as text, numbered within the message; special tokens in arguments are escaped."""
+        return (
+            ALL_OPEN + "".join(_write(call.name, index, call.arguments) for index, call in enumerate(calls)) + ALL_CLOSE
+        )
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat."""
+        content, calls = read_blocks(text, OPEN, _read, example=_EXAMPLE, strays=(ALL_OPEN, SEPARATOR, CLOSE))
+        return content.replace(ALL_OPEN, "").replace(ALL_CLOSE, "").strip() if calls else content, calls
+
+
+def _write(name: str, index: int, arguments: dict[str, Any]) -> str:
+    body = json.dumps(arguments, ensure_ascii=False).replace("<|", "\\u003c|")
+    return f"{OPEN}functions.{name}:{index}{SEPARATOR}{body}{CLOSE}"
+
+
+def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
+    end = text.find(CLOSE, begin)
+    if end < 0:
+        raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(text[begin:].strip())}.")
+    name, separator, arguments = text[begin:end].partition(SEPARATOR)
+    if not separator:
+        raise Malformed(f"{SEPARATOR} is missing in {excerpt(name)}.")
+    name = named(_NUMBER.sub("", name.strip()).removeprefix("functions."))
+    return [Call(name, strict_object(arguments), f"call_{index}")], end + len(CLOSE)
+
+
+_EXAMPLE = ALL_OPEN + _write("tool_name", 0, {"argument": "value"}) + ALL_CLOSE
