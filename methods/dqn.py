@@ -113,7 +113,7 @@ class DqnPolicy(Policy):
         return numbers
 
     def observe(self, trajectories: Iterable[Trajectory], return_spec: ReturnSpec = ReturnSpec()) -> None:  # noqa: B008
-        """Store the turns with exactly one call of valid episodes, whoever played them."""
+        """Store the turns with exactly one call of valid episodes, of every player."""
         for trajectory in trajectories:
             if trajectory.valid:
                 self._keep(trajectory, return_spec.rewards(trajectory))

@@ -162,6 +162,7 @@ def _fraction(tree: Tree) -> Fraction | None:
 
 
 def _close(a: Fraction, b: Fraction, tolerance: float) -> bool:
+    """Compare two numbers as `same_number` does, but exactly and without an absolute tolerance: nothing was rounded."""
     return abs(a - b) <= Fraction(tolerance) * max(abs(a), abs(b))
 
 

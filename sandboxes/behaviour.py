@@ -1,4 +1,4 @@
-"""`agentgym/behaviour-v1`: the log of somebody's past actions; the agent predicts what they do next, page by page."""
+"""`agentgym/behaviour-v1`: the log of a person's past actions; the agent predicts what they do next, page by page."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def spread_over_tokens(
     Args:
         trajectory: a trajectory of T turns with token ids.
         advantages: [T], one number per turn.
-        length: of the result, to pad the rows of a batch; by default the tokens after the first prompt.
+        length: the result's length, to pad the rows of a batch; by default the tokens after the first prompt.
         token_weights: for each turn one factor for each of its own tokens; None for 1. Not read if the trajectory
             failed.
     Returns: [length] float64, counted from the end of the first prompt; exactly 0 on observations, on other prompts,

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 from agentgym.environment.contract import Environment
-from agentgym.registry import environment_of, load
+from agentgym.registry import load
 from agentgym.rollout.config import RolloutConfig
 from agentgym.task.definition import Task
 
@@ -24,8 +24,7 @@ def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:
 
 
 def _least_turns(task: Task, config: RolloutConfig) -> int:
-    chosen = config.environment
-    environment = chosen if callable(chosen) else environment_of(chosen, task.environment)
+    environment = config.environment_for(task)
     factory = load("environments", environment) if isinstance(environment, str) else environment
     least = getattr(factory, "least_turns", Environment.least_turns)
     return int(least(task))

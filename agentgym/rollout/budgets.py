@@ -67,9 +67,9 @@ class BudgetUsage:
     """What one episode has used of its budgets so far.
 
     Attributes:
-        turns, calls: of the whole episode.
-        tokens: after the prompt.
-        void_turns: in a row, up to the last turn.
+        turns, calls: counts over the whole episode.
+        tokens: the count after the prompt.
+        void_turns: how many turns in a row were void, up to the last one.
     """
 
     def __init__(self, budgets: Budgets) -> None:

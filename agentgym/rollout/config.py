@@ -11,6 +11,7 @@ from pydantic import Field, SkipValidation
 
 from agentgym.environment.contract import Environment
 from agentgym.options import Registered, validated_dataclass
+from agentgym.registry import environment_of
 from agentgym.reward.contract import Reward
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
@@ -112,6 +113,10 @@ class RolloutConfig:
         """The texts that agents read in addition to their environments' messages, with the current knowledge."""
         fixed = (PromptAddition("instruction", self.instruction, "system"),) if self.instruction else ()
         return Prompt(fixed, () if self.knowledge is None else (self.knowledge.view(),))
+
+    def environment_for(self, task: Task) -> str | Callable[..., Environment]:
+        """Return the registered name of a task's environment, or the callable that makes every environment."""
+        return self.environment if callable(self.environment) else environment_of(self.environment, task.environment)
 
     def options_for(self, task: Task) -> dict[str, Any]:
         """Return the constructor options of a task's environment."""

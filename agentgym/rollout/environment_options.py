@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError
-from agentgym.registry import environment_of, load, prototype
+from agentgym.registry import load, prototype
 from agentgym.rollout.config import RolloutConfig
 from agentgym.task import source_of
 from agentgym.task.definition import Task
@@ -26,8 +26,7 @@ def check_environment_options(tasks: Iterable[Task], config: RolloutConfig) -> N
     """
     seen: set[tuple[object, str | None]] = set()
     for task in tasks:
-        chosen = config.environment
-        environment = chosen if callable(chosen) else environment_of(chosen, task.environment)
+        environment = config.environment_for(task)
         if (environment, source_of(task)) not in seen:
             seen.add((environment, source_of(task)))
             check_options(environment, config.options_for(task))

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
-from agentgym.registry import environment_of, load, load_reward, make, prototype
+from agentgym.registry import load, load_reward, make, prototype
 from agentgym.reward.contract import Reward
 from agentgym.rollout.config import RolloutConfig
 from agentgym.task.definition import Task
@@ -75,7 +75,7 @@ class EnvironmentFactory:
 
     def make(self, task: Task) -> Environment:
         """Make a fresh environment for a task. Raises: as `agentgym.make`."""
-        source = self._source(task)
+        source = self._config.environment_for(task)
         environment = make(source, backend=self._config.backend, **self._config.options_for(task))
         self._rewards_by_source[source] = self.reward_for(environment)
         return environment
@@ -95,7 +95,7 @@ class EnvironmentFactory:
         """
         reward = self._given_reward
         if reward is None:
-            source = self._source(task)
+            source = self._config.environment_for(task)
             if source not in self._rewards_by_source:
                 with suppress(AgentGymError):  # an unknown id: its episodes have already failed and report it
                     environment_class = load("environments", source) if isinstance(source, str) else source
@@ -115,10 +115,6 @@ class EnvironmentFactory:
         if schemas is None:
             schemas = self._schemas[environment_class] = ToolSchemas.of(environment.tools)
         return schemas
-
-    def _source(self, task: Task) -> str | Callable[..., Environment]:
-        environment = self._config.environment
-        return environment if callable(environment) else environment_of(environment, task.environment)
 
     def _load(self, name: str) -> Reward:
         reward = self._rewards_by_name.get(name)

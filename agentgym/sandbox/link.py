@@ -245,7 +245,7 @@ def _fail(call: _PendingCall, reason: str) -> None:
 
 
 def in_memory(data: bytes) -> int:
-    """Return a descriptor of a sealed memory file. Its pages belong to the host; nobody can change or grow the file."""
+    """Return a descriptor of a sealed memory file. Its pages belong to the host; no process can change or grow it."""
     descriptor = os.memfd_create("agentgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:

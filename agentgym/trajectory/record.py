@@ -62,8 +62,8 @@ class EndState:
     """The state after the last turn, with fields as in `Turn`; None for unknown values.
 
     Attributes:
-        state_key, potential: from the environment.
-        value: of the search node that the episode represents.
+        state_key, potential: what the environment gives.
+        value: the value of the search node that the episode represents.
     """
 
     state_key: str | None = None

@@ -110,7 +110,7 @@ class SearchTree:
 
     Args:
         manager: plays the nodes. Its policy makes the moves.
-        task, sample: of the searched episode.
+        task, sample: the searched episode's task and number.
         search: limits the tree and values its nodes.
         label: the label of the searched episode. Labels of nodes are prefixed `nodes-`, labels of rollouts `rollouts-`.
         judged: whether rewards are asked at the nodes.

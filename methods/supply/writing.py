@@ -19,7 +19,7 @@ def write(
     """Play writing tasks, which no reward judges.
 
     Args:
-        tasks: of the environment WRITING; they ask for the text.
+        tasks: tasks of the environment WRITING, which ask for the text.
         label: appended to the step's label.
         writer: the writing policy; by default the step's own policy.
     Returns: a group for each task; none if every episode failed.

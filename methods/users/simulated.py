@@ -39,7 +39,7 @@ class SimulatedUser:
         persona: who the user is. goal: what it wants, in words; the agent never reads it.
         behaviour: mistakes, noise and impatience.
         environment: holds the user's own tools, such as the device in its hand; its creator resets it.
-        temperature, max_tokens: of the policy's messages. timeout_s: for one message, with its calls.
+        temperature, max_tokens: bounds of the policy's messages. timeout_s: the time for one message, with its calls.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Builds a submission in a sandbox, and calls its function with plain values, one call at a time.
 
 What comes back is data that the submission may have written as it liked; it is read as the type that was declared, and
-compared by whoever knows the right value, outside of the sandbox. So a submission gains nothing by leaving early, by
+compared with the right value outside of the sandbox. So a submission gains nothing by leaving early, by
 printing, by threads, by an equality of its own or by taking over its process: it must send values that it computed.
 """
 

@@ -75,7 +75,8 @@ class ValueType:
 def same_value(kind: ValueType, expected: Any, value: Any, *, tolerance: float = 1e-9) -> bool:
     """Return whether a result is right. Floats may differ by `tolerance`, relative, and 1e-12, absolute.
 
-    Both values must be of the type; NaN equals nothing.
+    A declared float is compared as the benchmarks' own tests do, by tolerance alone, also where both values happen to
+    be whole; `agentgym.reward.same_number` compares those exactly. Both values must be of the type; NaN equals nothing.
     """
     match kind.kind:
         case "float":

@@ -39,7 +39,7 @@ class SearchServer:
 
     Args:
         library: see open_library. `retriever`: answers searches; by default BM25.
-        host: 127.0.0.1 unless other machines are to ask. Nobody is asked who they are. `port`: 0 for a free one.
+        host: 127.0.0.1 unless other machines are to ask. Clients are not asked who they are. `port`: 0 for a free one.
     """
 
     def __init__(

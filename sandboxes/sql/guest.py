@@ -55,7 +55,7 @@ class Database:
 
     @classmethod
     def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000) -> Database:
-        """Open a file that nobody changes. Bounds the memory of SQLite in the whole process: only for a sandbox."""
+        """Open a file that does not change. Bounds the memory of SQLite in the whole process: only for a sandbox."""
         connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
         connection.execute(HEAP_LIMIT).fetchall()
         return cls(connection, max_rows, max_chars, timeout_s, max_columns)

@@ -148,7 +148,7 @@ class _Facts:
         return (date.fromisoformat(day) + timedelta(days=self._rng.randrange(1, 30))).isoformat()
 
     def buyers(self, placed: dict[int, str], customers: list[int]) -> dict[int, int]:
-        """Return a customer for every order. Nobody orders twice on one day, so that "the latest order" is
+        """Return a customer for every order. No customer orders twice on one day, so that "the latest order" is
         unambiguous.
         """
         first = self._rng.sample(customers, len(customers))

@@ -1,4 +1,4 @@
-"""`text/locks-v1`: locks that nobody opens by chance, and locks whose prompts say how; for help in training."""
+"""`text/locks-v1`: locks that no agent opens by chance, and locks whose prompts say how; for help in training."""
 
 from __future__ import annotations
 

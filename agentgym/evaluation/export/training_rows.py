@@ -49,7 +49,7 @@ def preference_rows(
 
     Args:
         margin: by how much the return of the chosen one must be higher, in reward units.
-        max_pairs: of a task.
+        max_pairs: the most pairs of one task.
     Raises: EvaluationError for episodes with images.
     """
     by_task: dict[str, list[Trajectory]] = {}

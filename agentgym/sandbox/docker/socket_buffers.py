@@ -1,7 +1,7 @@
 """The limit on the buffers of a container's sockets, which runc does not set.
 
 Control groups version 2 counts socket buffers as memory. Version 1 has a separate limit, without which a container
-could fill gigabytes with data that nobody reads.
+could fill gigabytes with data that no process reads.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class CgroupMount(NamedTuple):
         controller.
 
         Args:
-            groups: of the process, from `cgroups_of`. A hierarchy of version 2 counts as having every controller.
+            groups: the process's groups, from `cgroups_of`. A hierarchy of version 2 counts as having every controller.
         """
         group = groups.get(controller if self.version == 1 else "")
         if group is None or (self.version == 1 and controller not in self.options):

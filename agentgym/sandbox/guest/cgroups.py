@@ -306,7 +306,7 @@ def _move_down(home: int) -> None:
     """Move the processes of a group into a child group.
 
     In version 2 a group that limits child groups may hold no process itself. A group that was delegated to us holds
-    ours, and whoever delegated it expects this (systemd: Delegate=yes).
+    ours, and the service that delegated it expects this (systemd: Delegate=yes).
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(_HOSTS_OWN, 0o755, dir_fd=home)

@@ -12,7 +12,7 @@ _BUSY_S, _IDLE_S = 0.002, 0.05  # polling interval while a call runs, and while 
 
 
 class ExitWatcher:
-    """Watches the children that nobody has waited for yet."""
+    """Watches the children that have not been waited for yet."""
 
     def __init__(self) -> None:
         self._pipes: dict[int, int] = {}  # by pid, the write end of its pipe

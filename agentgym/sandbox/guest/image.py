@@ -1,7 +1,7 @@
 """Moves a spawner into an image, where the image's own Python continues with few rights, and none over the host.
 
 An image is not trusted as this code is. So a spawner that is root stays behind as a *keeper*, and its child continues
-as an unprivileged user id that nobody else has: in namespaces of its own, without network, with write access to its own
+as an unprivileged user id of its own: in namespaces of its own, without network, with write access to its own
 control groups only, and able to give sandboxes only the user ids meant for them. The keeper makes sure that the child
 ends, and then removes the control groups.
 """

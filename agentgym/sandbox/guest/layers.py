@@ -34,7 +34,7 @@ class LayerStore:
         """Keep nothing yet.
 
         Args:
-            max_bytes: of all layers together. run_in_child: does work in a child process.
+            max_bytes: the most bytes of all layers together. run_in_child: does work in a child process.
             own_id: the user id of every sandbox, where none can have one of its own; else None.
         """
         self.max_bytes, self.run_in_child, self.own_id = max_bytes, run_in_child, own_id

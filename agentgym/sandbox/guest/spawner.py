@@ -101,7 +101,7 @@ class Spawner:
             self._prepare_next()
 
     def _prepare_next(self) -> None:
-        """Have a process and control groups made for the next sandbox, while nobody waits for them."""
+        """Have a process and control groups made for the next sandbox, while no request waits for them."""
         self.prepare_at = None
         if not self.host_gone:
             with contextlib.suppress(OSError):  # the next creation will say so

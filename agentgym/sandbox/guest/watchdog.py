@@ -3,7 +3,7 @@
 Weaker than a limit: memory can exceed its bound until the next check; then the largest process is killed, as the kernel
 would do. Processor time is kept down by stopping everything for a while. Not seen are: memory that no process maps and
 whose owner hides its descriptors (an undumpable process), buffers of pipes and sockets, and the time of children that
-nobody waits for.
+no process waits for.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Zygote:
         self.process = os.pidfd_open(self.pid)  # readable once it has ended
 
     def request_child(self) -> None:
-        """Have the zygote fork a child, unless one was requested that nobody has taken. Does not wait for it.
+        """Have the zygote fork a child, unless one was requested and not yet taken. Does not wait for it.
 
         Raises: ConnectionError if the zygote has ended; another OSError.
         """
@@ -101,7 +101,7 @@ class Zygote:
             child.close()
 
     def end_child(self) -> None:
-        """End the child that was requested, if nobody has taken it."""
+        """End the child that was requested, if it has not been taken."""
         if self._orders is not None:
             with contextlib.suppress(OSError):  # there is none, or it ends with the zygote
                 child = self._receive_child()

@@ -4,7 +4,7 @@
          └────────────────── one socket per sandbox, requests and replies ──────────────────┘
 
 Not covered: vulnerabilities of the kernel itself, side channels, fairness beyond control groups. The Python of an image
-creates the sandboxes of that image, as a user id that nobody else has and without network, but not inside a sandbox:
+creates the sandboxes of that image, as a user id of its own and without network, but not inside a sandbox:
 use only images that you would run as an ordinary user. Files written in the sandbox live in memory and count against
 `memory_mib`, so the memory limit is at least `disk_mib` + 32. Otherwise full files would starve the guest, and agent
 code could kill its own sandbox, which voids an episode.

@@ -1,4 +1,4 @@
-"""Lists all namespaces sandboxes on this machine, whoever created them, and removes leftovers of dead processes.
+"""Lists all namespaces sandboxes on this machine, of every creator, and removes leftovers of dead processes.
 
 A spawner is recognised by its command line and by running in our pid namespace: a process inside a sandbox can take any
 name, but never leaves its namespace. A sandbox is a child of a spawner and process 1 of another pid namespace. Control

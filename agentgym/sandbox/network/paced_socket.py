@@ -1,7 +1,7 @@
 """A socket that charges every read and write to a sandbox's account.
 
 asyncio's `sock_recv` and `sock_sendall` are not used: they finish in callbacks of the loop, whose processor time is
-charged to nobody, and a peer with a tiny window could cause any number of callbacks.
+charged to no sandbox, and a peer with a tiny window could cause any number of callbacks.
 """
 
 from __future__ import annotations

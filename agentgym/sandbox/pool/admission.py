@@ -103,7 +103,7 @@ class Admission:
             raise
 
     def try_enter(self, cost_mib: float) -> Slot | None:
-        """Return a slot, if one is free and nobody waits; else None."""
+        """Return a slot, if one is free and no request waits; else None."""
         with self._lock:
             return None if self._queue or self._shortage(cost_mib) else self._take_slot(cost_mib)
 

@@ -221,7 +221,7 @@ class Pool:
             self._counts["created"] += 1
 
     def _restock(self, warm_set: WarmSet) -> None:
-        """Start to create the sandboxes missing from a warm set, as long as there is room and nobody waits."""
+        """Start to create the sandboxes missing from a warm set, as long as there is room and no request waits."""
         with self._lock:
             if warm_set.paused_until > time.monotonic() or self._warm_sets.get(warm_set.key) is not warm_set:
                 return

@@ -2,8 +2,8 @@
 
 Every path is resolved inside the folder, as if the folder were the root of the machine (openat2), and its last
 component is never followed. Everyone gets the permissions that user 1000 would have in the image, so that a tree looks
-the same from every sandbox, whoever unpacked it. Set-user-id bits, device nodes, pipes, sockets and extended attributes
-are left out.
+the same from every sandbox, whichever user unpacked it. Set-user-id bits, device nodes, pipes, sockets and extended
+attributes are left out.
 
 Hand-written, because tarfile's filters know neither whiteouts nor a root directory for symbolic links.
 """
@@ -325,7 +325,7 @@ def split(name: str) -> Parts:
 
 
 def agent_mode(mode: int, user: int, group: int) -> int:
-    """Return the mode of a file of the image: everyone gets the agent's permissions, but nobody may write."""
+    """Return the mode of a file of the image: everyone gets the agent's permissions, but no user may write."""
     allowed = mode >> 6 if user == AGENT_ID else mode >> 3 if group == AGENT_ID else mode
     return (allowed & 0o5) * 0o111
 

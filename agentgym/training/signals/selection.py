@@ -48,7 +48,11 @@ def providers_for(sources: SignalSources) -> list[SignalProvider]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSignals(PlannedPart):
-    """The signals that the estimator of a recipe requires, and the options of [train.signals]."""
+    """The signals that the estimator of a recipe requires, and the options of [train.signals].
+
+    It is not the training part `Signals`: a recipe is checked before the run has a policy, while the part holds the
+    providers, whose critics and second models are made from that policy.
+    """
 
     estimator: Estimator
 
