@@ -61,8 +61,8 @@ class Bfcl(Reward):
 
     With `calls`, `truth["calls"]` lists them in the form of `AcceptedCall`, in any order: the agent must make equally
     many calls, all accepted. Values must have the declared type (a whole number is also a float); text is compared
-    without case, spaces and the signs `,./-_*^`. A message with unreadable calls makes none, as published. Outcome
-    component `success`, 1.0 or 0.0.
+    without case, spaces and the signs `,./-_*^`, and numbers exactly. A message with unreadable calls makes none. All
+    this is as published. Outcome component `success`, 1.0 or 0.0.
     """
 
     def outcome(self, episode: Trajectory) -> Components:
