@@ -67,7 +67,11 @@ class TrlGeneration(PlannedPart):
 
 
 class PlannedHook(PlannedPart):
-    """The logit hook of [policy], whose masks both the sampler and the trainer must apply."""
+    """The logit hook of [policy], whose masks both the sampler and the trainer must apply.
+
+    It is not the training part `TrainedHook`: a recipe is checked before the run has a policy, while the part saves
+    and restores the maker of hooks that learn.
+    """
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
