@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.console import out
+from agentgym.cli.console import out, run
 from agentgym.cli.name_values import options_for
 from agentgym.text import visible
 
 if TYPE_CHECKING:
+    from agentgym.policy.load_options import LoadOptions
     from agentgym.policy.template_check import TemplateFinding
     from agentgym.training.checks.memory_plan import MemoryPlan
 
@@ -63,9 +64,12 @@ def check(
             "or base. Repeatable.",
         ),
     ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask/--no-ask", help="Let the model write one call, if its weights are in the folder.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Check that a model's chat template and call format fit. Reads its tokenizer, not its weights.
+    """Check that a model's chat template and call format fit, and ask it for one call if its weights are at hand.
 
     Ends with 0 if the model can be used, with 1 otherwise.
 
@@ -80,9 +84,12 @@ def check(
 
     given = options_for(LoadOptions, policy_options or (), "--policy-option", "a local model")
     options = LoadOptions.checked(**given)
+    source = checkpoint_in(Path(path)) or path
     with silence_libraries():
-        tokenizer = load_tokenizer(checkpoint_in(Path(path)) or path, options)
+        tokenizer = load_tokenizer(source, options)
         findings = check_template(tokenizer, call_format, options.template_options)
+        if all(finding.ok for finding in findings) and Path(source).is_dir():
+            findings += _of_folder(Path(source), call_format, options, tokenizer, ask=ask)
     reason = next((f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok), "")
     ok = not reason
     name = call_format_for(tokenizer, call_format, options.template_options).name if ok else None
@@ -96,6 +103,22 @@ def check(
         out().print(text, markup=False, soft_wrap=True)
     if not ok:
         raise typer.Exit(1)
+
+
+def _of_folder(
+    folder: Path, call_format: str, options: LoadOptions, tokenizer: Any, *, ask: bool
+) -> list[TemplateFinding]:
+    """Return what the checks of a folder find, beyond its tokenizer."""
+    from agentgym.policy.local import load
+    from agentgym.policy.model_check import ask_model, check_generation_ends, has_weights
+    from agentgym.policy.training_template import tried_renderer
+
+    ends = check_generation_ends(tried_renderer(tokenizer, call_format, options.template_options), folder)
+    findings = [] if ends is None else [ends]
+    if ask and has_weights(folder):
+        policy = load(str(folder), call_format=call_format, **options.model_dump(exclude_defaults=True))
+        findings.append(run(ask_model(policy), policy))
+    return findings
 
 
 @app.command("plan")

@@ -38,6 +38,7 @@ HEAVY_MODULES = {
     "agentgym.policy.decoding": "train",
     "agentgym.policy.key_values": "train",
     "agentgym.policy.chat_template": "train",
+    "agentgym.policy.model_check": "train",
     "agentgym.policy.rendering": "train",
     "agentgym.policy.role_adapters": "train",
     "agentgym.policy.sampling": "train",
