@@ -121,7 +121,7 @@ def load(kind: Kind, name: str) -> Any:
     _check_kind(kind)
     if not isinstance(name, str):
         raise UnknownNameError(
-            f"{name!r:.80} is no name. Register it with register(NAME, ..., kind={kind!r}), and give the name."
+            f"{name!r:.80} is not a name. Register it with register(NAME, ..., kind={kind!r}), and give the name."
         )
     if name in _registered[kind]:
         return _registered[kind][name]
@@ -159,7 +159,7 @@ def prototype(name: str | Callable[..., Environment], **options: Any) -> Environ
     environment = factory(**options)
     if not isinstance(environment, Environment):
         raise RegistrationError(
-            f"{name!r} is meant to make an environment, but it made {environment!r:.80}, which is no instance of "
+            f"{name!r} is meant to make an environment, but it made {environment!r:.80}, which is not an instance of "
             "Environment. A factory returns the instance."
         )
     if environment.sandbox is not None and not isinstance(environment.sandbox, SandboxSpec):
@@ -346,7 +346,7 @@ def _name_fault(kind: Kind, name: str) -> str:
 
 def _check_kind(kind: str) -> None:
     if kind not in _registered:
-        raise ValueError(f"{kind!r} is no kind of thing that is registered. Kinds are {', '.join(KINDS)}.")
+        raise ValueError(f"{kind!r} is not a kind of thing that is registered. Kinds are {', '.join(KINDS)}.")
 
 
 def _not_found(kind: Kind, name: str) -> str:

@@ -66,11 +66,11 @@ def test_what_is_wrong_with_a_data_set_is_named(tmp_path):
         TaskSet.from_dataset(data, name="a/b-v1", columns=COLUMNS)
     with pytest.raises(TaskError, match="cannot be loaded"):
         TaskSet.from_dataset(tmp_path / "nothing", name="a/b-v1")
-    with pytest.raises(TaskError, match="is no data set"):
+    with pytest.raises(TaskError, match="is not a data set"):
         TaskSet.from_dataset(3, name="a/b-v1")
     for truth in ("nine", ["nine"]):
         others = Dataset.from_list([{"id": "a", "environment": "a/b-v1", "prompt": "?", "truth": truth}])
-        with pytest.raises(TaskError, match="train 0 is no row that `push` wrote"):
+        with pytest.raises(TaskError, match="train 0 is not a row that `push` wrote"):
             TaskSet.from_dataset(others, name="a/b-v1")
     both = {"train": "train[:20]", "held_out": "train[19:]"}
     with pytest.raises(SplitLeakError, match="asks the same"):

@@ -119,7 +119,9 @@ async def test_an_environment_may_be_registered_as_a_factory():
 
 def test_a_factory_that_makes_no_environment_is_named():
     register("acme/nothing-v1", lambda: None)
-    with pytest.raises(RegistrationError, match=r"'acme/nothing-v1' .* made None, which is no instance of Environment"):
+    with pytest.raises(
+        RegistrationError, match=r"'acme/nothing-v1' .* made None, which is not an instance of Environment"
+    ):
         make("acme/nothing-v1")
     with pytest.raises(RegistrationError, match="register an Environment class, or a function"):
         register("acme/wrong-v1", "agentgym.sandboxes.sql:Sql")
@@ -166,11 +168,11 @@ def test_nothing_alike_is_no_suggestion():
 
 
 def test_an_unknown_kind_names_the_kinds_there_are():
-    with pytest.raises(ValueError, match=r"'enviroments' is no kind of thing that is registered. Kinds are env"):
+    with pytest.raises(ValueError, match=r"'enviroments' is not a kind of thing that is registered. Kinds are env"):
         load("enviroments", "agentgym/sql-v1")
-    with pytest.raises(ValueError, match="no kind"):
+    with pytest.raises(ValueError, match="not a kind"):
         names("enviroments")
-    with pytest.raises(ValueError, match="no kind"):
+    with pytest.raises(ValueError, match="not a kind"):
         register("x", object(), kind="thing")
 
 
@@ -235,7 +237,9 @@ def test_a_class_in_the_place_of_its_name_and_a_sandbox_that_is_no_spec_are_name
     class Loud(Environment):
         sandbox = "namespaces"  # type: ignore[assignment]
 
-    with pytest.raises(UnknownNameError, match=r"Praise'> is no name. Register it with register\(.*kind='rewards'\)"):
+    with pytest.raises(
+        UnknownNameError, match=r"Praise'> is not a name. Register it with register\(.*kind='rewards'\)"
+    ):
         load_reward(Praise)
     with pytest.raises(RegistrationError, match=r"Loud.sandbox is 'namespaces': give a SandboxSpec"):
         make(Loud)

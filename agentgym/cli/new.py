@@ -43,7 +43,9 @@ def environment(
 
     match = _NAME.fullmatch(name)
     if match is None:
-        raise NewPackageError(f"{name!r} is no name for an environment: write namespace/name, such as acme/warehouse.")
+        raise NewPackageError(
+            f"{name!r} is not a name for an environment: write namespace/name, such as acme/warehouse."
+        )
     package = f"{match['namespace']}_{match['name']}".replace("-", "_")
     names = {
         "environment": f"{match['namespace']}/{match['name']}-v{match['version'] or 1}",

@@ -100,7 +100,7 @@ def load_policy(
     except UnknownNameError as error:
         hint = "Did you mean oracle? Else write" if get_close_matches(name, ["oracle"]) else "Write oracle,"
         raise PolicyArgumentError(
-            f"--policy {text!r} is no file or folder here and no policy. {hint} the path of a checkpoint or run "
+            f"--policy {text!r} is neither a file or folder here nor a policy. {hint} the path of a checkpoint or run "
             f"folder, chat_api:URL#model or vllm:URL#path. {error}"
         ) from error
     raise AssertionError("unreachable: the name was neither known nor unknown")

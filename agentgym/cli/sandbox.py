@@ -71,7 +71,7 @@ def ps(backends: Backends = None, as_json: AsJson = False) -> None:
     out().print(_running_table(sandboxes))
     if orphans := sum(sandbox.orphaned for sandbox in sandboxes):
         err().print(
-            f"{orphans} of {len(sandboxes)} outlived whoever made them: agentgym sandbox clean ends them.",
+            f"{orphans} of {len(sandboxes)} outlived the processes that made them: agentgym sandbox clean ends them.",
             style="yellow",
         )
 

@@ -283,7 +283,7 @@ def environment_at(address: str) -> Callable[..., Environment]:
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise UnknownNameError(
-            f"{address!r:.200} is no address of an environment: write http://HOST:PORT/NAMESPACE/NAME-vN."
+            f"{address!r:.200} is not the address of an environment: write http://HOST:PORT/NAMESPACE/NAME-vN."
         )
     server, environment_id = match["server"], match["id"] or ""
     if environment_id:

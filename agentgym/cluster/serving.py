@@ -41,7 +41,7 @@ def listen(host: str, port: int) -> socket.socket:
         # asyncio sets TCP_NODELAY only for an explicit protocol; without it a request takes 40 ms
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
-        raise AgentGymError(f"{host} is no address of this machine: {error}.") from error
+        raise AgentGymError(f"{host} is not an address of this machine: {error}.") from error
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(address)

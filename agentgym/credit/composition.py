@@ -45,10 +45,10 @@ def _part(node: ast.expr, text: str) -> ComposedPart:
                 options[str(keyword.arg)] = ast.literal_eval(keyword.value)
             except ValueError as error:
                 raise CreditError(
-                    f"The option {keyword.arg}={ast.unparse(keyword.value)} in {text!r} is no plain value: write a "
+                    f"The option {keyword.arg}={ast.unparse(keyword.value)} in {text!r} is not a plain value: write a "
                     "number, True or False, or text in quotation marks."
                 ) from error
         node = node.func
     if not isinstance(node, ast.Name):
-        raise CreditError(f"{ast.unparse(node)!r} in {text!r} is no name: {SYNTAX_HINT}")
+        raise CreditError(f"{ast.unparse(node)!r} in {text!r} is not a name: {SYNTAX_HINT}")
     return ComposedPart(node.id, options)

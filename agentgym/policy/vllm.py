@@ -272,7 +272,7 @@ class VllmPolicy(Policy):
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise PolicyError(f"The answer of {path} holds no choices: {str(answer)[:200]!r}.")
         if choices[0].get("finish_reason") == "abort":
-            raise PolicyError("The server broke the request off, as it does when somebody pauses it with mode=abort.")
+            raise PolicyError("The server broke the request off, as it does when it is paused with mode=abort.")
         return choices[0] | {"prompt_token_ids": answer.get("prompt_token_ids")}, version
 
     async def _room(self, used: int) -> int:

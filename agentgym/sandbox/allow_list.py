@@ -115,7 +115,7 @@ def _parts(authority: str) -> tuple[str, Address | None, int | None]:
     """Return the host, its address if it is one, and the port if there is one. Raises: ValueError."""
     match = _AUTHORITY.fullmatch(authority) if authority.isascii() else None
     if match is None:
-        raise ValueError(f"{authority!a:.80} is no host and port in ASCII, such as example.org:443")
+        raise ValueError(f"{authority!a:.80} is not a host and port in ASCII, such as example.org:443")
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65_536:
         raise ValueError(f"{authority!a:.80} names no port from 1 to 65535")
@@ -131,9 +131,9 @@ def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
             address = canonical(ipaddress.IPv6Address(name) if bracketed else ipaddress.IPv4Address(name))
         except ValueError as error:
             raise ValueError(
-                f"{text!a:.80} is no address as it is usually written: four decimal numbers with dots, or [v6]"
+                f"{text!a:.80} is not an address as it is usually written: four decimal numbers with dots, or [v6]"
             ) from error
         return str(address), address
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(f"{text!a:.80} is no host name (letters, digits, - and _; write others in their xn-- form)")
+        raise ValueError(f"{text!a:.80} is not a host name (letters, digits, - and _; write others in their xn-- form)")
     return name, None

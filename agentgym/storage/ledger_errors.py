@@ -32,7 +32,7 @@ def _advice(error: BaseException) -> str:
     if "locked" in text or "busy" in text:
         return "Another process is writing it: wait for that run to end, or choose another path."
     if "not a database" in text or "malformed" in text:
-        return "It is damaged or no ledger: restore a copy, or choose another path."
+        return "It is damaged or not a ledger: restore a copy, or choose another path."
     if "readonly" in text or "read-only" in text or "unable to open" in text or "permission" in text:
         return "Check that the folder exists and that you may write in it."
     if isinstance(error, (UnicodeError, OverflowError)):

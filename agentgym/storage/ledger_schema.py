@@ -49,7 +49,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and not tables >= TABLES:
         raise LedgerError(
-            f"{path} is a SQLite file, but no ledger (its tables: {', '.join(sorted(tables))}). "
+            f"{path} is a SQLite file, but not a ledger (its tables: {', '.join(sorted(tables))}). "
             "Choose another path; nothing was changed in it."
         )
     if tables:

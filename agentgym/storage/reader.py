@@ -224,7 +224,7 @@ class LedgerReader:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables >= TABLES:
                 raise LedgerError(
-                    f"{self.path} is no ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
+                    f"{self.path} is not a ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
                 )
             connection.execute("PRAGMA cache_size = -32768")  # KiB: the summaries of a large run stay in memory
             connection.execute("ATTACH ':memory:' AS made")

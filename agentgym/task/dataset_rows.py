@@ -90,7 +90,7 @@ def _loaded(source: Any) -> Mapping[str, Any]:
     if isinstance(source, Dataset):
         return {str(source.split or "train"): source}
     if not isinstance(source, DatasetDict):
-        raise TaskError(f"{source!r:.200} is no data set: give a name, a folder, a Dataset or a DatasetDict.")
+        raise TaskError(f"{source!r:.200} is not a data set: give a name, a folder, a Dataset or a DatasetDict.")
     return dict(source)
 
 
@@ -102,7 +102,7 @@ def _task(
         try:
             fields |= {name: json.loads(row[name]) for name in JSON_FIELDS if row.get(name)}
         except (TypeError, ValueError, RecursionError) as error:
-            raise TaskError(f"{where} is no row that `push` wrote, so say what its columns are: {error}") from error
+            raise TaskError(f"{where} is not a row that `push` wrote, so say what its columns are: {error}") from error
     else:
         fields = {}
         for name, column in columns.items():

@@ -96,7 +96,7 @@ def _message_from_json(row: Any, where: str) -> Message:
             raise TaskError(f"{where} holds the call {str(call)[:60]!r}. A call is {{name: ..., arguments: {{...}}}}.")
         if not isinstance(call.get("arguments", {}), dict):
             raise TaskError(
-                f"{where}: the arguments of {call['name']!r} are {call['arguments']!r}, which is no object."
+                f"{where}: the arguments of {call['name']!r} are {call['arguments']!r}, which is not an object."
             )
         calls.append(Call(call["name"], dict(call.get("arguments", {})), str(call.get("id", "call_0"))))
     return Message(row["role"], content, tuple(calls), row.get("call_id"), row.get("name"))

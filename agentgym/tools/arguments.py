@@ -120,7 +120,7 @@ def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict
     except (SchemaError, ValueError) as error:
         text = error.message if isinstance(error, SchemaError) else str(error)
         raise ToolDefinitionError(
-            f"The parameters of the tool {tool_name!r} are no usable JSON Schema: {text[:300]}"
+            f"The parameters of the tool {tool_name!r} are not a JSON Schema that can be used: {text[:300]}"
         ) from error
     return given, _json_schema_check(validator_class(given))
 

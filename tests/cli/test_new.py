@@ -53,7 +53,7 @@ def test_a_new_package_passes_the_check_and_its_own_tests(tmp_path):
 def test_what_is_no_name_is_refused(name, tmp_path):
     done = CliRunner().invoke(app, ["new", "environment", name, "--out", str(tmp_path / "new")])
     assert done.exit_code == 2
-    assert "is no name for an environment" in done.output
+    assert "is not a name for an environment" in done.output
     assert not (tmp_path / "new").exists()
 
 

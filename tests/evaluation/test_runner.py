@@ -217,7 +217,7 @@ def test_a_half_played_set_is_no_evaluation():
 
 def test_a_broken_record_says_what_is_missing(tmp_path):
     (tmp_path / "x.json").write_text('{"label": "x"}')
-    with pytest.raises(EvaluationError, match=r"x\.json is no evaluation record.*rows"):
+    with pytest.raises(EvaluationError, match=r"x\.json is not an evaluation record.*rows"):
         Evaluation.load(tmp_path / "x.json")
     (tmp_path / "y.json").write_text('{"lab')
     with pytest.raises(EvaluationError, match=r"Cannot read the evaluation.*y\.json"):

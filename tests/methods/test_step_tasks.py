@@ -83,7 +83,10 @@ def test_reinforcement_trains_on_the_steps_and_is_measured_on_the_tasks(tmp_path
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([{"kind": "reinforce", "options": {"tasks_of": "steps"}}], "'steps' is no stage before it that makes tasks"),
+        (
+            [{"kind": "reinforce", "options": {"tasks_of": "steps"}}],
+            "'steps' is not a stage before it that makes tasks",
+        ),
         ([{"kind": "step_tasks", "options": {"episodes": ["none"]}}], "'none': no stage before it plays those"),
     ],
 )

@@ -34,9 +34,12 @@ def data(**sections):
     [
         ({"train": {"trl": {"epsilom": 0.1}}}, r"\[train.trl\] epsilom = 0.1: .* Did you mean 'epsilon'\?"),
         ({"train": {"trl": {"lr": 3.0}}}, r"GRPOConfig has no option 'lr'"),
-        ({"evaluate": {"stratum": "nope"}}, r"evaluate.stratum = 'nope' is no tag of a held-out task"),
-        ({"warm_start": {"tags": ["nope"]}}, r"warm_start.tags = 'nope' is no tag of a train task"),
-        ({"train": {"validate_stratum": "nope"}}, r"train.validate_stratum = 'nope' is no tag of a validation task"),
+        ({"evaluate": {"stratum": "nope"}}, r"evaluate.stratum = 'nope' is not a tag of any held-out task"),
+        ({"warm_start": {"tags": ["nope"]}}, r"warm_start.tags = 'nope' is not a tag of any train task"),
+        (
+            {"train": {"validate_stratum": "nope"}},
+            r"train.validate_stratum = 'nope' is not a tag of any validation task",
+        ),
         ({"evaluate": {"control": {"boxs": {}}}}, r"evaluate.control.boxs: no environment .* Did you mean 'boxes'\?"),
         ({"train": {"trl": {"max_grad_norm": "x"}}}, r"max_grad_norm = 'x' is text, where TRL expects .* such as 1.0"),
         ({"train": {"trl": {"report_to": ["wandbb"]}}}, r"report_to = \['wandbb'\]: wandbb is not supported, only"),
@@ -79,7 +82,7 @@ def test_a_model_that_is_no_checkpoint_is_named(tmp_path, monkeypatch, path, is_
     [
         ({"seed": -1}, "seed = -1"),
         ({"name": ""}, "name = ''"),
-        ({"policy": {"tiny": {"heads": 3}}}, "heads = 3 is no multiple of kv_heads = 2"),
+        ({"policy": {"tiny": {"heads": 3}}}, "heads = 3 is not a multiple of kv_heads = 2"),
         ({"policy": {"tiny": {"head_dim": 7}}}, "head_dim = 7"),
     ],
 )

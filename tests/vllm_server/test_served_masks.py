@@ -179,7 +179,7 @@ def test_a_grammar_that_cannot_be_read_is_refused_and_the_server_goes_on(address
     async def ask():
         policy = VllmPolicy(address, SERVED_NAME, renderer=renderer, retry_policy=PATIENT)
         for text in ("no JSON", json.dumps({"settings": {"names": ["a"]}, "end_ids": []})):
-            with pytest.raises(PolicyError, match=r"400.*is no grammar of agentgym"):
+            with pytest.raises(PolicyError, match=r"400.*is not a grammar of agentgym"):
                 await policy._complete([1, 2], {"max_tokens": 1, "vllm_xargs": {GRAMMAR: text}})
         await policy.close()
 

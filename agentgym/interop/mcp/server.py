@@ -45,7 +45,10 @@ class McpServer:
         if bool(self.command) == bool(self.url):
             raise TaskError(f"An MCP server has a command or a url, one of them: {self.command!r}, {self.url!r}.")
         if not all(isinstance(part, str) and "\0" not in part for part in self.command):
-            raise TaskError(f"The command {self.command!r} of an MCP server is no list of text.")
+            raise TaskError(
+                f"The command {self.command!r} of an MCP server is not a list of texts: give the program and its "
+                "arguments, such as ['python', 'server.py']."
+            )
         parts = urlsplit(self.url)
         if self.url and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise TaskError(f"The url {self.url!r} of an MCP server is none: give https://HOST/PATH.")

@@ -98,7 +98,7 @@ def grammar_in(extra_arguments: Mapping[str, Any] | None) -> ServedGrammar | Non
         )
         served.grammar()
     except (TypeError, ValueError, LookupError) as error:
-        raise ValueError(f"{GRAMMAR} is no grammar of agentgym: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{GRAMMAR} is not a grammar of agentgym: {type(error).__name__}: {error}") from error
     return served
 
 

@@ -68,7 +68,7 @@ def make_python_image(python: str, interpreter: Path | None = None) -> Path:
     if target.exists():
         return target
     if not re.fullmatch(r"\d+\.\d+", python):
-        raise SandboxUnavailable(f"{python!r} is no version of Python: give two numbers, such as 3.9.")
+        raise SandboxUnavailable(f"{python!r} is not a version of Python: give two numbers, such as 3.9.")
     if tuple(map(int, python.split("."))) < OLDEST_PYTHON:
         raise SandboxUnavailable(
             f"Sandboxes have Python {'.'.join(map(str, OLDEST_PYTHON))} or newer, and not {python}."

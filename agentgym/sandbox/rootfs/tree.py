@@ -152,7 +152,9 @@ class RootfsTree:
         elif member.isdir():
             self.directory(path, mode, time_s)
         elif not path:
-            raise ImageError(f"An entry named {member.name!r:.200} is no directory: that is the root itself.")
+            raise ImageError(
+                f"An entry named {member.name!r:.200} is not a directory, and this is the name of the root itself."
+            )
         elif member.isfile():
             content = layer.extractfile(member)
             assert content is not None

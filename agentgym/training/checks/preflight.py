@@ -142,4 +142,6 @@ def _check_tag(key: str, tag: str | None, task_set: TaskSet, split: str) -> None
     if tag is not None and tag not in tags:
         close = get_close_matches(tag, tags, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
-        raise RecipeError(f"{key} = {tag!r} is no tag of a {split.replace('_', '-')} task of {task_set.name}. {hint}")
+        raise RecipeError(
+            f"{key} = {tag!r} is not a tag of any {split.replace('_', '-')} task of {task_set.name}. {hint}"
+        )

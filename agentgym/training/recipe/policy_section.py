@@ -31,7 +31,7 @@ class TinySection(Section):
     @model_validator(mode="after")
     def _shared_heads(self) -> TinySection:
         if self.heads % self.kv_heads:
-            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+            raise ValueError(f"heads = {self.heads} is not a multiple of kv_heads = {self.kv_heads}")
         return self
 
 

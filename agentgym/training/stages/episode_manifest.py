@@ -168,7 +168,7 @@ def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Seq
         raise RecipeError(f"The stage {stage!r} found no finished episode of {named} in the ledger.")
     if tested := [t.task.id for t in trajectories if t.task.split != "train"]:
         raise RecipeError(
-            f"The stage {stage!r} would learn from {tested[0]!r}, which is no training task. Name the episodes "
+            f"The stage {stage!r} would learn from {tested[0]!r}, which is not a training task. Name the episodes "
             "of a stage or run that plays training tasks."
         )
 

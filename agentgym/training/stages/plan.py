@@ -53,8 +53,8 @@ def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> P
     if not named:
         known = ", ".join(stage.name for stage in makers) or "none"
         raise RecipeError(
-            f"[[stage]] {name!r}: train.tasks_of = {maker!r} is no stage before it that makes tasks, as `step_tasks` "
-            f"does. Such stages: {known}."
+            f"[[stage]] {name!r}: train.tasks_of = {maker!r} is not a stage before it that makes tasks, as "
+            f"`step_tasks` does. Such stages: {known}."
         )
     return named[-1]
 
