@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from agentgym import JudgeError, Reward, Trajectory
+from agentgym import Reward, Trajectory
 from agentgym.reward import SUCCESS, Components, same_answer
 
-from .final_answer import final_answer
+from .final_answer import final_answer, gold_answers
 
 
 class AnswerMatch(Reward):
     """Compares the whole answer with `truth["answer"]`; listing several candidates matches nothing.
+
+    Any of several right answers will do: a list, or those of `truth["answers"]`.
 
     The answer is the text argument of the first final call that succeeded; without such a call, the text of a last
     message without calls, if it ended the episode. Text is compared folded (`agentgym.reward.fold_text`), without outer
@@ -25,8 +27,7 @@ class AnswerMatch(Reward):
 
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode. Raises: JudgeError if the task has no `truth["answer"]`."""
-        truth = episode.task.truth
-        if not isinstance(truth, dict) or "answer" not in truth:
-            raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by answer_match.")
+        gold = gold_answers(episode, "answer_match")
         answer = final_answer(episode, self.argument)
-        return {SUCCESS: float(answer is not None and same_answer(answer, truth["answer"], tolerance=self.tolerance))}
+        right = answer is not None and any(same_answer(answer, one, tolerance=self.tolerance) for one in gold)
+        return {SUCCESS: float(right)}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Call, JudgeError, Result, Reward, Trajectory, Turn
+from agentgym import Call, Result, Reward, Trajectory, Turn
 from agentgym.reward import Components, fold_text, same_answer
+
+from .final_answer import gold_answers
 
 MAX_ROWS, MAX_CELLS = 5, 24
 
@@ -55,21 +57,20 @@ class QueryEvidence(Reward):
     def _ran(self, call: Call, result: Result) -> bool:
         return call.name == self.tool and result.ok and result.content not in ("", "[no rows]")
 
-    def _furthest(self, result: Result, query: str, chain: list[str], reached: int) -> int:
+    def _furthest(self, result: Result, query: str, chain: list[list[str]], reached: int) -> int:
         """Return the number of links reached after this result; `reached` if it has nothing new."""
         rows = str(result.content).split("\n")
         cells = [cell for row in rows for cell in row.split(self.separator)]
         if len(rows) > MAX_ROWS or len(cells) > MAX_CELLS:
             return reached
         for link in range(len(chain), reached, -1):
-            value = chain[link - 1]
-            if fold_text(value) not in query and any(same_answer(cell, value) for cell in cells):
+            values = [value for value in chain[link - 1] if fold_text(value) not in query]
+            if any(same_answer(cell, value) for cell in cells for value in values):
                 return link
         return reached
 
 
-def _chain(episode: Trajectory) -> list[str]:
-    truth = episode.task.truth
-    if not isinstance(truth, dict) or "answer" not in truth:
-        raise JudgeError(f"{episode.task.id} has no truth['answer'], so no query can be judged by query_evidence.")
-    return [*map(str, truth.get("evidence", ())), str(truth["answer"])]
+def _chain(episode: Trajectory) -> list[list[str]]:
+    """Return the values of each link; the last is any right answer."""
+    answers = gold_answers(episode, "query_evidence")
+    return [*([str(value)] for value in episode.task.truth.get("evidence", ())), answers]

@@ -40,6 +40,12 @@ class ImportOptions:
     """Where to write the task set."""
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")] = None
     """An option of the importer, e.g. environment=agentgym/sql-duckdb-v1. Repeatable."""
+    prompt: Annotated[str | None, typer.Option(metavar="COLUMN")] = None
+    """The column with the question, for rows of your own (the importer rows)."""
+    answer: Annotated[str | None, typer.Option(metavar="COLUMN")] = None
+    """The column with the right answer."""
+    database: Annotated[str | None, typer.Option(metavar="FILE|COLUMN")] = None
+    """The SQLite file that they are about, or the column with each row's."""
     split: Annotated[str | None, typer.Option(metavar="SPLIT")] = None
     """train, validation or held_out for every task. By default it is as the importer says."""
     repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
@@ -79,6 +85,11 @@ def import_tasks(
         if "mirrors" not in accepted:
             raise TaskError(f"--repositories {repositories}: the importer {importer_name} reads no repositories.")
         options.setdefault("mirrors", str(repositories))
+    for name in ("prompt", "answer", "database"):
+        if (value := getattr(chosen, name)) is not None:
+            if name not in accepted:
+                raise TaskError(f"--{name} {value}: the importer {importer_name} reads files of one shape only.")
+            options[name] = value
     with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
         warnings.simplefilter("always")
         own = {"environments": True, "at_once": at_once, "progress": bar.update} if chosen.validate else {}

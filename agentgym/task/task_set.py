@@ -17,7 +17,7 @@ from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
 from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
 from agentgym.task.definition import BOOKKEEPING, SPLITS, Task, canonical_json
-from agentgym.task.json_rows import task_from_json, task_to_json
+from agentgym.task.json_rows import task_from_json, task_to_json, with_absolute_paths
 from agentgym.task.script import task_player
 
 _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
@@ -186,6 +186,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     def from_jsonl(cls, path: str | Path, *, name: str | None = None) -> TaskSet:
         """Read one JSON object per line, each with the fields of Task; `split` names the task's split.
 
+        Paths of databases, corpora and repositories may be relative to the file (`FILE_KEYS`).
         Raises: TaskError naming file, line and field; nothing is loaded from a file with a broken line.
         """
         path = Path(path)
@@ -201,7 +202,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
             if isinstance(row, dict) and row.keys() == {"canary"}:
                 continue
-            task = task_from_json(row, where)
+            task = task_from_json(with_absolute_paths(row, path.parent), where)
             if task.id in seen:
                 raise TaskError(f"{where}: the id {task.id!r} is already used in line {seen[task.id]}.")
             seen[task.id] = number

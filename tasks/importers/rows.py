@@ -1,0 +1,105 @@
+"""Read questions with answers from a table or JSON file of one's own, one row a task."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym import Split, Task, TaskError, TaskSet
+
+from .items import field, read_items, text_of
+
+TABLES = {".csv": ",", ".tsv": "\t"}
+COLUMNAR = (".parquet", ".arrow")
+
+
+def load_rows(
+    path: str | Path,
+    *,
+    prompt: str = "prompt",
+    answer: str = "answer",
+    database: str = "",
+    environment: str = "",
+    split: Split = "train",
+    name: str = "",
+) -> TaskSet:
+    """A task for each row of a .jsonl, .json, .csv, .tsv, .parquet or .arrow file (the last two by datasets).
+
+    The answer becomes `truth["answer"]`, by which `answer_match` and `sql` judge; a list holds answers that are all
+    right. A column `id` names the tasks, and a column `split` says where each belongs.
+
+    Args:
+        prompt, answer: the columns of the question and of its answer.
+        database: the SQLite file of all rows, or the column with each row's, relative to the file. The environment is
+            then agentgym/sql-v1.
+        environment: where the tasks are played, if it is another one.
+        split: of the rows without a column `split`.
+        name: of the task set; by default the file's.
+    Raises: TaskError naming the row and the column.
+    """
+    path = Path(path)
+    if not (environment or database):
+        raise TaskError(
+            f"{path}: which environment plays these rows? Give --database FILE, or --option environment=ID."
+        )
+    splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
+    for number, row in enumerate(_rows_of(path)):
+        where = f"{path}, row {number + 1}"
+        task_split = str(row.get("split") or split)
+        if task_split not in splits:
+            raise TaskError(f"{where}: split {task_split!r} is none of {', '.join(splits)}.")
+        parameters = {"database": _database(path, row, database, where), "show_schema": True} if database else {}
+        task = Task(
+            str(row.get("id") or f"{path.stem}/{number:05d}"),
+            environment or "agentgym/sql-v1",
+            text_of(row, where, prompt),
+            parameters=parameters,
+            truth={"answer": _answer(row, where, answer)},
+            split=task_split,  # type: ignore[arg-type]
+        )
+        splits[task_split].append(task)
+    return TaskSet(name or path.stem, splits)
+
+
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file, by column. Raises: TaskError if it cannot be read or has none."""
+    if path.suffix in COLUMNAR:
+        return _columnar_rows(path)
+    if path.suffix not in TABLES:
+        return read_items(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=TABLES[path.suffix]))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TaskError(f"Cannot read {path}: {error}.") from error
+    if not rows:
+        raise TaskError(f"{path} holds no row below its first line, which names the columns.")
+    return rows
+
+
+def _columnar_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise TaskError(f"{path} is read by the library datasets: pip install 'agentgym[data]'.") from error
+    loaded = load_dataset(path.suffix[1:], data_files=str(path))
+    return [dict(row) for row in loaded["train"]]
+
+
+def _answer(row: Mapping[str, Any], where: str, column: str) -> Any:
+    value = field(row, where, column)
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, str | int | float):
+            raise TaskError(f"{where}: the answer is {each!r:.80}, where text or a number is expected.")
+    return value
+
+
+def _database(path: Path, row: Mapping[str, Any], database: str, where: str) -> str:
+    """Return the path of a row's database. Raises: TaskError if there is no such file."""
+    given = Path(str(row[database]) if row.get(database) else database).expanduser()
+    for candidate in (path.parent / given, given):
+        if candidate.is_file():
+            return str(candidate.resolve())
+    raise TaskError(f"{where}: there is no database {given}, neither beside {path.name} nor in the current folder.")
