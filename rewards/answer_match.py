@@ -29,5 +29,5 @@ class AnswerMatch(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no `truth["answer"]`."""
         gold = gold_answers(episode, "answer_match")
         answer = final_answer(episode, self.argument)
-        right = answer is not None and any(same_answer(answer, one, tolerance=self.tolerance) for one in gold)
+        right = answer is not None and any(same_answer(answer, text, tolerance=self.tolerance) for text in gold)
         return {SUCCESS: float(right)}

@@ -49,6 +49,7 @@ class ChatApiPolicy(Policy):
         omit: fields to leave out of the request and its messages, for servers that reject them, for example
             ("seed", "temperature", "top_p") or ("reasoning_content",).
         token_field: the server's name for the token limit; some want max_completion_tokens.
+        stream: ask for a stream, for servers that answer in no other way.
     """
 
     name = "chat_api"
@@ -66,6 +67,7 @@ class ChatApiPolicy(Policy):
         omit: Sequence[str] = (),
         token_field: str = "max_tokens",
         context_tokens: int | None = None,
+        stream: bool = False,
     ) -> None:
         key = os.environ.get(api_key_env, "") if api_key_env else ""
         if api_key_env and not key:
@@ -74,6 +76,8 @@ class ChatApiPolicy(Policy):
         self.name = f"chat_api:{model}"
         self._format = load_registered("call_formats", call_format)() if isinstance(call_format, str) else call_format
         self._extra, self._omit, self._token_field = dict(extra or {}), frozenset(omit), token_field
+        if stream:
+            self._extra = {"stream": True, "stream_options": {"include_usage": True}} | self._extra
         headers = {"Authorization": f"Bearer {key}"} if key else None
         self._endpoint = JsonEndpoint(base_url, headers=headers, retry_policy=retry_policy, connections=connections)
 
@@ -247,6 +251,8 @@ def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
     refused = [name for name in known if name in sent and re.search(rf"\b{name}\b", refusal)]
     if "max_tokens" in refused and "max_completion_tokens" in refusal:
         return " Use token_field=max_completion_tokens."
+    if re.search(r"\bstream", refusal) and not body.get("stream"):
+        return " Use stream=true."
     return f" Use omit={json.dumps(refused)} to leave out what the server refuses." if refused else ""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy.event_stream import BrokenStream, join_events
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on, but
 FINAL = frozenset({501, 505})  # no server of this interface
@@ -216,10 +217,20 @@ class JsonEndpoint:
     def _content_of(self, answer: httpx.Response) -> Any:
         if not answer.content.strip():
             return None
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            return self._joined(answer.text)
         try:
             content = answer.json()
         except (ValueError, RecursionError) as error:
             raise _RetryableFailure(f"the answer is no JSON: {_excerpt(answer.text)}", unreached=True) from error
+        self._has_answered, self._given_up = True, False
+        return content
+
+    def _joined(self, stream: str) -> Any:
+        try:
+            content = join_events(stream)
+        except BrokenStream as error:
+            raise _RetryableFailure(str(error)) from error
         self._has_answered, self._given_up = True, False
         return content
 

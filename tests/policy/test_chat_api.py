@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from model_server import Answer, serving
@@ -260,3 +261,75 @@ async def test_a_server_that_refuses_thoughts_in_the_history_is_told_from_one_th
     refusal = Answer(status=400, body={"error": "reasoning_content is not supported in input"})
     with serving(refusal) as server, pytest.raises(PolicyError, match=r'omit=\["reasoning_content"\]'):
         await ask(server, Request(history, tools))
+
+
+EVENTS = {"content-type": "text/event-stream"}
+
+
+def events(*deltas, finish="tool_calls", done=True):
+    """A stream as servers send it: a chunk for each delta, then the reason of the end and the usage."""
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}] if finish else []
+    chunks.append({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+    lines = [": a comment", *(f"data: {json.dumps(chunk)}" for chunk in chunks), *(["data: [DONE]"] if done else [])]
+    return Answer("".join(f"{line}\r\n\r\n" for line in lines).encode(), headers=EVENTS)
+
+
+PARTS = [
+    {"role": "assistant", "content": ""},
+    {"reasoning_content": "Look "},
+    {"reasoning_content": "it up."},
+    {"content": "One "},
+    {"content": "moment ü."},
+]
+CALL_PARTS = [
+    {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "query", "arguments": ""}}]},
+    {"tool_calls": [{"index": 0, "function": {"arguments": '{"sql": "SEL'}}]},
+    {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "query", "arguments": '{"sql": "x"}'}}]},
+    {"tool_calls": [{"index": 0, "function": {"arguments": 'ECT 1"}'}}]},
+]
+
+
+async def test_a_server_that_only_streams_is_read_as_any_other(tools):
+    with serving(events(*PARTS, *CALL_PARTS)) as server:
+        reply = await ask(server, Request([Message("user", "Hello")], tools), stream=True)
+    assert server.bodies[0]["stream"] is True
+    assert (reply.message.text, reply.message.thought) == ("One moment ü.", "Look it up.")
+    assert [(c.name, c.arguments, c.id) for c in reply.message.calls] == [
+        ("query", {"sql": "SELECT 1"}, "a"),
+        ("query", {"sql": "x"}, "b"),
+    ]
+    assert (reply.prompt_tokens, reply.completion_tokens) == (7, 3)
+
+
+async def test_calls_without_an_index_are_told_apart_by_their_names(tools):
+    parts = [
+        {"tool_calls": [{"id": name, "function": {"name": "query", "arguments": json.dumps({"sql": name})}}]}
+        for name in "ab"
+    ]
+    with serving(events(*parts)) as server:
+        reply = await ask(server, Request([Message("user", "Hello")], tools), stream=True)
+    assert [c.arguments["sql"] for c in reply.message.calls] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (events({"content": "Ha"}, finish=None, done=False), "the stream broke off before the message ended"),
+        (Answer(b'data: {"error": {"message": "overloaded"}}\n\n', headers=EVENTS), "ends with an error: .*overloaded"),
+        (Answer(b"data: <html>\n\n", headers=EVENTS), "an event that is not JSON: '<html>'"),
+    ],
+)
+async def test_a_stream_that_breaks_off_is_asked_for_again(broken, message):
+    request = Request([Message("user", "Hello")], ())
+    with serving(broken, events({"content": "Hello"}, finish="stop")) as server:
+        reply = await ask(server, request, stream=True)
+    assert (reply.message.text, len(server.requests)) == ("Hello", 2)
+    with serving(broken) as server, pytest.raises(PolicyError, match=message):
+        await ask(server, request, stream=True)
+
+
+async def test_a_server_that_refuses_to_answer_at_once_is_met_with_the_option():
+    refusal = Answer({"error": "This model supports streaming only: set stream to true."}, status=400)
+    with serving(refusal) as server, pytest.raises(PolicyError, match=r"Use stream=true\."):
+        await ask(server, Request([Message("user", "Hello")], ()))

@@ -43,13 +43,13 @@ async def test_a_row_becomes_a_task_that_sql_judges(shop):
     ]
     assert {(task.environment, task.parameters["database"]) for task in tasks} == {("agentgym/sql-v1", path)}
     reward, query = load_reward("sql"), Call("query", {"sql": "SELECT 1"})
-    shown = Turn(0, Message("assistant", ""), (query,), (Result("the cap\n3", name="query"),))
-    for number, said, success in ((0, "3", 1.0), (1, "Cap", 1.0), (1, "the cap", 1.0), (1, "hat", 0.0)):
-        answer = Call("answer", {"text": said}), Result("ok", name="answer", final=True)
+    earlier = Turn(0, Message("assistant", ""), (query,), (Result("the cap\n3", name="query"),))
+    for number, answer_text, success in ((0, "3", 1.0), (1, "Cap", 1.0), (1, "the cap", 1.0), (1, "hat", 0.0)):
+        answer = Call("answer", {"text": answer_text}), Result("ok", name="answer", final=True)
         last = Turn(1, Message("assistant", ""), answer[:1], answer[1:])
-        episode = Trajectory("e", tasks[number], stop_reason=StopReason.ANSWERED, turns=[shown, last])
+        episode = Trajectory("e", tasks[number], stop_reason=StopReason.ANSWERED, turns=[earlier, last])
         assert (await validate_components(reward.outcome(episode), reward))["success"] == success
-        assert (await validate_components(reward.turn(shown, episode), reward))["evidence"] == 1.0
+        assert (await validate_components(reward.turn(earlier, episode), reward))["evidence"] == 1.0
 
 
 def test_the_command_reads_a_table_with_ids_and_splits(shop):
@@ -83,10 +83,9 @@ def test_what_is_missing_is_named_with_its_row(shop, options, message):
 
 
 def test_a_path_in_a_task_file_is_relative_to_the_file(shop, monkeypatch):
-    task = Task(
-        "t", "agentgym/sql-query-v1", "?", parameters={"database": "shop.sqlite", "name": "shop.sqlite"},
-        truth={"sql": "SELECT 1", "suite": [{"database": "./shop.sqlite"}, {"database": "sql/store"}]},
-    )  # fmt: skip
+    parameters = {"database": "shop.sqlite", "name": "shop.sqlite"}
+    truth = {"sql": "SELECT 1", "suite": [{"database": "./shop.sqlite"}, {"database": "sql/store"}]}
+    task = Task("t", "agentgym/sql-query-v1", "?", parameters=parameters, truth=truth)
     TaskSet("x", {"train": [task]}).to_jsonl(shop / "own.jsonl")
     monkeypatch.chdir("/")
     [read] = TaskSet.from_jsonl(shop / "own.jsonl")["train"]
