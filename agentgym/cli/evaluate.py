@@ -36,6 +36,10 @@ class MeasureOptions:
     search: Annotated[str | None, typer.Option(metavar="SEARCH")] = None
     """A search over the turns of each episode, e.g. best_first(nodes=200) or mcts; see docs/stages.md. Its cost is
     recorded."""
+    price: Annotated[str | None, typer.Option(metavar="IN,OUT")] = None
+    """What a million tokens cost that the policy reads, and that it writes, e.g. 0.15,0.6. The price is recorded."""
+    max_cost: float | None = None
+    """Stop once the episodes that have ended cost more than this; needs --price."""
     against: Annotated[Path | None, typer.Option(metavar="FILE.json")] = None
     """Compare with this earlier evaluation of the same tasks."""
     as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None
@@ -67,6 +71,7 @@ def evaluate(
     from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger
     from agentgym.evaluation.comparison import check_tasks
+    from agentgym.evaluation.price import Price, Spending
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.runner import choose
     from agentgym.evaluation.runner import evaluate as evaluate_policy
@@ -74,6 +79,8 @@ def evaluate(
     from agentgym.storage.adaptations import adaptations_of
 
     config, search, folder = options.make_config(), measured.make_search(), measured.folder
+    price = Price.parse(measured.price) if measured.price else None
+    Spending(price, measured.max_cost)  # refused before anything is loaded
     name, split = tasks.choose("held_out")
     label = measured.label or split
     earlier = Evaluation.load(measured.against) if measured.against else None
@@ -99,6 +106,8 @@ def evaluate(
             limit=tasks.limit,
             ledger=ledger,
             search=search,
+            price=price,
+            max_cost=measured.max_cost,
         )
         evaluation = _with_progress(measure, player)
     evaluation.adapted = adaptations_of(agent.policy)

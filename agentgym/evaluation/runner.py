@@ -15,6 +15,7 @@ from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.least_budgets import warn_of_few_turns
 from agentgym.evaluation.outcomes import TaskOutcome
+from agentgym.evaluation.price import PRICE, Price, Spending
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.evaluation.search import EpisodeSearch, SearchUsage
 from agentgym.policy.contract import Policy
@@ -52,6 +53,8 @@ async def evaluate(
     ledger: Ledger | None = None,
     step: int | None = None,
     search: EpisodeSearch | None = None,
+    price: Price | None = None,
+    max_cost: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
@@ -68,13 +71,17 @@ async def evaluate(
         limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
             that a small limit is not a stratum in disguise.
         search: a search over the turns of each episode. Its cost is recorded under `usage`.
+        price: what a million tokens cost; the usage of each episode then has `price`.
+        max_cost: what the episodes may cost. The evaluation stops after the episode that exceeds it; those that still
+            run are lost, so the bill may be higher. What a search costs does not count.
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
         step: training step of the weights, for the record.
     Warns: of tasks that need more turns than `config` allows.
-    Raises: EvaluationError for a limit below 1, or a search that reads the outcome without declaring it;
-        DifferentRunError for a ledger that holds another measurement under this label; SearchError; TaskError for an
-        empty split; HeldOutError; EnvironmentOptionError; the registry's errors for unknown names.
+    Raises: EvaluationError for a limit below 1, for more cost than `max_cost`, or a search that reads the outcome
+        without declaring it; DifferentRunError for a ledger that holds another measurement under this label;
+        SearchError; TaskError for an empty split; HeldOutError; EnvironmentOptionError; the registry's errors for
+        unknown names.
     """
     if search is not None:
         search.check_evaluation()
@@ -82,7 +89,7 @@ async def evaluate(
     tasks = choose(chosen, split, limit)
     check_environment_options(tasks, config)
     warn_of_few_turns(tasks, config)
-    label = label or split
+    label, spending = label or split, Spending(price, max_cost)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
@@ -95,6 +102,7 @@ async def evaluate(
     trajectories: list[Trajectory] = []
     solved, failed, is_noted = 0.0, 0, False
     costs: dict[tuple[str, int], SearchUsage] = {}
+    total = len(tasks) * config.group_size
     async for trajectory in _episodes(manager, tasks, search, costs):
         trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.scored else 0.0
@@ -104,7 +112,8 @@ async def evaluate(
         if on_trajectory is not None:
             on_trajectory(trajectory)
         if progress is not None:
-            progress(Progress(len(trajectories), len(tasks) * config.group_size, solved, failed))
+            progress(Progress(len(trajectories), total, solved, failed))
+        spending.add(trajectory, len(trajectories), total)
     order = {task.id: position for position, task in enumerate(tasks)}
     trajectories.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
@@ -116,6 +125,9 @@ async def evaluate(
         config=config,
         policy=name,
     )
+    if price is not None:
+        for usage in (usage for row in evaluation.rows for usage in row.usage):
+            usage[PRICE] = price.of(usage)
     if search is not None:
         add_search(evaluation, search, costs)
     evaluation.held_out_uses = held_out_uses

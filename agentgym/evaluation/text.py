@@ -106,6 +106,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "prompt_tokens": lambda n: f"{n:,.0f} prompt tokens",
     "completion_tokens": lambda n: f"{n:,.0f} completion tokens",
     "cost": lambda n: f"cost {n:,.4g}",
+    "price": lambda n: f"price {n:,.4g}",
     "cpu_s": lambda n: f"CPU {_seconds(n)}",
     "wall_s": lambda n: f"wall {_seconds(n)}",
     "peak_memory_mib": lambda n: f"peak {n:,.3g} MiB" if n < 1000 else f"peak {n / 1024:,.1f} GiB",

@@ -26,8 +26,9 @@ from agentgym import (
 from agentgym.cli.tables import evaluation_table
 from agentgym.errors import ContextFull, EvaluationError, HeldOutError, PolicyError, SandboxDied, TaskError
 from agentgym.evaluation import Evaluation
+from agentgym.evaluation.price import Price
 from agentgym.evaluation.runner import choose, from_trajectories
-from agentgym.evaluation.text import format_evaluation, format_gains
+from agentgym.evaluation.text import format_evaluation, format_gains, format_usage
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy import Reply
 from agentgym.storage.failures import count_failures
@@ -57,7 +58,11 @@ def only_even(task: Task) -> ScriptedPolicy:
 
 
 def play(policy, **options):
-    own = {name: options.pop(name) for name in ("label", "limit", "ledger", "progress") if name in options}
+    own = {
+        name: options.pop(name)
+        for name in ("label", "limit", "ledger", "progress", "price", "max_cost")
+        if name in options
+    }
     options = {"environment": Counter, "reward": TargetReached()} | options
     return evaluate(policy, SET, "held_out", config=RolloutConfig(**options), **own)
 
@@ -318,3 +323,41 @@ def render(table) -> str:
     console = Console(file=io.StringIO(), soft_wrap=True, width=200)
     console.print(table)
     return console.file.getvalue()
+
+
+class Metered(Policy):
+    """Submits at once, and reports 1,000 tokens read and 100 written."""
+
+    async def generate(self, request):
+        return Reply(Message("assistant", "", (Call("submit"),)), prompt_tokens=1000, completion_tokens=100)
+
+
+async def test_the_price_of_tokens_is_recorded_and_a_limit_stops_the_evaluation_which_goes_on(tmp_path):
+    """An episode costs 1000 * 2 / 1e6 + 100 * 5 / 1e6 = 0.0025."""
+    price, ledger = Price.parse("2,5"), Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(EvaluationError, match=r"after 4 of 8 episodes: they cost 0\.01, more than --max-cost 0\.009"):
+        await play(Metered(), concurrency=1, ledger=ledger, price=price, max_cost=0.009)
+    assert len(ledger.finished("evaluation/held_out")) >= 4
+    got = await play(Metered(), concurrency=1, ledger=ledger, price=price, max_cost=0.02)
+    assert got.usage()["price"] == pytest.approx(8 * 0.0025)
+    assert "price 0.02" in format_evaluation(got) + "".join(format_usage(got.usage()))
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_cost": 1.0}, "--max-cost needs --price IN,OUT"),
+        ({"max_cost": 0.0, "price": Price(1, 1)}, "--max-cost 0: expected a number above 0"),
+        ({"max_cost": 1.0, "price": Price(1, 1)}, "does not report its tokens"),
+    ],
+)
+async def test_a_limit_that_cannot_be_kept_is_refused(options, message):
+    with pytest.raises(EvaluationError, match=message):
+        await play(perfect, **options)
+
+
+@pytest.mark.parametrize("text", ["2", "2,", "a,b", "1,2,3", "-1,2", "inf,1"])
+def test_a_price_is_two_numbers(text):
+    with pytest.raises(EvaluationError, match="two numbers"):
+        Price.parse(text)

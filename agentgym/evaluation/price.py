@@ -1,0 +1,83 @@
+"""The price of an evaluation's tokens, and a limit on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentgym.errors import EvaluationError
+from agentgym.trajectory import Trajectory
+
+PRICE = "price"
+"""The usage of an episode that its tokens cost, in the currency of the price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a million tokens, in any currency: of prompts, and of what the policy writes.
+
+    Raises: EvaluationError for a negative or infinite price.
+    """
+
+    prompt: float
+    completion: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(price) and price >= 0 for price in (self.prompt, self.completion)):
+            raise EvaluationError(f"A price of {self.prompt:g},{self.completion:g}: give two numbers of at least 0.")
+
+    @classmethod
+    def parse(cls, text: str) -> Price:
+        """Read a price such as "0.15,0.6". Raises: EvaluationError."""
+        try:
+            prompt, completion = map(float, text.split(","))
+        except ValueError as error:
+            raise EvaluationError(
+                f"--price {text!r} is not two numbers, the price of a million tokens read and of a million written: "
+                "--price 0.15,0.6."
+            ) from error
+        return cls(prompt, completion)
+
+    def of(self, usage: Mapping[str, float]) -> float:
+        """Return the price of an episode's tokens."""
+        tokens = (usage.get(name, 0.0) for name in ("prompt_tokens", "completion_tokens"))
+        return sum(count * price for count, price in zip(tokens, (self.prompt, self.completion), strict=True)) / 1e6
+
+
+@dataclass(slots=True)
+class Spending:
+    """What the episodes of an evaluation have cost so far.
+
+    Attributes:
+        price: None counts nothing.
+        most: the limit; None for no limit.
+    """
+
+    price: Price | None = None
+    most: float | None = None
+    spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.most is not None and self.price is None:
+            raise EvaluationError("--max-cost needs --price IN,OUT, the price of a million tokens read and written.")
+        if self.most is not None and not self.most > 0:
+            raise EvaluationError(f"--max-cost {self.most:g}: expected a number above 0.")
+
+    def add(self, trajectory: Trajectory, done: int, total: int) -> None:
+        """Count a finished episode. Raises: EvaluationError if the limit is exceeded, or the tokens are not known.
+
+        Args:
+            done, total: how many episodes have ended, this one included, and how many there are.
+        """
+        if self.price is None:
+            return
+        usage = trajectory.usage()
+        if self.most is not None and trajectory.valid and trajectory.turns and "completion_tokens" not in usage:
+            raise EvaluationError("The policy does not report its tokens, so --max-cost cannot limit what they cost.")
+        self.spent += self.price.of(usage)
+        if self.most is not None and self.spent > self.most and done < total:
+            raise EvaluationError(
+                f"Stopped after {done} of {total} episodes: they cost {self.spent:.4g}, more than --max-cost "
+                f"{self.most:g}. With --out DIR they are kept: give a higher --max-cost to go on, or a lower --limit."
+            )
