@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentgym.errors import EvaluationError
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory.record import Trajectory
 
 PRICE = "price"
 """The usage of an episode that its tokens cost, in the currency of the price."""

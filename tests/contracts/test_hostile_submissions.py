@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from agentgym import (
+    Budgets,
     Call,
     EpisodeManager,
     Message,
@@ -25,7 +26,6 @@ from agentgym import (
 from agentgym.messages import Result
 from agentgym.registry import close_backends, names, task_set_for
 from agentgym.reward import SUCCESS, validate_components, validate_each
-from agentgym.rollout import Budgets
 
 MARKS = {
     "final_files": "Submitted: ",

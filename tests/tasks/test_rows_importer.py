@@ -9,14 +9,13 @@ from contextlib import closing
 import pytest
 from typer.testing import CliRunner
 
-from agentgym import Call, Message, StopReason, Task, TaskSet
+from agentgym import Call, Message, StopReason, Task, TaskSet, Trajectory, Turn
 from agentgym.cli.app import app
 from agentgym.errors import TaskError
 from agentgym.messages import Result
 from agentgym.registry import load_reward
 from agentgym.reward import validate_components
 from agentgym.tasks.importers.rows import load_rows
-from agentgym.trajectory import Trajectory, Turn
 
 ROWS = [{"question": "How many hats?", "value": 3}, {"question": "Which is red?", "value": ["cap", "the cap"]}]
 
