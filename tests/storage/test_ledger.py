@@ -265,7 +265,7 @@ def test_an_unknown_episode_says_how_ids_look(ledger):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"this is a text file, and long enough to be read as one" * 99, "damaged or no ledger"),
+        (b"this is a text file, and long enough to be read as one" * 99, "damaged or not a ledger"),
         (b"SQLite format 3\0" + b"\xff" * 5000, "cannot be opened"),
     ],
 )
