@@ -175,7 +175,7 @@ async def test_what_cannot_be_sent_is_a_result(server):
 
 
 def test_bad_addresses_names_and_tokens_are_one_clear_message_each(server, monkeypatch):
-    with pytest.raises(UnknownNameError, match="no address of an environment"):
+    with pytest.raises(UnknownNameError, match="not the address of an environment"):
         make("http://")
     with pytest.raises(UnknownNameError, match=r"test/nothing-v1 is not served here\. Served: test/counter-v1"):
         make(f"{server.url}/test/nothing-v1")
