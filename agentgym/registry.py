@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from difflib import SequenceMatcher, get_close_matches
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -225,28 +225,18 @@ def load_task_set(name: str) -> TaskSet:
 
 
 def task_set_for(environment: str) -> TaskSet | None:
-    """Return a registered task set whose tasks use an environment; None if there is none.
+    """Return the task set that an environment declares, or else a registered one whose tasks use it; None without one.
 
-    Task sets are built until one fits; some take seconds to build. Sets from the family with the most similar name
-    come first. Bundled sets are skipped if the environment is not bundled: they only use bundled environments.
+    Bundled environments declare theirs, so only sets that are not bundled are built to look for one.
     """
     environment = environment.partition("://")[2].partition("/")[2] or environment  # of an address, the id
-    bare = environment.rpartition("/")[2]
-
-    def resemblance(name: str) -> float:
-        return SequenceMatcher(None, name.replace("/", "-"), bare, autojunk=False).ratio()
-
-    def dissimilarity(name: str) -> tuple[bool, float, float]:
-        family = name.partition("/")[0]
-        return not bare.startswith(family), -nearest[family], -resemblance(name)
-
-    bundled = _is_bundled("environments", environment)
-    candidates = [name for name in names("task_sets") if bundled or not _is_bundled("task_sets", name)]
-    nearest: dict[str, float] = {}  # best per family: its other sets may use the same environment
-    for name in candidates:
-        family = name.partition("/")[0]
-        nearest[family] = max(nearest.get(family, 0.0), resemblance(name))
-    for name in sorted(candidates, key=dissimilarity):
+    if environment in names("environments") and (
+        declared := getattr(load("environments", environment), "task_set", "")
+    ):
+        return load_task_set(declared)
+    for name in names("task_sets"):
+        if _is_bundled("task_sets", name):
+            continue
         task_set = load_task_set(name)
         if any(len(tasks) and tasks[0].environment == environment for tasks in task_set.values()):
             return task_set

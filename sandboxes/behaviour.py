@@ -28,6 +28,7 @@ class Behaviour(Environment):
     """
 
     reward = "behaviour_action"
+    task_set = "behaviour/shopping-v1"
     _steps: Sequence[tuple[str, str]]
     _step: int
     _digest: str

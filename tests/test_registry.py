@@ -265,18 +265,24 @@ def test_the_package_offers_the_same_functions():
 
 
 @pytest.mark.parametrize(
-    ("environment", "task_set"),
-    [("agentgym/sql-v1", "sql/store-v1"), ("agentgym/text-wordle-v1", "text/wordle-v1"), ("acme/unknown-v1", None)],
+    ("environment", "built"),
+    [
+        ("agentgym/sql-v1", ["sql/store-v1"]),
+        ("http://host:1/agentgym/sql-v1", ["sql/store-v1"]),
+        ("acme/unknown-v1", []),
+    ],
 )
-def test_the_task_set_of_an_environment_is_found_without_building_all_others(environment, task_set, monkeypatch):
-    built = []
-
-    def build(name):
-        built.append(name)
-        played_in = {"sql/store-v1": "agentgym/sql-v1", "text/wordle-v1": "agentgym/text-wordle-v1"}.get(name, "other")
-        return TaskSet(name, {"train": [Task("t", played_in, "Play.", truth=1)]})
-
-    monkeypatch.setattr(registry, "load_task_set", build)
+def test_the_task_set_of_an_environment_is_found_without_building_others(environment, built, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(registry, "load_task_set", lambda name: loaded.append(name) or TaskSet(name, {}))
     chosen = registry.task_set_for(environment)
-    assert (chosen and chosen.name) == task_set
-    assert task_set is None or len(built) < 10
+    assert loaded == built
+    assert [chosen.name] == built if chosen else not built
+
+
+def test_a_registered_set_is_found_for_an_environment_that_declares_none(monkeypatch):
+    monkeypatch.setattr(registry, "names", lambda kind: ["sql/store-v1", "acme/set"] if kind == "task_sets" else [])
+    tasks = TaskSet("acme/set", {"train": [Task("t", "acme/own-v1", "Play.", truth=1)]})
+    monkeypatch.setattr(registry, "load_task_set", {"acme/set": tasks}.__getitem__)
+    assert registry.task_set_for("acme/own-v1") is tasks
+    assert registry.task_set_for("acme/other-v1") is None

@@ -33,6 +33,8 @@ class Environment(OldNames):
         sandbox: spec of the sandbox for the dangerous part; None for a harmless in-memory environment.
         reward: registered name of the default reward of this environment; a recipe may name another. An instance
             may set a Reward object instead, if only the instance can judge its episode.
+        task_set: registered name of a task set for this environment, if there is one: `agentgym check` and `call` play
+            its tasks where none are given.
         tools: the tools of this instance by name, initially the tools of its class. Never change the mapping in place:
             assign another mapping to give the agent other tools from its next turn on.
         role: the agent's current role, if an episode has several; recorded with each turn.
@@ -45,6 +47,7 @@ class Environment(OldNames):
 
     sandbox: ClassVar[SandboxSpec | None] = None
     reward: str | Reward | None = None
+    task_set: ClassVar[str] = ""
     tools: Mapping[str, Tool] = {}
     role: str = ""
     ended: bool = False

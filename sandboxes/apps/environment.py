@@ -63,6 +63,8 @@ class Apps(AppsEnvironment):
     the changes that are asked for (optional; only the potential reads them).
     """
 
+    task_set = "apps/year-v1"
+
     @tool(name="call", inline=True)
     def call_app(self, app: str, api: str, arguments: dict[str, Any]) -> Any:
         """Call an API of an app with its arguments by name."""
@@ -79,6 +81,8 @@ class AppsCode(AppsEnvironment):
 
     Task parameters as of `agentgym/apps-v1`.
     """
+
+    task_set = "apps/year-code-v1"
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32)
 

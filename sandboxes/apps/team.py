@@ -15,6 +15,7 @@ class AppsTeam(Delegation):
     """
 
     reward = "state_changes"
+    task_set = "apps/team-v1"
 
     def __init__(self) -> None:
         super().__init__(Apps())

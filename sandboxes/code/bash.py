@@ -41,6 +41,7 @@ class CodeBash(Environment):
 
     sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))
     reward = "final_files"
+    task_set = "code/shell-v1"
     _bench: Workbench
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

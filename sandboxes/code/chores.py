@@ -25,6 +25,8 @@ class CodeChores(SessionEnvironment):
     sandbox's own guest, outside of what the agent runs.
     """
 
+    task_set = "code/chores-v1"
+
     sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))
     system = "You work in a shell. Answer each request by one command."
     _bench: Workbench

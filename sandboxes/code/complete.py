@@ -20,6 +20,7 @@ class CodeComplete(Environment):
     """
 
     reward = "completion"
+    task_set = "code/completion-v1"
     _before: str
     _after: str
     _pieces: list[str]  # the lines written into the gap so far

@@ -18,6 +18,7 @@ class Code(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json",))
     reward = "hidden_tests"
+    task_set = "code/functions-v1"
     _bench: Workbench
     _tests: list[str]
     _setup: str

@@ -21,6 +21,7 @@ class CodeFiles(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
     reward = "final_files"
+    task_set = "code/projects-v1"
     _tests: list[str]
     _imports: str
     _bench: Workbench

@@ -53,6 +53,7 @@ class CodeFunction(Environment):
 
     sandbox = FUNCTION_SPEC
     reward = "hidden_calls"
+    task_set = "code/polyglot-v1"
     _function: FunctionTask
     _examples: list[Case]
     _observed: ObservedState

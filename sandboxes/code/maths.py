@@ -22,6 +22,7 @@ class CodeMaths(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=16, disk_mib=32)
     reward = "symbolic_maths"
+    task_set = "code/maths-v1"
     _bench: Workbench
     _has_sympy: bool
     _observed: ObservedState

@@ -41,6 +41,7 @@ class CodeNotebook(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json", "csv", "statistics"))
     reward = "answer_match"
+    task_set = "code/tables-v1"
     _cells: list[tuple[str, str]]  # code and its output
     _files: dict[str, str]
     _bench: Workbench

@@ -161,6 +161,8 @@ class CodeProgram(ProgramEnvironment):
     reward `program_output` runs them in another sandbox.
     """
 
+    task_set = "code/programs-v1"
+
     system = "Write the program, try it, then submit all of it."
 
     @tool(timeout_s=BUILD_S + 2 * RUN_S, parallel=False)

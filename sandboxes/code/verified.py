@@ -23,6 +23,7 @@ class CodeVerified(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json",))
     reward = "verified_code"
+    task_set = "code/verified-v1"
     _bench: Workbench
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

@@ -17,6 +17,8 @@ class CodeVerilog(ProgramEnvironment):
     what the outputs are, never what they should be: a design has no verdict to forge.
     """
 
+    task_set = "code/verilog-v1"
+
     system = "Write the Verilog module, simulate it, then submit all of it."
 
     @tool(timeout_s=BUILD_S + 2 * RUN_S, parallel=False)

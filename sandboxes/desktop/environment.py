@@ -56,6 +56,7 @@ class Desktop(Environment):
 
     sandbox = SandboxSpec(memory_mib=1024, processes=128, disk_mib=128, open_files=1024)
     reward = "desktop"
+    task_set = "gui/desktop-v1"
     _files: dict[str, Any]  # the initial files
     _folders: tuple[str, ...]
     _programs: tuple[str, ...]

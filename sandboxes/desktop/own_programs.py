@@ -81,6 +81,8 @@ class DesktopPrograms(Desktop):
         max_chars: the most characters shown of the tree.
     """
 
+    task_set = "gui/office-v1"
+
     sandbox = SandboxSpec(memory_mib=2048, processes=256, disk_mib=256, open_files=2048)
     _requested: ClassVar[Mapping[str, bool]] = {"tree": True}
     _binary: ClassVar[bool] = True

@@ -48,6 +48,7 @@ class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[
     """
 
     reward = REWARD
+    task_set = "routing/experts-v1"
     experts: ClassVar[Mapping[str, Expert]] = EXPERTS
     fields: ClassVar[Mapping[str, Field]] = FIELDS
     easy_field: ClassVar[str] = EASY

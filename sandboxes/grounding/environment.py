@@ -29,6 +29,7 @@ class Ground(Environment):
     """
 
     reward = "grounding"
+    task_set = "gui/screens-v1"
 
     def __init__(self) -> None:
         self._screen: Image | None = None

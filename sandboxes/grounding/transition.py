@@ -27,6 +27,7 @@ class Transition(Environment):
     """
 
     reward = "gui_action"
+    task_set = "gui/transitions-v1"
 
     def __init__(self) -> None:
         self._screens: list[Image] = []

@@ -24,6 +24,8 @@ class WebBrowser(WebPages):
     Confirmations and prompts wait for an answer. Task parameters: see `WebParameters`.
     """
 
+    task_set = "web/apps-v2"
+
     asks = True
 
     @tool(timeout_s=TOOL_S, parallel=False)

@@ -293,6 +293,8 @@ class WebPages(Environment):
 class WebForm(WebPages):
     """Web pages with forms in Chromium, with few tools. Not isolated: episodes in one browser share its processes."""
 
+    task_set = "web/forms-v1"
+
     @tool(timeout_s=TOOL_S, parallel=False)
     async def click(self, element: Element) -> Observation:
         """Click an element."""
@@ -319,6 +321,8 @@ class Web(WebForm):
 
     `WebForm` with all that can be done to a page: by coordinates, with keys, the wheel and the pointer, over tabs.
     """
+
+    task_set = "web/apps-v1"
 
     @tool(timeout_s=TOOL_S, parallel=False)
     async def click_at(self, x: int, y: int) -> Observation:

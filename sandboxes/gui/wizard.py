@@ -22,6 +22,7 @@ class WebWizard(WebPages):
     """
 
     reward = "web_steps"
+    task_set = "web/long-form-v1"
     _page = ""
 
     def __init__(self) -> None:

@@ -33,6 +33,7 @@ class Memory(HasContexts, Environment):
     """
 
     reward = "answer_match"
+    task_set = "memory/short-v1"
     public_truth = ("answer",)
     bank: MemoryBank
     _sessions: Sequence[str]

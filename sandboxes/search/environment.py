@@ -33,6 +33,7 @@ class Search(Environment):
     """
 
     reward = "search"
+    task_set = "search/wiki-v1"
     _here: str | None  # title of the open page
     _known: set[str]  # titles, folded, that a search or a page has shown
     _opened: set[str]  # landmarks of the pages opened

@@ -36,6 +36,7 @@ class SearchRetrieve(Environment):
     """
 
     reward = "search"
+    task_set = "search/wiki-retrieve-v1"
 
     def __init__(self, *, retriever: str = "bm25", encoder: Encoder | None = None, topk: int = 3) -> None:
         if topk < 1:

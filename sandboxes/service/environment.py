@@ -53,6 +53,8 @@ class Service(StoreEnvironment):
             `{"name": "chat_api", "base_url": ..., "model": ...}`. By default the scripted customer.
     """
 
+    task_set = "service/desk-v1"
+
     def __init__(self, user: Policy | Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._user: SimulatedUser | None = None

@@ -27,6 +27,7 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
     disk_per_byte = 3.0  # the file, and a table as text
     memory_per_byte = 8.0  # both are files in memory, and DuckDB's own tables
     reward = "sql_execution"
+    task_set = "sql/schemas-duckdb-v1"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."
 
     async def open_database(self, content: bytes) -> GuestObject:

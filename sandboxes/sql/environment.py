@@ -16,6 +16,7 @@ class Sql(ReadOnlySqlEnvironment):
     """
 
     reward = "sql"
+    task_set = "sql/store-v1"
     system = "Answer with the bare value, found by SQL."
 
     @tool(final=True, inline=True)
@@ -32,6 +33,7 @@ class SqlQuery(ReadOnlySqlEnvironment):
     """
 
     reward = "sql_execution"
+    task_set = "sql/schemas-v1"
     system = "Explore the database, then submit one SELECT that answers the question."
 
     @tool(final=True, inline=True)

@@ -31,6 +31,7 @@ class SqlInProcess(Environment):
     """
 
     reward = "sql_execution"
+    task_set = "sql/schemas-inprocess-v1"
     system = "Explore the database, then submit one SELECT that answers the question."
 
     def __init__(self, **limits: Any) -> None:

@@ -32,6 +32,8 @@ class SqlPostgres(WritableSqlEnvironment):
     Task parameters as of `agentgym/sql-v1`; an SQLite database is taken over table by table, with keys and links.
     """
 
+    task_set = "sql/changes-postgres-v1"
+
     sandbox = SandboxSpec(memory_mib=384, processes=64, disk_mib=192, preload=("json", "re", "socket", "sqlite3"))
     system = "Change the PostgreSQL database as asked, by SQL, then finish. What is not committed then is lost."
 

@@ -105,6 +105,8 @@ class SqlSession(StockSession):
     Task parameters as of `StockSession`.
     """
 
+    task_set = "sql/session-v1"
+
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32, preload=("json", "re", "sqlite3"))
 
     def __init__(self, **limits: Any) -> None:
@@ -141,6 +143,8 @@ class SqlSessionInProcess(StockSession):
 
     Task parameters as of `StockSession`.
     """
+
+    task_set = "sql/session-inprocess-v1"
 
     def __init__(self, **limits: Any) -> None:
         super().__init__(**limits)

@@ -128,3 +128,5 @@ class SqlWrite(WritableSqlEnvironment):
 
     Task parameters as of `agentgym/sql-v1`. The state that `finish` tells is judged: it hashes what every table holds.
     """
+
+    task_set = "sql/changes-v1"

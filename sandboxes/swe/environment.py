@@ -58,6 +58,7 @@ class SweEdit(Environment):
 
     sandbox = SandboxSpec(memory_mib=1024, processes=64, disk_mib=256, inodes=50_000, preload=WARM)
     reward = "repository_tests"
+    task_set = "swe/c-v1"
     _task: RepositoryParameters
     _base: Snapshot  # the repository as the agent first sees it
 
@@ -337,6 +338,8 @@ class Swe(SweEdit):
 
     Task parameters and judging: as `SweEdit`.
     """
+
+    task_set = "swe/one-line-shell-v1"
 
     @tool(timeout_s=SHELL_S + 10, parallel=False)
     async def shell(self, command: str) -> str:

@@ -18,6 +18,8 @@ class SweGiven(SweEdit):
     Task parameters and judging: as `SweEdit`, and `shown`, the paths of those files.
     """
 
+    task_set = "swe/one-line-given-v1"
+
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Fork the prepared repository. Raises: TaskError if there is none, or no file to be shown."""
         _, *opening, last = await super().reset(task, seed=seed)

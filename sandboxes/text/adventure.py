@@ -23,6 +23,8 @@ class Adventure(TextEnvironment):
     Source: the kind of game is that of TextWorld, arXiv:1806.11532; words, rules and generator are our own.
     """
 
+    task_set = "text/adventure-v1"
+
     id = "agentgym/text-adventure-v1"
     _quest: list[list[str]]
     _house: House

@@ -25,6 +25,8 @@ class Countdown(TextEnvironment):
     Differences are never negative, and a division leaves no remainder. An answer in one go, or step by step.
     """
 
+    task_set = "text/countdown-v1"
+
     id = "agentgym/text-countdown-v1"
     _target: int
     _use_all: bool

@@ -31,6 +31,8 @@ class Craft(TextEnvironment):
     arXiv:2305.17144; names, trees and rules are our own.
     """
 
+    task_set = "text/craft-v1"
+
     id = "agentgym/text-craft-v1"
     _tree: TechTree
     _goal: str

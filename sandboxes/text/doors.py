@@ -32,6 +32,8 @@ class Doors(TextEnvironment):
     then all later signs say `any`, and whichever key is taken there makes no difference.
     """
 
+    task_set = "text/doors-v1"
+
     id = "agentgym/text-doors-v1"
     axes = {
         "horizon": Axis(2, 32, "rooms"),

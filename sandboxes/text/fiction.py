@@ -23,6 +23,8 @@ class Fiction(TextEnvironment):
     are our own.
     """
 
+    task_set = "text/fiction-v1"
+
     id = "agentgym/text-fiction-v1"
     _game: Game
     _length: int  # number of commands in the shortest way to win

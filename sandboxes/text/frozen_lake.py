@@ -26,6 +26,8 @@ class FrozenLake(TextEnvironment):
     Source: the lake is that of Gymnasium's FrozenLake; several steps a turn as in RAGEN, arXiv:2504.20073.
     """
 
+    task_set = "text/frozen-lake-v1"
+
     id = "agentgym/text-frozen-lake-v1"
     _holes: set[Square]
     _shape: tuple[int, int]

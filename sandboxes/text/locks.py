@@ -44,6 +44,8 @@ class Locks(TextEnvironment):
     Task parameters: `wheels`, by their names in their order; `words`, of these.
     """
 
+    task_set = "text/locks-v1"
+
     id = "agentgym/text-locks-v1"
     axes = {
         "wheels": Axis(2, 8, "wheels"),

@@ -18,6 +18,8 @@ class NumberGuess(TextEnvironment):
     Task parameters: `low` and `high`, the range; `secret`; `guesses`, the number of guesses.
     """
 
+    task_set = "text/number-guess-v1"
+
     id = "agentgym/text-number-guess-v1"
     axes = {
         "range": Axis(4, 1_000_000, "how many numbers it may be"),

@@ -24,6 +24,8 @@ class Sokoban(TextEnvironment):
     a target. A box can get stuck; `restart` restores the initial state.
     """
 
+    task_set = "text/sokoban-v1"
+
     id = "agentgym/text-sokoban-v1"
     _floor: set[Square]
     _targets: list[Square]

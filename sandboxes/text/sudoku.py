@@ -34,6 +34,8 @@ class Sudoku(TextEnvironment):
     or box is refused; any other wrong value is accepted and can be corrected later (0 empties a cell).
     """
 
+    task_set = "text/sudoku-v1"
+
     id = "agentgym/text-sudoku-v1"
     _side: int
     _given: list[int]

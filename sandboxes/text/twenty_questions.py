@@ -21,6 +21,8 @@ class TwentyQuestions(TextEnvironment):
     Source: the game is in LMRL-Gym, arXiv:2311.18232; there a language model answers, here a table, always the same.
     """
 
+    task_set = "text/twenty-questions-v1"
+
     id = "agentgym/text-twenty-questions-v1"
     axes = {
         "among": Axis(2, len(SHELVES[0]), "things that it may be"),

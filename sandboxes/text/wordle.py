@@ -20,6 +20,8 @@ class Wordle(TextEnvironment):
     Any letters may be guessed, words or not, as long as there are as many as in the secret.
     """
 
+    task_set = "text/wordle-v1"
+
     id = "agentgym/text-wordle-v1"
     axes = {
         "letters": Axis(4, 6, "letters of the word"),

@@ -20,6 +20,7 @@ from agentgym.registry import (
     everything,
     load,
     load_reward,
+    load_task_set,
     make,
     names,
     shared_backend,
@@ -106,6 +107,12 @@ def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
     assert environment.sandbox is None or isinstance(environment.sandbox, SandboxSpec)
     assert "isolated" in (environment.__doc__ or "").casefold()
     assert make(name).tools or name in TOOLS_AT_RESET
+
+
+@of("environments")
+def test_the_task_set_that_an_environment_declares_is_played_in_it(name):
+    if declared := load("environments", name).task_set:
+        assert name in {tasks[0].environment for tasks in load_task_set(declared).values() if len(tasks)}
 
 
 @of("environments")

@@ -44,6 +44,7 @@ class McpEnvironment(Environment):
     """
 
     reward = "mcp"
+    task_set = "mcp/stockroom-v1"
     sandbox = SandboxSpec()
     server: ClassVar[McpServer | None] = None
 
