@@ -39,9 +39,11 @@ for name, value in {
 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
 sys.dont_write_bytecode = False
 
-# A shell's job in the background ignores Ctrl-C, and so would every command that a test starts and interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's job in the background ignores Ctrl-C, and what `nohup` starts ignores the end of its terminal. So would
+# every command that a test starts and stops.
+for sent, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(sent) is signal.SIG_IGN:
+        signal.signal(sent, handler)
 
 # Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one. `make test`
 # tries the same examples every time, so that a change is judged by itself; `make test-all` looks for new ones.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
-from agentgym.sandbox import Backend, Sandbox, rootfs
+from agentgym.sandbox import Backend, Sandbox, cache_folder, rootfs
 
 from . import wheels
 from .repository import PREFIX, Repository, prepared
@@ -162,7 +162,7 @@ def image_of_python(python: str) -> str:
         f"It needs Python {python}. The host's is {wheels.HERE}, and the cache has no image {name!r} (it has: "
         f"{', '.join(rootfs.names()) or 'none'}). Make one of an interpreter that is installed here: `agentgym sandbox "
         f"image {python}`; or put a root file system with python3 and git, such as a Debian release with this version, "
-        f"into {rootfs.cache_folder() / 'images'}."
+        f"into {cache_folder() / 'images'}."
     )
 
 

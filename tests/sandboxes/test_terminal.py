@@ -15,7 +15,7 @@ from agentgym import Call, Task, load, load_task_set
 from agentgym.cli.app import app
 from agentgym.errors import TaskError
 from agentgym.registry import close_backends, load_reward
-from agentgym.sandbox import rootfs
+from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.dockerfile import parse_dockerfile, plan_of
 from agentgym.sandboxes.code.terminal_folder import TerminalFolder
 from agentgym.sandboxes.code.terminal_image import make_image
@@ -33,7 +33,7 @@ def tasks(tmp_path_factory):
         patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
         images = top / "cache" / "images"
         images.mkdir(parents=True)
-        rootfs.write_python_image(images / "python3.11", sys.executable, programs=PROGRAMS, data=())
+        write_python_image(images / "python3.11", sys.executable, programs=PROGRAMS, data=())
         (images / "python3.11" / "data").mkdir()
         (images / "python3.11" / "data" / "of-the-image.txt").write_text("was there\n")
         (images / "debian-12").symlink_to(images / "python3.11")

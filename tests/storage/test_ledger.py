@@ -284,7 +284,7 @@ def test_somebody_elses_database_is_refused_and_left_as_it_is(tmp_path):
         theirs.execute("CREATE TABLE customers (name)")
     theirs.close()
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match=r"no ledger.*customers"):
+    with pytest.raises(LedgerError, match=r"not a ledger.*customers"):
         Ledger(path)
     assert path.read_bytes() == before
 

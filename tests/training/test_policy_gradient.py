@@ -35,7 +35,7 @@ from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
-NAMES = registry.names("objectives")
+NAMES = [name for name in registry.names("objectives") if registry.origin("objectives", name)]  # not other tests' own
 BY_TURN = [name for name in NAMES if needs_of(make_objective(name)).advantages]
 Trainers = Callable[..., TurnGRPOTrainer]
 
