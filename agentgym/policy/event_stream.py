@@ -25,10 +25,13 @@ def join_events(text: str) -> dict[str, Any]:
         if chunk.get("error"):
             raise BrokenStream(f"the stream ends with an error: {str(chunk['error'])[:300]}")
         answer |= {key: value for key, value in chunk.items() if key != "choices" and value is not None}
-        for choice in chunk.get("choices") or ():
-            if choice.get("index", 0) == 0:
-                _add(message, choice.get("delta") or choice.get("message") or {})
-                finish_reason = choice.get("finish_reason") or finish_reason
+        try:
+            for choice in chunk.get("choices") or ():
+                if choice.get("index", 0) == 0:
+                    _add(message, choice.get("delta") or choice.get("message") or {})
+                    finish_reason = choice.get("finish_reason") or finish_reason
+        except (AttributeError, TypeError) as error:
+            raise BrokenStream(f"the stream holds no part of a chat completion: {str(chunk)[:200]}") from error
     if finish_reason is None:
         raise BrokenStream("the stream broke off before the message ended")
     return {**answer, "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}

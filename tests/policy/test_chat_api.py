@@ -318,6 +318,9 @@ async def test_calls_without_an_index_are_told_apart_by_their_names(tools):
         (events({"content": "Ha"}, finish=None, done=False), "the stream broke off before the message ended"),
         (Answer(b'data: {"error": {"message": "overloaded"}}\n\n', headers=EVENTS), "ends with an error: .*overloaded"),
         (Answer(b"data: <html>\n\n", headers=EVENTS), "an event that is not JSON: '<html>'"),
+        (Answer(b'data: {"choices": 3}\n\n', headers=EVENTS), "holds no part of a chat completion"),
+        (Answer(b'data: {"choices": [3]}\n\n', headers=EVENTS), "holds no part of a chat completion"),
+        (Answer(b'data: {"choices": [{"delta": "Ha"}]}\n\n', headers=EVENTS), "holds no part of a chat completion"),
     ],
 )
 async def test_a_stream_that_breaks_off_is_asked_for_again(broken, message):
