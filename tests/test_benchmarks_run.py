@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +73,7 @@ def run(program: str, arguments: str, folder: Path) -> subprocess.CompletedProce
 
 @pytest.mark.slow
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("program", [*SHORT, *(LONG if "AGENTGYM_TEST_ALL" in os.environ else ())])
+@pytest.mark.parametrize("program", [*SHORT, *(pytest.param(name, marks=pytest.mark.thorough) for name in LONG)])
 def test_a_benchmark_runs_and_prints_figures(program, tmp_path):
     done = run(program, (SHORT | LONG)[program], tmp_path)
     missed_a_target = done.returncode == 1 and "Traceback" not in done.stderr

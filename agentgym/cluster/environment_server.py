@@ -164,7 +164,7 @@ class EnvironmentServer:
             except WireError as error:
                 return _refusal(ServerRefusal(400, "bad_request", f"The request cannot be read: {error}."))
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody receives it
+                return Response(status_code=400)  # the client has gone
 
         return answer
 

@@ -179,7 +179,7 @@ class EpisodeTable:
         )
 
     def renew(self, owner: int, episode_ids: Collection[str]) -> dict[str, str]:
-        """Renew the leases of an owner's episodes. Returns: the reason for each that is no longer open."""
+        """Renew the leases of an owner's episodes. Returns: for each closed episode, the reason."""
         lost = {}
         for episode_id in episode_ids:
             try:

@@ -154,7 +154,7 @@ class ServerConnection:
                 await heartbeats.end()
 
     async def renew(self, client: httpx.AsyncClient, episode_ids: list[str]) -> Any:
-        """Renew leases. Returns: the reason for each episode that is no longer open. Raises: as `ask`."""
+        """Renew leases. Returns: for each closed episode, the reason. Raises: as `ask`."""
         return (await self._send(client, "POST", "/v1/heartbeats", encode({"episodes": episode_ids})))["lost"]
 
     def new_client(self) -> httpx.AsyncClient:
@@ -188,7 +188,7 @@ class ServerConnection:
         )
 
     def unreachable(self, error: Exception) -> ServerUnreachable:
-        """Return the error to raise if there was no answer."""
+        """Return the error for a server that does not answer."""
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         return ServerUnreachable(
             f"The environment server at {self.url} does not answer ({reason}). Check that `agentgym serve "

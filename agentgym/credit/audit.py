@@ -29,7 +29,7 @@ class Agreement:
         turns: how many turns were compared.
         signed: how many turns are non-zero on both sides.
         sign: share of these turns with the same sign, with its 95 % interval (bootstrap over trajectories); NaN if
-            there is no such turn.
+            `signed` is 0.
         rank: Spearman correlation over all turns, with its interval; NaN if one side does not vary.
     """
 

@@ -115,7 +115,7 @@ def draw(
 ) -> Sample:
     """Choose at random up to `sample` valid trajectories from groups with at least two valid ones.
 
-    Raises: EvaluationError if there is no such group.
+    Raises: EvaluationError if no group holds two valid trajectories.
     """
     usable = [g for g, group in enumerate(groups) if sum(t.valid for t in group) > 1]
     if not usable:

@@ -10,7 +10,7 @@ from agentgym.errors import EvaluationError
 from agentgym.trajectory.record import Trajectory
 
 PRICE = "price"
-"""The usage of an episode that its tokens cost, in the currency of the price."""
+"""The key of the usage that holds the price of an episode's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ class Spending:
     """What the episodes of an evaluation have cost so far.
 
     Attributes:
-        price: None counts nothing.
+        price: the price of tokens; if None, nothing is counted.
         most: the limit; None for no limit.
+        spent: the price of the episodes counted so far.
     """
 
     price: Price | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -35,7 +34,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
     asyncio.run(created.close())
 
 
-@pytest.mark.skipif("AGENTGYM_TEST_ALL" not in os.environ, reason="`make test-all` plays it")
+@pytest.mark.thorough
 async def test_the_runtime_enforces_what_it_is_asked_to(backend):
     """Namespaces, masks and filters are the runtime's work; commands, files and snapshots are the guest's."""
     await check_backend(backend, only=checks_about("What a backend promises", "Reaching out", "The kernel"))

@@ -36,7 +36,7 @@ def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BY
     Args:
         most_bytes: total size of the episodes included in full; others are only listed.
     Returns: the path of the report.
-    Raises: AgentGymError if there is no such folder or it cannot be written to.
+    Raises: AgentGymError if the folder is missing or cannot be written to.
     """
     path = Path(run_folder) if isinstance(run_folder, (str, Path)) else run_folder.path
     text = page(path, most_bytes=most_bytes)
@@ -52,7 +52,7 @@ def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BY
 
 
 def page(path: Path, *, most_bytes: int = MAX_BYTES) -> Html:
-    """Return the current report of a run folder. Raises: AgentGymError if there is no such folder."""
+    """Return the current report of a run folder. Raises: AgentGymError if the folder is missing."""
     contents = read(path)
     data = embedded(contents, most_bytes=most_bytes)
     head = el(
