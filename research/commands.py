@@ -32,7 +32,7 @@ def reference(
 ) -> None:
     """Write the reference pages of commands, recipe keys, extension points and records from the code.
 
-    Example: [b]agentgym dev reference --out docs/reference[/b]
+    Example: agentgym dev reference --out docs/reference
     """
     from research.reference.pages import write_pages
 
@@ -48,7 +48,7 @@ def catalogue(
 ) -> None:
     """Write the catalogue of what is installed, and what scripted players earn. Figures are kept in FILE.json.
 
-    Example: [b]agentgym dev catalogue --play 20[/b]
+    Example: agentgym dev catalogue --play 20
     """
     import asyncio
 
@@ -66,7 +66,7 @@ def systems(
 ) -> None:
     """Write the page of published systems beside its table, once every reference in it leads somewhere.
 
-    Example: [b]agentgym dev systems docs/systems.tsv[/b]
+    Example: agentgym dev systems docs/systems.tsv
     """
     from research.reference.systems_page import systems_page
 
@@ -93,7 +93,7 @@ def credit_bench(
 ) -> None:
     """Measure estimators where the truth is known: exactly one turn of K decides how a task ends.
 
-    Example: [b]agentgym dev credit-bench --estimators rloo,return_to_go,turn_gae --turns 4,16[/b]
+    Example: agentgym dev credit-bench --estimators rloo,return_to_go,turn_gae --turns 4,16
     """
     from research import credit_bench as benchmark
     from research.credit_bench.markdown import BENCH, bench_block, write_into
@@ -136,7 +136,7 @@ def credit_bias(
 ) -> None:
     """Compute the bias of estimators exactly, by sums over every group there can be in four small problems.
 
-    Example: [b]agentgym dev credit-bias --estimators "rloo; grpo; return_to_go(gamma=0.9)"[/b]
+    Example: agentgym dev credit-bias --estimators "rloo; grpo; return_to_go(gamma=0.9)"
     """
     import warnings
     from dataclasses import asdict

@@ -33,6 +33,7 @@ from agentgym.cli import (
 )
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.cli.fields import FieldsCommand
+from agentgym.cli.help import HELP_WIDTH
 from agentgym.cli.not_writable import not_writable
 from agentgym.cli.registered import OpenGroup
 from agentgym.cli.termination import StopSignal, interrupted_by_signals
@@ -104,9 +105,9 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
 )
 
 
@@ -127,8 +128,8 @@ def _top(
 ) -> None:
     """Train and evaluate LLM agents that use tools, in sandboxes.
 
-    First steps: [b]agentgym list[/b], then [b]agentgym play agentgym/sql-v1[/b], then
-    [b]agentgym rollout sql/store-v1:train --policy oracle --limit 4 --out runs/look[/b] and [b]agentgym view[/b].
+    First steps: agentgym list, then agentgym play agentgym/sql-v1, then
+    agentgym rollout sql/store-v1:train --policy oracle --limit 4 --out runs/look and agentgym view.
     """
 
 

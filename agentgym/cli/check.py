@@ -20,7 +20,7 @@ def check(
 ) -> None:
     """Run the conformance kit over an environment: determinism, isolation between episodes, rewards, closing.
 
-    Example: [b]agentgym check agentgym/sql-v1[/b]
+    Example: agentgym check agentgym/sql-v1
     """
     from rich.text import Text
 

@@ -30,7 +30,7 @@ def up(
 ) -> None:
     """Start a node of Ray on this host, with workers at a normal priority: at Ray's own, sandboxes starve.
 
-    Example: [b]agentgym cluster up[/b], and on other hosts [b]agentgym cluster up --join HOST:6379[/b]
+    Example: agentgym cluster up, and on other hosts agentgym cluster up --join HOST:6379
     """
     import os
 
@@ -63,7 +63,7 @@ def status(
 ) -> None:
     """Show the nodes of a cluster, the episodes that are played on each, and the pace of a training.
 
-    A request is open while an episode waits for the policy. Example: [b]agentgym cluster status runs/guess[/b]
+    A request is open while an episode waits for the policy. Example: agentgym cluster status runs/guess
     """
     from agentgym.storage.run_folder import RunFolder
 
@@ -125,7 +125,7 @@ def _probed_backend() -> Fields:
 def probe(options: RolloutOptions, address: Address = "auto") -> None:
     """Start a worker on every node and make a sandbox there. Exits with 1 if a node cannot play episodes.
 
-    Example: [b]agentgym cluster probe --address 10.0.0.7:6379[/b]
+    Example: agentgym cluster probe --address 10.0.0.7:6379
     """
     from rich.table import Table
     from rich.text import Text

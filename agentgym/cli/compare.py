@@ -56,7 +56,7 @@ def compare(
 ) -> None:
     """Compare agents on the same tasks, pair by pair: gains with intervals, pass@k curves, corrected for many pairs.
 
-    Example: [b]agentgym compare runs/quickstart:before runs/quickstart:after[/b]
+    Example: agentgym compare runs/quickstart:before runs/quickstart:after
     """
     from agentgym.cli.compare_tables import seeds_tables, tournament_tables
     from agentgym.errors import EvaluationError
@@ -111,7 +111,7 @@ class PowerOptions:
 def power(options: PowerOptions) -> None:
     """Say how many tasks it takes to see a gain, or the chance to see it with the tasks there are.
 
-    Example: [b]agentgym power --gain 3 --group-size 4 --from runs/quickstart/evaluation/before.json[/b]
+    Example: agentgym power --gain 3 --group-size 4 --from runs/quickstart/evaluation/before.json
     """
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.statistics.power import power_of, spread_of, tasks_needed

@@ -56,7 +56,7 @@ def audit(
 ) -> None:
     """Ask whether a run's credit agrees with what its turns brought, by playing on from a sample of them.
 
-    Example: [b]agentgym credit audit runs/quickstart --estimators return_to_go,grpo[/b]
+    Example: agentgym credit audit runs/quickstart --estimators return_to_go,grpo
     """
     from agentgym.cli.credit_tables import audit_table
     from agentgym.cli.policies import load_policy
@@ -108,7 +108,7 @@ def advise(
 ) -> None:
     """Say which estimator to try on a run and why, from its horizon, its rewards, its states and their noise.
 
-    Nothing is played. Example: [b]agentgym credit advise runs/quickstart[/b]
+    Nothing is played. Example: agentgym credit advise runs/quickstart
     """
     from agentgym.cli.credit_tables import advice_table
     from agentgym.credit import Group

@@ -44,7 +44,7 @@ def attack(
 
     All of it is bounded and harmless where sandboxes are made as they should be. Ends with 1 if one is not held.
 
-    Example: [b]agentgym dev sandbox-attack --backend namespaces[/b]
+    Example: agentgym dev sandbox-attack --backend namespaces
     """
     from agentgym.testing.backends import table
 

@@ -66,7 +66,7 @@ def evaluate(
 ) -> None:
     """Measure a policy: success with intervals, pass@k, what goes wrong, and the gain over an earlier evaluation.
 
-    Example: [b]agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval[/b]
+    Example: agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval
     """
     from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger

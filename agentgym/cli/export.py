@@ -52,7 +52,7 @@ def export(
 
     `sft` and `preference` hold episodes of training tasks alone.
 
-    Example: [b]agentgym export runs/quickstart --format inspect --label after --out after.json[/b]
+    Example: agentgym export runs/quickstart --format inspect --label after --out after.json
     """
     from agentgym import registry
     from agentgym.errors import EvaluationError

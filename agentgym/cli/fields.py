@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 from typing_extensions import override
 
+from agentgym.cli.help import HelpfulCommand
 from agentgym.errors import AgentGymError
 
 _SAID_IN_A_WORD = (str, int, float, bool, Path)
@@ -94,13 +94,13 @@ def _with_parameters(
     return named
 
 
-class FieldsCommand(TyperCommand):
+class FieldsCommand(HelpfulCommand):
     """A command whose options may be fields of classes, which are inspected lazily."""
 
     @override
     def get_params(self, ctx: Any) -> Any:
         if (expand := getattr(self.callback, "expand", None)) is not None:
-            application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             application.command(self.name)(expand())
             expanded: Any = typer.main.get_command(application)
             self.params, self.callback = expanded.params, expanded.callback
@@ -189,8 +189,6 @@ def _info(annotation: Any, text: str, panel: str | None) -> Any:
 
     Typer has no exclusive limits such as `gt=0`: the class itself refuses the limit value.
     """
-    from rich.markup import escape
-
     from agentgym.options import Registered
 
     info: Any = typer.Option()
@@ -206,7 +204,7 @@ def _info(annotation: Any, text: str, panel: str | None) -> Any:
             limits["max"] = most
     for name, value in limits.items():
         setattr(info, name, value)
-    info.help, info.rich_help_panel = escape(text), panel
+    info.help, info.rich_help_panel = text, panel
     return info
 
 

@@ -25,7 +25,7 @@ def list_names(
 ) -> None:
     """List what is registered: all names, or one kind with a description of each.
 
-    Example: [b]agentgym list environments[/b]
+    Example: agentgym list environments
     """
     from agentgym import registry
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Convert models, check that tools reach them, and plan the memory of training.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
 )
 
 
@@ -38,7 +37,7 @@ def convert(
 ) -> None:
     """Make a checkpoint that can be trained of a GGUF file: float32 weights, tokenizer and chat template.
 
-    Example: [b]agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m[/b]
+    Example: agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m
     """
     from agentgym.policy.gguf import convert_gguf
     from agentgym.training.monitoring.silence import silence_libraries
@@ -73,7 +72,7 @@ def check(
 
     Ends with 0 if the model can be used, with 1 otherwise.
 
-    Example: [b]agentgym model check runs/quickstart[/b]
+    Example: agentgym model check runs/quickstart
     """
     from agentgym.policy.checkpoint import load_tokenizer
     from agentgym.policy.formats.choice import call_format_for
@@ -141,7 +140,7 @@ def plan(
 
     Ends with 0 if it fits, with 1 otherwise.
 
-    Example: [b]agentgym model plan recipes/smollm2.toml --set policy.path=models/smollm2-135m[/b]
+    Example: agentgym model plan recipes/smollm2.toml --set policy.path=models/smollm2-135m
     """
     from agentgym.training.checks.memory_plan import plan_memory
     from agentgym.training.monitoring.silence import silence_libraries

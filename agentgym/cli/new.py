@@ -37,7 +37,7 @@ def environment(
 
     It works as it is: `pip install -e DIR`, then `agentgym check` and `pytest` pass. Change it from there.
 
-    Example: [b]agentgym new environment acme/warehouse[/b]
+    Example: agentgym new environment acme/warehouse
     """
     from agentgym import __version__
 

@@ -44,7 +44,7 @@ def play(
 ) -> None:
     """Play an environment yourself: read the task, call the tools, get the rewards. Reads standard input.
 
-    Example: [b]agentgym play agentgym/sql-v1 --task-set sql/store-v1:train --index 3[/b]
+    Example: agentgym play agentgym/sql-v1 --task-set sql/store-v1:train --index 3
     """
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy

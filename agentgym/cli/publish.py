@@ -27,7 +27,7 @@ def publish(
 
     The package must be installed (`pip install -e DIR`), so that its names are known. Your packaging tool uploads it.
 
-    Example: [b]agentgym publish --check warehouse[/b]
+    Example: agentgym publish --check warehouse
     """
     failed = False
     for title, finding in _findings(folder):

@@ -11,15 +11,15 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 from typing_extensions import override
 
 from agentgym.cli.fields import FieldsCommand
+from agentgym.cli.help import HelpfulGroup
 
 GROUP = "agentgym.commands"
 
 
-class OpenGroup(TyperGroup):
+class OpenGroup(HelpfulGroup):
     """A group of commands that packages can add to."""
 
     @override
@@ -47,7 +47,7 @@ def _command_from(registered: Any, name: str) -> Any:
     """Make a command of a function or a Typer application."""
     application = registered
     if not isinstance(registered, typer.Typer):
-        application = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+        application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         application.command(name, cls=FieldsCommand)(registered)
     command = typer.main.get_command(application)
     command.name = name

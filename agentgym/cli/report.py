@@ -18,7 +18,7 @@ def report(
 ) -> None:
     """Write RUN/report.html: one file with the result, the curves, and episodes to go through turn by turn.
 
-    Example: [b]agentgym report runs/quickstart[/b]
+    Example: agentgym report runs/quickstart
     """
     from agentgym.evaluation.report import write_report
     from agentgym.storage.run_folder import RunFolder

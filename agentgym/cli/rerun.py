@@ -45,7 +45,7 @@ def rescore(
 ) -> None:
     """Judge the saved episodes of an evaluation with another reward, without playing them again.
 
-    Example: [b]agentgym episodes rescore runs/quickstart after --reward answer_match[/b]
+    Example: agentgym episodes rescore runs/quickstart after --reward answer_match
     """
     from agentgym import registry
     from agentgym.cli.tables import evaluation_table
@@ -94,7 +94,7 @@ def replay(
     """Repeat the calls of saved episodes in fresh environments and report the first turn with another result.
 
     Ends with exit code 1 if an episode diverges.
-    Example: [b]agentgym episodes replay runs/quickstart --list held-out-after --limit 20[/b]
+    Example: agentgym episodes replay runs/quickstart --list held-out-after --limit 20
     """
     from itertools import islice
 
@@ -166,7 +166,7 @@ def fork(
 ) -> None:
     """Continue a saved episode from one of its turns, by another policy or by hand. Earlier turns are repeated.
 
-    Example: [b]agentgym episodes fork runs/quickstart --episode 'held-out-after/h-0001#0' --turn 2[/b]
+    Example: agentgym episodes fork runs/quickstart --episode 'held-out-after/h-0001#0' --turn 2
     """
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode

@@ -44,7 +44,7 @@ def rollout(
 ) -> None:
     """Play episodes with a policy, keep them in a ledger and print a summary.
 
-    Example: [b]agentgym rollout sql/store-v1:train --policy oracle --limit 20 --out runs/demo[/b]
+    Example: agentgym rollout sql/store-v1:train --policy oracle --limit 20 --out runs/demo
     """
     play_and_keep(options.make_config(), tasks.choose("train"), agent, tasks.limit, output)
 

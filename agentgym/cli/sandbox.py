@@ -38,7 +38,7 @@ def doctor(backends: Backends = None, as_json: AsJson = False) -> None:
 
     Ends with 0 if some backend (each one named by --backend) enforces every limit, with 1 otherwise.
 
-    Example: [b]agentgym sandbox doctor[/b]
+    Example: agentgym sandbox doctor
     """
     findings = run(_probe(backends))
     perfect = [name for name, finding in findings.items() if finding["available"] and not finding["lacking"]]
@@ -57,7 +57,7 @@ def doctor(backends: Backends = None, as_json: AsJson = False) -> None:
 def ps(backends: Backends = None, as_json: AsJson = False) -> None:
     """List every sandbox that runs on this machine, whoever made it.
 
-    Example: [b]agentgym sandbox ps[/b]
+    Example: agentgym sandbox ps
     """
     sandboxes = run(_running(backends))
     if as_json:
@@ -83,7 +83,7 @@ def clean(
 ) -> None:
     """Remove what dead processes left behind: sandboxes, control groups, containers, sockets. Spares what is in use.
 
-    Example: [b]agentgym sandbox clean[/b]
+    Example: agentgym sandbox clean
     """
     if dry_run:
         orphans = [sandbox for sandbox in run(_running(backends)) if sandbox.orphaned]
@@ -111,7 +111,7 @@ def image(
 ) -> None:
     """Make an image named pythonVERSION of this host's programs and another Python than its own, unless there is one.
 
-    Example: [b]agentgym sandbox image 3.9[/b]
+    Example: agentgym sandbox image 3.9
     """
     from agentgym.sandbox.rootfs import make_python_image
 

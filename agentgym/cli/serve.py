@@ -62,7 +62,7 @@ def environments(
     A client gives the address of an environment, or of the server, instead of an id. It has the token in the variable
     AGENTGYM_ENVIRONMENT_TOKEN, or in the file that AGENTGYM_ENVIRONMENT_TOKEN_FILE names.
 
-    Example: [b]agentgym serve environments agentgym/sql-v1 --token-file token[/b]
+    Example: agentgym serve environments agentgym/sql-v1 --token-file token
     """
     from agentgym import registry
     from agentgym.cluster.serving import check_installed, listen, serve_environments
@@ -105,7 +105,7 @@ def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -
     The task is the server's `instructions`, the environment's tools are its tools, and each call is a turn. The episode
     is judged when it ends; its outcome is printed to standard error. A client that leaves before has failed it.
 
-    Example: [b]agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered[/b]
+    Example: agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered
     """
     from agentgym import registry
     from agentgym.cli.console import run
@@ -146,7 +146,7 @@ def mcp_http(
     A client connects to /tasks/ID/mcp, and each handshake there begins an episode. One that knows no sessions is given
     the URL of an episode: POST /episodes answers one, DELETE on it ends the episode and answers the outcome.
 
-    Example: [b]agentgym serve mcp-http sql/store-v1:train --out runs/offered[/b]
+    Example: agentgym serve mcp-http sql/store-v1:train --out runs/offered
     """
     from agentgym.cluster.serving import FIRST_REQUEST_S, check_installed, serve_application
 
@@ -197,7 +197,7 @@ def policy(
     A program takes an episode by `POST /episodes` with a token of the file. It gets the task and the token of this
     episode, with which it asks for messages and calls the environment's tools. The command ends when all are played.
 
-    Example: [b]agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served[/b]
+    Example: agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served
     """
     from agentgym.cluster.tokens import server_tokens
     from agentgym.interop.gateway.gateway import PolicyGateway

@@ -61,7 +61,7 @@ def _limit_options() -> Fields:
 def shell(options: ShellOptions, spec: SandboxSpec) -> None:
     """Open a sandbox and run commands in it, to see what an agent would. Everything in it is gone at the end.
 
-    Example: [b]agentgym sandbox shell -c "id; ls -la /"[/b]
+    Example: agentgym sandbox shell -c "id; ls -la /"
     """
     spec = replace(spec, network=tuple(options.network or ()) or False, insecure_ok=options.weak)
     raise typer.Exit(run(_session(options.backend, spec, options.command, options.timeout)))

@@ -31,7 +31,7 @@ def show(
 ) -> None:
     """Show what a run has come to, or print one of its episodes.
 
-    Example: [b]agentgym show runs/quickstart --list held-out-after[/b]
+    Example: agentgym show runs/quickstart --list held-out-after
     """
     from agentgym.cli.tables import print_episode
     from agentgym.evaluation.report.contents import read

@@ -30,7 +30,7 @@ def weak_tasks(
 
     A task is weak if no visit's mean success reached --below, and it does not rise from visit to visit. Held-out and
     validation tasks are not looked at, nor episodes with help. The stage `generate` makes new tasks like the weak ones.
-    Example: [b]agentgym tasks weak runs/quickstart[/b]
+    Example: agentgym tasks weak runs/quickstart
     """
     import json
 

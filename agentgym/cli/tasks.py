@@ -68,7 +68,7 @@ def import_tasks(
 
     With --validate, tasks that are no good are left out, and FILE.left_out.jsonl says why, one task a line. What was
     found out is kept in FILE.validated.jsonl: a validation that was broken off goes on when the command is repeated.
-    Example: [b]agentgym tasks import mbpp mbpp.jsonl --out mbpp-tasks.jsonl[/b]
+    Example: agentgym tasks import mbpp mbpp.jsonl --out mbpp-tasks.jsonl
     """
     from agentgym import registry
     from agentgym.errors import TaskError
@@ -197,7 +197,7 @@ def show_tasks(
 ) -> None:
     """Print a task set's splits, its fingerprint and a few tasks.
 
-    Example: [b]agentgym tasks show sql/store-v1[/b]
+    Example: agentgym tasks show sql/store-v1
     """
     from agentgym import registry
     from agentgym.text import visible
@@ -232,7 +232,7 @@ def check_tasks(
     """Look for held-out tasks that training has seen: equal ones, near duplicates, pieces in a corpus, canaries.
 
     Ends with exit code 1 where a held-out or validation task is in training word for word, or a corpus holds one.
-    Example: [b]agentgym tasks check sql/store-v1 --corpus pretraining.jsonl[/b]
+    Example: agentgym tasks check sql/store-v1 --corpus pretraining.jsonl
     """
     from agentgym import registry
     from agentgym.evaluation.held_out_uses import held_out_uses

@@ -30,7 +30,7 @@ def train(
 ) -> None:
     """Run a recipe: warm start, reinforcement, held-out evaluation before and after, report.
 
-    Example: [b]agentgym train quickstart --set train.steps=50 --out runs/first[/b]
+    Example: agentgym train quickstart --set train.steps=50 --out runs/first
     """
     from agentgym.errors import RecipeError
     from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder

@@ -23,7 +23,7 @@ def view(
 
     It reads while a run is writing, and serves this machine alone. From elsewhere: ssh -L 8642:localhost:8642 HOST.
 
-    Example: [b]agentgym view runs[/b]
+    Example: agentgym view runs
     """
     import webbrowser
 

@@ -30,7 +30,7 @@ def openenv(
 
     A reset chooses a task by `task_id` or `index`, else by its seed.
 
-    Example: [b]agentgym serve openenv text/wordle-v1:train --port 8000[/b]
+    Example: agentgym serve openenv text/wordle-v1:train --port 8000
     """
     import os
     import time

@@ -33,7 +33,7 @@ def mix_tasks(
     """Train with several mixtures of a recipe's sets, and say which mixture the scores speak for.
 
     Repeat the command to go on with a search that was cut short, or with more --runs.
-    Example: [b]agentgym tasks mix recipes/mixture.toml --set train.steps=10 --runs 30 --out runs/mix[/b]
+    Example: agentgym tasks mix recipes/mixture.toml --set train.steps=10 --runs 30 --out runs/mix
     """
     import json
 

@@ -37,7 +37,7 @@ def plan(
 
     Trains the recipe for three steps here, twice, to measure its stages. Then everything is simulated.
 
-    Example: [b]agentgym cluster plan recipes/text.toml --nodes 8 --gpus 4[/b]
+    Example: agentgym cluster plan recipes/text.toml --nodes 8 --gpus 4
     """
     import math
     from dataclasses import replace

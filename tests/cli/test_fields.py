@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -101,12 +103,21 @@ def test_a_value_that_the_class_refuses_is_named_with_its_meaning():
 
 
 def test_every_option_of_every_command_says_what_it_does():
-    silent = [f"{' '.join(words)} {option}" for words, option, text in _options() if not text]
+    silent = [f"{' '.join(words)} {parameter.name}" for words, parameter in _parameters() if not parameter.help]
     assert silent == []
 
 
-def _options() -> list[tuple[list[str], str, str]]:
-    options = []
+def test_help_has_every_option_whole_at_80_columns():
+    help_text = cache(lambda *words: CliRunner().invoke(agentgym, [*words, "--help"], env={"COLUMNS": "80"}).stdout)
+    for words, parameter in _parameters():
+        assert "…" not in help_text(*words)
+        if parameter.param_type_name == "option" and not parameter.hidden:
+            assert re.search(rf"^  .*{parameter.opts[0]}\b", help_text(*words), re.MULTILINE), (words, parameter.opts)
+
+
+def _parameters() -> list[tuple[list[str], Any]]:
+    """Return every parameter of every command with the words of the command."""
+    parameters = []
 
     def walk(group: Any, words: list[str]) -> None:
         for name, inner in group.commands.items():
@@ -114,14 +125,14 @@ def _options() -> list[tuple[list[str], str, str]]:
                 walk(inner, [*words, name])
                 continue
             context: Any = inner.make_context(name, [], resilient_parsing=True)
-            options.extend(([*words, name], parameter.name, parameter.help) for parameter in inner.get_params(context))
+            parameters.extend(([*words, name], parameter) for parameter in inner.get_params(context))
 
     walk(typer.main.get_command(agentgym), [])
-    return options
+    return parameters
 
 
 def test_every_field_of_a_rollout_config_that_text_can_say_is_an_option_of_rollout():
-    options = {option for words, option, _ in _options() if words == ["rollout"]}
+    options = {parameter.name for words, parameter in _parameters() if words == ["rollout"]}
     names = {each.name for cls in (RolloutConfig, Budgets) for each in fields(cls)}
     assert names - options == {"budgets", "environment_options", "hooks", "source_options", "stop_if"}
 
