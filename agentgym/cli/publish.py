@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from agentgym.cli.built_wheel import PackageError, build_wheel, files_left_out
 from agentgym.cli.console import err, out, run
 from agentgym.errors import AgentGymError
+from agentgym.text import counted
 
-_CARD_WORDS = {"counts as right": "what counts as right", "oor": "floors", "not measure": "what it does not measure"}
-
-
-class PackageError(AgentGymError, ValueError):
-    """A folder holds no package of environments, or it is not installed."""
+_CARD_SECTIONS = {
+    "counts as right": "what counts as right",
+    "oors": "floors",
+    "not measure": "what it does not measure",
+}
+"""Words in a heading of the card, and what the section says."""
+_HEADING = re.compile(r"^ *(?:(?P<level>#+) +(?P<title>.+)|\*\*(?P<bold>[^*]+)\*\*)", re.MULTILINE)
+_CHECKED_TITLES = {"environments": "contract, reward hacks", "task_sets": "splits, determinism in another process"}
 
 
 def publish(
@@ -42,10 +53,8 @@ def publish(
 
 def _findings(folder: Path) -> Iterator[tuple[str, str]]:
     """Each thing that was checked, and what is wrong with it; empty if nothing."""
-    from agentgym.testing import check_task_set
-
     project = _project(folder)
-    points: dict[str, Any] = project.get("entry-points", {})
+    points: dict[str, dict[str, str]] = project.get("entry-points", {})
     environments = [*points.get("agentgym.environments", {})]
     task_sets = [*points.get("agentgym.task_sets", {})]
     if not environments and not task_sets:
@@ -54,15 +63,21 @@ def _findings(folder: Path) -> Iterator[tuple[str, str]]:
             "agentgym.task_sets."
         )
     _check_installed(environments, task_sets, folder)
-    for name in environments:
-        yield f"{name}: contract, reward hacks", _problem(_checked, name)
-    for name in task_sets:
-        yield f"{name}: splits, determinism in another process", _problem(check_task_set, name)
+    ours = {group.removeprefix("agentgym."): [*names] for group, names in points.items() if "agentgym." in group}
+    with tempfile.TemporaryDirectory(prefix="agentgym-publish-") as scratch:
+        try:
+            unpacked = build_wheel(folder, Path(scratch))
+        except PackageError as error:
+            yield "wheel", str(error)
+        else:
+            yield "wheel: every file of the package", _left_out(files_left_out(folder, unpacked))
+            yield from _play_wheel(unpacked, ours)
     yield "card", _card_problem(folder, [*environments, *task_sets])
     licence = project.get("license") or (folder / "LICENSE").is_file()
     yield "licence", "" if licence else "name one in pyproject.toml (license = ...), or add a file LICENSE"
     described = project.get("description") and project.get("version")
     yield "description and version", "" if described else "give both in pyproject.toml"
+    yield "nothing left to write", _still_to_do(folder)
 
 
 def _project(folder: Path) -> dict[str, Any]:
@@ -84,26 +99,94 @@ def _check_installed(environments: list[str], task_sets: list[str], folder: Path
         raise PackageError(f"{missing[0]} is not installed here. Run: pip install -e {folder}")
 
 
-def _checked(environment: str) -> None:
-    from agentgym.testing import check_environment
+def _left_out(files: list[str]) -> str:
+    if not files:
+        return ""
+    named = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+    return (
+        f"the wheel lacks {named}. With setuptools, name data under [tool.setuptools.package-data] and each package "
+        "under [tool.setuptools] packages"
+    )
 
-    run(check_environment(environment))
 
-
-def _problem(check: Callable[[str], Any], name: str) -> str:
-    """Return what a check finds wrong; empty if nothing."""
+def _play_wheel(unpacked: Path, names: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """Check what the package offers in another process that sees the wheel's files and not the package's folder."""
+    code = "from agentgym.cli.publish import print_findings; print_findings()"
+    paths = os.pathsep.join(filter(None, [str(unpacked), os.environ.get("PYTHONPATH")]))
+    checked = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        input=json.dumps(names),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=unpacked,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
     try:
-        check(name)
-    except AgentGymError as error:
-        return str(error)
-    return ""
+        findings = json.loads(checked.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        findings = [["checks of the wheel", f"the process that plays them ended with exit code {checked.returncode}"]]
+    yield from ((title, finding) for title, finding in findings)
+
+
+def print_findings() -> None:
+    """Read names by kind from standard input, check each, and print the titles and findings as a line of JSON."""
+    from agentgym import registry
+    from agentgym.testing import check_environment, check_task_set
+
+    names: dict[Any, list[str]] = json.load(sys.stdin)
+    findings = []
+    for kind, group in names.items():
+        for name in group:
+            title, finding = _CHECKED_TITLES.get(kind, "can be imported"), ""
+            try:
+                if kind == "environments":
+                    run(check_environment(name))
+                elif kind == "task_sets":
+                    check_task_set(name)
+                else:
+                    registry.load(kind, name)
+            except Exception as error:  # noqa: BLE001 - code of the package: whatever it raises is a finding
+                finding = str(error) if isinstance(error, AgentGymError) else f"{type(error).__name__}: {error}"
+            findings.append([f"{name}: {title}", finding])
+    print(f"\n{json.dumps(findings)}")
 
 
 def _card_problem(folder: Path, names: list[str]) -> str:
-    cards = [path.read_text(encoding="utf-8") for path in folder.rglob("CARD.md") if ".venv" not in path.parts]
+    cards = [path.read_text(encoding="utf-8") for path in _documents(folder, "CARD.md")]
     if not cards:
         return "write CARD.md: what the agent does, the splits, what counts as right, floors and ceiling"
     text = "\n".join(cards)
+    sections = _sections(text)
     missing = [name for name in names if name not in text]
-    missing += [title for words, title in _CARD_WORDS.items() if words not in text]
+    for words, title in _CARD_SECTIONS.items():
+        if not any(words in heading and body for heading, body in sections):
+            missing.append(title)
     return f"CARD.md says nothing of {', '.join(dict.fromkeys(missing))}" if missing else ""
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """Split a card at its headings (`#`, or bold at the start of a line); each with the text that it stands above."""
+    headings = [(len(match["level"] or "#" * 7), match) for match in _HEADING.finditer(text)]
+    sections = []
+    for index, (level, heading) in enumerate(headings):
+        ends = [other.start() for depth, other in headings[index + 1 :] if depth <= level]
+        body = text[heading.end() : min(ends, default=len(text))]
+        sections.append((heading["title"] or heading["bold"], body.strip(" .:\n")))
+    return sections
+
+
+def _still_to_do(folder: Path) -> str:
+    """Return the lines of documents and of pyproject.toml that say TODO, as those of `agentgym new` do."""
+    lines = []
+    for file in (folder / "pyproject.toml", *_documents(folder, "*.md")):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if "TODO" in line:
+                lines.append(f"{file.relative_to(folder)}, line {number}: {line[line.index('TODO') :].strip()}")
+    return f"{counted(len(lines), 'line')} still to write: {'; '.join(lines)}" if lines else ""
+
+
+def _documents(folder: Path, name: str) -> list[Path]:
+    hidden = (
+        path for path in folder.rglob(name) if not any(part.startswith(".") for part in path.parts[len(folder.parts) :])
+    )
+    return sorted(path for path in hidden if not {"node_modules", "site-packages"} & {*path.parts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -35,18 +36,95 @@ def test_a_new_package_passes_the_check_and_its_own_tests(tmp_path):
     tested = run("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", package, package / "tests", **path)
     assert tested.returncode == 0, tested.stdout
     assert "3 passed" in tested.stdout
-    ready = run("agentgym", "publish", "--check", package, **path)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A package as `agentgym new` writes it, installed, with what the template leaves to its author written."""
+    folder = tmp_path_factory.mktemp("shop")
+    package, installed = folder / "shop", folder / "installed"
+    assert run("agentgym", "new", "environment", "acme/corner-shop", "--out", package).returncode == 0
+    build = run("pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", installed, package)
+    assert build.returncode == 0, build.stderr
+    return package, installed
+
+
+@pytest.fixture
+def written(shop, tmp_path):
+    """A copy of the package whose author has written what the template asks for, and a function that checks it."""
+    package = shutil.copytree(shop[0], tmp_path / "shop", ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    for name in ("CARD.md", "pyproject.toml"):
+        (package / name).write_text((package / name).read_text().replace("TODO: ", ""))
+    return package, lambda: run("agentgym", "publish", "--check", package, PYTHONPATH=str(shop[1]))
+
+
+def test_a_package_with_its_card_written_is_ready(written):
+    package, publish = written
+    ready = publish()
     assert ready.returncode == 0, ready.stdout + ready.stderr
     assert ready.stdout.endswith("Ready.\n")
-    (package / "CARD.md").write_text("# acme/corner-shop-v1\n**What counts as right.** The sum.\n")
+    assert not (package / "build").exists()
+
+
+def test_the_card_and_description_of_the_template_are_not_ready(shop):
+    package, installed = shop
+    unready = run("agentgym", "publish", "--check", package, PYTHONPATH=str(installed))
+    assert unready.returncode == 1
+    assert "CARD.md, line 14: TODO: what an agent earns that does nothing" in unready.stderr
+    assert "CARD.md, line 16: TODO" in unready.stderr
+    assert "pyproject.toml, line 8: TODO" in unready.stderr
+    assert "Ready." not in unready.stdout
+
+
+def test_a_card_without_sections_and_a_project_without_licence_are_not_ready(written):
+    package, publish = written
+    (package / "CARD.md").write_text(
+        "# acme/corner-shop-v1\n**What counts as right.** The sum.\n\n**What it does not measure.**\n"
+    )
     text = (package / "pyproject.toml").read_text()
     (package / "pyproject.toml").write_text(text.replace('license = "Apache-2.0"\n', ""))
-    unready = run("agentgym", "publish", "--check", package, **path)
+    unready = publish()
     assert unready.returncode == 1
     assert "card: CARD.md says nothing of floors, what it does not measure" in unready.stderr
     assert "licence: name one in pyproject.toml" in unready.stderr
     unknown = run("agentgym", "publish", "--check", package)
     assert "acme/corner-shop-v1 is not installed here" in unknown.stderr
+
+
+def test_a_wheel_without_its_data_files_and_packages_is_not_ready(written):
+    package, publish = written
+    inside = package / "acme_corner_shop"
+    (inside / "stock.json").write_text("{}")
+    (inside / "data").mkdir()
+    (inside / "data" / "listed.json").write_text("{}")
+    (inside / "parts").mkdir()
+    (inside / "parts" / "__init__.py").write_text("")
+    unready = publish()
+    assert unready.returncode == 1
+    assert "the wheel lacks acme_corner_shop/parts/__init__.py, acme_corner_shop/stock.json." in unready.stderr
+    assert "package-data" in unready.stderr
+
+
+def test_the_checks_play_the_wheel_and_not_the_folder(written):
+    package, publish = written
+    (package / "stock.txt").write_text("400")
+    file = package / "acme_corner_shop" / "task_set.py"
+    read = 'COUNT = int((Path(__file__).parent.parent / "stock.txt").read_text())'
+    file.write_text(file.read_text().replace("import random\n", f"import random\nfrom pathlib import Path\n\n{read}\n"))
+    unready = publish()
+    assert unready.returncode == 1
+    assert "FileNotFoundError" in unready.stderr
+    assert "stock.txt" in unready.stderr
+
+
+def test_a_wheel_that_cannot_be_built_is_named(written):
+    package, publish = written
+    text = (package / "pyproject.toml").read_text()
+    (package / "pyproject.toml").write_text(text.replace('packages = ["acme_corner_shop"]', 'packages = ["elsewhere"]'))
+    unready = publish()
+    assert unready.returncode == 1
+    assert "wheel: it cannot be built" in unready.stderr
+    assert "elsewhere" in unready.stderr
 
 
 @pytest.mark.parametrize("name", ["shop", "Acme/shop", "acme/shop/v1", "acme/-shop", "acme/shop-"])
