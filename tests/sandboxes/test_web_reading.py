@@ -165,3 +165,20 @@ async def test_text_of_every_weight_has_a_size(tmp_path):
             "[...document.querySelectorAll('a')].map(one => one.getBoundingClientRect().width)"
         )
         assert min(widths) > 20
+
+
+@pytest.mark.parametrize("style", ["", "html {scroll-behavior: smooth}"], ids=["plain", "smooth"])
+async def test_scrolling_has_ended_before_the_page_is_read(tmp_path, style):
+    """Otherwise the same actions leave the page in different states, as the machine has time or not."""
+    lines = "".join(f"<p>Line {n}.</p>" for n in range(300))
+    task = folder_of(tmp_path, "agentgym/web-v1", long=f"<style>{style}</style>{lines}<a href='#top'>Up</a>")
+    async with await Visit.to(task) as visit:
+        for tool, arguments in (
+            *(("press", {"key": key}) for key in ("Space", "PageDown", "ArrowDown", "End", "PageUp", "Home")),
+            ("scroll", {"direction": "down"}),
+            ("scroll", {"direction": "up"}),
+        ):
+            await visit.call(tool, **arguments)
+            key = await visit.environment.state_key()
+            await visit.call("wait", seconds=0.7)
+            assert await visit.environment.state_key() == key, (tool, arguments)

@@ -32,6 +32,7 @@ FLAGS = (
     "--disable-extensions",
     "--disable-breakpad",
     "--disable-crash-reporter",
+    "--disable-smooth-scrolling",  # a page scrolls at once, also by its keys and where its style says `smooth`
     "--hide-scrollbars",
     "--mute-audio",
     "--no-default-browser-check",
