@@ -38,6 +38,7 @@ EXTRAS = ("torch", "transformers")  # without the extra `train`, some policies a
 SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
     "agentgym/desktop-v2": 1,
+    "agentgym/swe-edit-v1": 1,  # it is swe-v1 with other tools, and each judging runs a repository's tests
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
     "agentgym/web-wizard-v1": 1,  # it shares all but its tool with web-v1
 }
