@@ -37,7 +37,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-cluster demo real test test-all test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images site constraints clean
+.PHONY: help setup setup-cluster demo real test test-all test-fast test-vllm lint format reference families gui-full bench bench-peers fuzz images site constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -173,6 +173,9 @@ reference: $(STAMP)  ## write the documents that are made from the code: docs/re
 	"$(VENV)/bin/agentgym" dev reference --out docs/reference
 	"$(VENV)/bin/agentgym" dev systems docs/systems.tsv
 	@"$(PY)" tests/cli/mistakes_page.py
+
+families: $(STAMP)  ## write the table of families of models into docs/models.md
+	@"$(PY)" tests/support/families.py
 
 gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, played rightly and wrongly (minutes)
 	"$(PY)" benchmarks/gui_full.py

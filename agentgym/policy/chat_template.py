@@ -16,7 +16,7 @@ from agentgym.thoughts import begun_thought
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-MARK = re.compile(r"qzSEGMENT(\d+)(CONTENT|NAME)zq")
+MARK = re.compile(r"qz(?:SEGMENT)?(\d+)(CONTENT|NAME|ID)zq")
 CALLED = "qzARGUMENTzq"
 PROBE_TOOL: dict[str, Any] = {
     "type": "function",
@@ -30,8 +30,11 @@ Row = dict[str, Any]
 
 
 def mark(index: int, part: str = "CONTENT") -> str:
-    """Return the placeholder of a message's content or name."""
-    return f"qzSEGMENT{index}{part}zq"
+    """Return the placeholder of a message's CONTENT or NAME, or of the ID of the call that it answers.
+
+    An id has nine letters or digits, as Mistral's template requires.
+    """
+    return f"qz{index:03d}IDzq" if part == "ID" else f"qzSEGMENT{index}{part}zq"
 
 
 def placeholders(messages: Sequence[Message], start: int = 0) -> list[Row]:
@@ -40,14 +43,9 @@ def placeholders(messages: Sequence[Message], start: int = 0) -> list[Row]:
     for index, message in enumerate(messages, start):
         row: Row = {"role": message.role, "content": mark(index)}
         if message.role == "tool":
-            row |= {"name": mark(index, "NAME"), "tool_call_id": call_id(index - 2)}
+            row |= {"name": mark(index, "NAME"), "tool_call_id": mark(index, "ID")}
         rows.append(row)
     return rows
-
-
-def call_id(index: int) -> str:
-    """Return the id of call number `index`: Mistral's template requires nine letters or digits."""
-    return f"call{max(index, 0):05d}"
 
 
 def call_shapes(calls: Sequence[Row]) -> Iterator[Row]:
@@ -89,23 +87,26 @@ class ChatTemplate:
         from jinja2.exceptions import TemplateError
         from transformers.utils.chat_template_utils import render_jinja_template
 
-        try:  # as `apply_chat_template`, which drops content that is None: DeepSeek's template asks whether it is
-            [text], _ = render_jinja_template(
-                conversations=[list(conversation)],
-                tools=list(tools) or None,
-                chat_template=self._tokenizer.get_chat_template(tools=list(tools) or None),
-                add_generation_prompt=prompt,
-                **{**self._tokenizer.special_tokens_map, **self._options},
-            )
-        except (TemplateError, TypeError, AttributeError, KeyError) as error:
-            roles = ", ".join(row["role"] for row in conversation)
-            raise PolicyError(f"The chat template of {self._name} cannot render the roles {roles}: {error}") from error
-        return str(text)
+        given: list[Row] | None = list(tools) or None
+        for given_tools in (given, []) if given is None else (given,):  # some templates go through tools unasked
+            try:  # as `apply_chat_template`, which drops content that is None: DeepSeek's template asks whether it is
+                [text], _ = render_jinja_template(
+                    conversations=[list(conversation)],
+                    tools=given_tools,
+                    chat_template=self._tokenizer.get_chat_template(tools=given),
+                    add_generation_prompt=prompt,
+                    **{**self._tokenizer.special_tokens_map, **self._options},
+                )
+                return str(text)
+            except (TemplateError, TypeError, AttributeError, KeyError) as error:
+                failure: Exception = error
+        roles = ", ".join(row["role"] for row in conversation)
+        raise PolicyError(f"The chat template of {self._name} cannot render the roles {roles}: {failure}") from failure
 
     @cached_property
     def begun_thought(self) -> str:
         """The opening mark of a thought at the end of the prompt, as in some thinking models' templates; else ""."""
-        return begun_thought(self.render(self.opening(0)[:1], []))
+        return begun_thought(self.render(self.opening(0)[:1], [PROBE_TOOL]))
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
@@ -128,12 +129,12 @@ class ChatTemplate:
         result = placeholders([Message("tool")], start=2)
         return self._call_shape is not None and CALLED in self.render([*self.opening(1), *result], [PROBE_TOOL])
 
-    def opening(self, calls: int) -> list[Row]:
-        """Return a question and the agent's message: text, or this many calls."""
+    def opening(self, calls: int, start: int = 2) -> list[Row]:
+        """Return a question and the agent's message: text, or this many calls, answered from message `start` on."""
         question, words = placeholders([Message("user"), Message("assistant")])
         if not calls or self._call_shape is None:
-            return [question, words]
-        answer = list(call_shapes([_call(index) for index in range(calls)]))[self._call_shape]
+            return [question, {**words, "content": mark(start - 1)}]
+        answer = list(call_shapes([_call(index) for index in range(start, start + calls)]))[self._call_shape]
         return [question, answer]
 
     def between(self, roles: Sequence[str], calls: int) -> tuple[str, bool, str]:
@@ -154,26 +155,40 @@ class ChatTemplate:
         return end, not last, text
 
     def conversation(
-        self, question: str, turns: Sequence[Sequence[tuple[str, dict[str, Any]]]], tools: Sequence[Row]
+        self,
+        question: str,
+        turns: Sequence[Message],
+        results: Sequence[Sequence[str]],
+        tools: Sequence[Row],
+        *,
+        answer: str = "",
     ) -> str:
-        """Return the text of turns of calls, whose result is the argument `count`, up to where the agent writes again.
+        """Return the text of turns of calls and their results, up to where the agent writes again.
 
+        Args:
+            answer: the agent's last message, with which the text ends then.
         Raises: PolicyError if the template does not write them all.
         """
         rows: list[Row] = [{"role": "user", "content": question}]
-        for calls in turns:
-            tool_calls = [
-                {"id": call_id(n), "type": "function", "function": {"name": name, "arguments": arguments}}
-                for n, (name, arguments) in enumerate(calls)
+        for message, texts in zip(turns, results, strict=True):
+            calls = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in message.calls
             ]
-            rows.append(list(call_shapes(tool_calls))[self._call_shape or 0])
+            row = list(call_shapes(calls))[self._call_shape or 0]
+            rows.append({**row, "content": message.text} if message.text else row)
             rows += [
-                {"role": "tool", "content": str(arguments["count"]), "name": name, "tool_call_id": call_id(n)}
-                for n, (name, arguments) in enumerate(calls)
+                {"role": "tool", "content": text, "name": call.name, "tool_call_id": call.id}
+                for call, text in zip(message.calls, texts, strict=True)
             ]
-        text = self.render(rows, tools)
-        if any(arguments["text"] not in text for calls in turns for _, arguments in calls):
-            raise self.unusable("leaves out calls")
+        rows += [{"role": "assistant", "content": answer}] * bool(answer)
+        text = self.render(rows, tools, prompt=not answer)
+        at = 0
+        for message in turns:
+            values = (value for call in message.calls for value in call.arguments.values())
+            for part in (message.text, *(value for value in values if isinstance(value, str))):
+                if (at := text.find(part, at)) < 0:
+                    raise self.unusable("leaves out calls, or words before calls")
         return text
 
     @cached_property
@@ -181,7 +196,7 @@ class ChatTemplate:
         """The index of the call shape that the template accepts with a result after it; None if there is none."""
         result = placeholders([Message("tool")], start=2)
         question = placeholders([Message("user")])
-        for index, answer in enumerate(call_shapes([_call(0)])):
+        for index, answer in enumerate(call_shapes([_call(2)])):
             try:
                 text = self.render([*question, answer, *result], [PROBE_TOOL])
             except PolicyError:
@@ -220,6 +235,7 @@ def anchor_in(text: str) -> str:
     return CALLED if CALLED in text else mark(1) * (mark(1) in text)
 
 
-def _call(index: int) -> Row:
-    function = {"name": mark(2 + index, "NAME"), "arguments": {"x": CALLED}}
-    return {"id": call_id(index), "type": "function", "function": function}
+def _call(answer: int) -> Row:
+    """Return a call that message number `answer` answers."""
+    function = {"name": mark(answer, "NAME"), "arguments": {"x": CALLED}}
+    return {"id": mark(answer, "ID"), "type": "function", "function": function}

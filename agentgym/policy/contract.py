@@ -109,6 +109,19 @@ class Renderer(Protocol):
         ...
 
 
+def with_call_ids(renderer: Renderer, message: Message, earlier: Sequence[Message]) -> Message:
+    """Return an assistant's message with the ids that the renderer's model gives calls; the same if it gives none.
+
+    Args:
+        earlier: the conversation before the message.
+    """
+    number = getattr(renderer, "numbered", None)
+    if number is None:
+        return message
+    with_ids: Message = number(message, sum(len(each.calls) for each in earlier))
+    return with_ids
+
+
 class Policy:
     """Base of every policy. Override `generate`; thousands of calls may be in flight at once.
 

@@ -17,10 +17,11 @@ from tokenizers import Tokenizer
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.policy.call_layout import CallLayout, answering
 from agentgym.policy.chat_template import MARK, PROBE_TOOL, ChatTemplate, anchor_in, mark, placeholders
 from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import CallFormat
-from agentgym.thoughts import THOUGHTS, begun_thought
+from agentgym.thoughts import THOUGHTS, begun_thought, without_last_thought
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -78,6 +79,7 @@ class TemplateRenderer:
         self._specials = self.template.specials
         self._outside = _without(tokenizer, lambda token: bool(token["content"].strip()))
         self._agent = _without(tokenizer, lambda token: token["special"] and token["content"] not in control)
+        self._layout = CallLayout(self.template, tokenizer, call_format, self._options)
         self._glue: dict[Any, Any] = {}
         self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self.template.ends[0])
         self._check_prefixes()
@@ -117,6 +119,8 @@ class TemplateRenderer:
         The template's end token for the message comes first if the agent sampled no end token of the template, or if
         it sampled a different one and the expected one also begins the text that follows.
         """
+        if self._layout.ids and any(message.role == "tool" for message in messages):
+            messages = answering(self.parse(token_ids).calls, messages)
         end, begins_next, segments = self._between(messages)
         last = token_ids[-1] if token_ids else None
         ended = last == end or (last in self._template_end_ids and not begins_next)
@@ -127,7 +131,7 @@ class TemplateRenderer:
         roles = tuple(message.role for message in messages)
         if roles not in self._glue:
             end, begins_next, text = self.template.between(roles, roles.count("tool"))
-            glue = self._split(text, range(2, 2 + len(messages)))
+            glue = self._split(self._layout.with_placeholders(text, roles), range(2, 2 + len(messages)))
             self._glue[roles] = int(self.tokenizer.convert_tokens_to_ids(end)), begins_next, glue
         between: tuple[int, bool, list[Segment]] = self._glue[roles]
         return between
@@ -169,7 +173,19 @@ class TemplateRenderer:
             calls = self.call_format.render(message.calls) if message.calls else ""
         except ValueError as error:
             raise PolicyError(str(error)) from error
-        return "\n".join(text for text in (message.written, calls) if text)
+        if not calls:
+            return message.written
+        before, between, after = self._layout.spaces
+        return (message.written + between if message.written else before) + calls + after
+
+    def numbered(self, message: Message, earlier: int) -> Message:
+        """Return an assistant's message with the ids that the model would give its calls.
+
+        Args:
+            earlier: how many calls the conversation held before.
+        Returns: the same message if the model's calls have no ids.
+        """
+        return self._layout.numbered(message, earlier)
 
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
         """Return the template's text of the opening messages, which names every tool.
@@ -200,8 +216,9 @@ class TemplateRenderer:
                 continue
             index, part = segment
             message = messages[index]
-            if part == "NAME":
-                ids += self._outside.encode(message.name or "", add_special_tokens=False).ids
+            if part != "CONTENT":
+                text = (message.name or "") if part == "NAME" else self._layout.result_id(messages, index)
+                ids += self._outside.encode(text, add_special_tokens=False).ids
             elif message.role == "assistant":
                 ids += self._agent.encode(self.written(message), add_special_tokens=False).ids
             else:
@@ -238,7 +255,7 @@ class TemplateRenderer:
             index = int(placeholder[1]) - places.start
             if placeholder[2] == "CONTENT":
                 contents.append(int(placeholder[1]))
-            else:  # some templates write the first call's name before every result
+            elif placeholder[2] == "NAME":  # some templates write the first call's name before every result
                 index = max(index, len(contents))
             segments.append((index, placeholder[2]))
             at = placeholder.end()
@@ -275,13 +292,14 @@ class TemplateRenderer:
         The template's text between the generation prompt and the agent's content, such as an empty or opened thought,
         is not compared: the agent's own tokens, thoughts included, replace that text.
         """
-        question, answer = self.template.opening(int(not self._may_answer_words))
+        calls = int(self.template.takes_calls or not self._may_answer_words)
+        question, answer = self.template.opening(calls)
         result = placeholders([Message("tool", name="t")], start=2)
         prompt_text = self._before_thought([question])
         first_exchange = self._before_thought([question, answer, *result])
         if not first_exchange.startswith(prompt_text) or not anchor_in(first_exchange):
             raise self.template.unusable("rewrites the prompt once the agent has answered")
-        second_answer = answer if "tool_calls" in answer else {**answer, "content": mark(3)}
+        _, second_answer = self.template.opening(calls, start=4)
         second_result = placeholders([Message("tool", name="t")], start=4)
         if not self.template.render(
             [question, answer, *result, second_answer, *second_result], [PROBE_TOOL]
@@ -301,7 +319,7 @@ class TemplateRenderer:
         text = self.template.render(conversation, [PROBE_TOOL])
         if begun_thought(text) != self.begun_thought:
             raise self.template.unusable("has the agent begin in a thought in one place and not in another")
-        return text.rstrip().removesuffix(self.begun_thought) if self.begun_thought else text
+        return without_last_thought(text)
 
 
 def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
-from agentgym.policy.contract import Policy, Renderer, Reply, Request
+from agentgym.policy.contract import Policy, Renderer, Reply, Request, with_call_ids
 from agentgym.task.script import TaskScript
 
 Script = Callable[[Sequence[Message]], Message | str] | Sequence[Message | str]
@@ -60,7 +60,7 @@ class ScriptedPolicy(Policy):
         message = Message("assistant", answer) if isinstance(answer, str) else answer
         if self.renderer is None:
             return Reply(message, policy_version=self.version)
-        token_ids = self.renderer.encode(message)
+        token_ids = self.renderer.encode(with_call_ids(self.renderer, message, request.messages))
         if isinstance(answer, str):
             message = self.renderer.parse(token_ids)
         return Reply(

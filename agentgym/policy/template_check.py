@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy.chat_template import call_id
 from agentgym.policy.formats.choice import AUTO, PROBE_CALL, PROBE_TOOL, call_by_template, reads_back
 from agentgym.policy.formats.contract import excerpt
 from agentgym.policy.rendering import TemplateRenderer
@@ -17,6 +17,9 @@ from agentgym.thoughts import THOUGHTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+
+ANSWER = "That is all."
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ def check_template(
         return [TemplateFinding("usable", False, str(error))]
     return [
         TemplateFinding("usable", True, _usable(tokenizer)),
-        _tools(renderer, template_options),
-        _calls(renderer, call_by_template(tokenizer, template_options)),
+        _tools(renderer),
+        _calls(renderer, call_by_template(tokenizer, template_options, renderer.call_format)),
         _thoughts(renderer),
         _results(renderer),
         _observations(renderer),
@@ -61,24 +64,21 @@ def _usable(tokenizer: PreTrainedTokenizerFast) -> str:
     return f"earlier tokens stay as they are when the conversation goes on{by_what}"
 
 
-def _tools(renderer: TemplateRenderer, template_options: dict[str, Any] | None) -> TemplateFinding:
+def _tools(renderer: TemplateRenderer) -> TemplateFinding:
     question = Message("user", "?")
     prompt = renderer.tokenizer.decode(renderer.prompt([question], [PROBE_TOOL]))
-    rows = [{"role": "user", "content": "?"}]
-    options = dict(template_options or {})
     with_tools, without = (
-        renderer.tokenizer.apply_chat_template(rows, tools=tools, tokenize=False, **options)
-        for tools in ([PROBE_TOOL], None)
+        renderer.template.render([{"role": "user", "content": "?"}], tools) for tools in ([PROBE_TOOL], [])
     )
-    by_template = with_tools != without and PROBE_CALL.name in str(with_tools)
+    by_template = with_tools != without and PROBE_CALL.name in with_tools
     how = "by the template" if by_template else "by the call format, as the template drops them"
     return TemplateFinding("tools are told", PROBE_CALL.name in prompt, how)
 
 
 def _calls(renderer: TemplateRenderer, written: str | None) -> TemplateFinding:
     name = renderer.call_format.name
-    message = renderer.parse(renderer.encode(Message("assistant", "", (PROBE_CALL,))), [PROBE_TOOL])
-    if message.calls != (PROBE_CALL,):
+    message = renderer.numbered(Message("assistant", "", (PROBE_CALL,)), 0)
+    if renderer.parse(renderer.encode(message), [PROBE_TOOL]).calls != message.calls:
         return TemplateFinding("calls are read", False, f"{name} does not read back what it writes with this tokenizer")
     if written is None:
         return TemplateFinding("calls are read", True, f"{name}; the template itself writes none")
@@ -126,44 +126,76 @@ def _observations(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 def _two_turns(renderer: TemplateRenderer) -> TemplateFinding:
-    """Check that two turns with parallel calls are written as the template writes them."""
-    check, template = "written as the template", renderer.template
-    if not template.takes_calls:
+    """Check that two turns with words and parallel calls are written as the template writes them."""
+    check = "written as the template"
+    if not renderer.template.takes_calls:
         return TemplateFinding(
             check, True, "the template writes no calls; they are written as the call format has them"
         )
-    for count in (2, 1):
-        turns = [
-            [Call("probe", {"text": f"words {turn}{n}", "count": n}, call_id(n)) for n in range(count)]
-            for turn in range(2)
-        ]
+    words_tried = [""] if hasattr(renderer.call_format, "compose") else ["Let me look.", ""]
+    for count, words in ((count, words) for count in (2, 1) for words in words_tried):
+        turns = _probe_turns(renderer, count, words)
         try:
-            given = [[(call.name, call.arguments) for call in calls] for calls in turns]
-            expected = template.conversation("?", given, [PROBE_TOOL])
+            expected, answered = (
+                renderer.template.conversation("?", turns, _probe_results(turns), [PROBE_TOOL], answer=answer)
+                for answer in ("", ANSWER)
+            )
         except PolicyError:
             continue
-        ids = list[int]()
-        for calls in turns:
-            written = renderer.encode(Message("assistant", "", tuple(calls)))
-            results = [Message("tool", str(call.arguments["count"]), name=call.name, call_id=call.id) for call in calls]
-            ids += written + renderer.after_turn(written, results)
-        prompt = template.render([{"role": "user", "content": "?"}], [PROBE_TOOL])
-        transcript = prompt + renderer.tokenizer.decode(ids)
-        ours, theirs = (_without_empty_thoughts(text, "") for text in (transcript, expected))
-        if ours == theirs or _without_empty_thoughts(transcript, r"\s*") == _without_empty_thoughts(expected, r"\s*"):
-            ids = renderer.prompt([Message("user", "?")], [PROBE_TOOL]) + ids
-            exact = ids == renderer.tokenizer.encode(expected, add_special_tokens=False)
-            alike = "token for token" if exact else "character for character"
-            remark = "" if transcript == expected else ", but for thoughts without words"
-            remark += "" if count == 2 else "; it takes one call in a message, and further ones are written beside it"
-            return TemplateFinding(check, True, f"two turns of {count} calls, {alike}{remark}")
-        at = next(
-            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-        )
-        detail = f"{excerpt(ours[max(0, at - 30) : at + 60], 90)} where the template writes "
-        detail += excerpt(theirs[max(0, at - 30) : at + 60], 90)
-        return TemplateFinding(check, False, detail)
+        return _compared(renderer, turns, expected, answered, count, words)
     return TemplateFinding(check, False, "the template refuses two turns with calls and results")
+
+
+def _probe_turns(renderer: TemplateRenderer, count: int, words: str) -> list[Message]:
+    """Return two messages of `count` calls, the first one with words."""
+    turns = []
+    for turn in range(2):
+        calls = [Call("probe", {"text": f"words {turn}{n}", "count": n}) for n in range(count)]
+        turns.append(renderer.numbered(Message("assistant", words * (turn == 0), tuple(calls)), turn * count))
+    return turns
+
+
+def _probe_results(turns: Sequence[Message]) -> list[list[str]]:
+    return [[f"result {call.arguments['text'][-2:]}" for call in turn.calls] for turn in turns]
+
+
+def _compared(
+    renderer: TemplateRenderer, turns: Sequence[Message], expected: str, answered: str, count: int, words: str
+) -> TemplateFinding:
+    """Compare what the renderer makes of turns, and of an answer after them, with the template's texts."""
+    check, ids = "written as the template", list[int]()
+    for turn, texts in zip(turns, _probe_results(turns), strict=True):
+        written = renderer.encode(turn)
+        answers = [
+            Message("tool", text, name=call.name, call_id=call.id) for call, text in zip(turn.calls, texts, strict=True)
+        ]
+        ids += written + renderer.after_turn(written, answers)
+    prompt = renderer.template.render([{"role": "user", "content": "?"}], [PROBE_TOOL])
+    transcript = prompt + renderer.tokenizer.decode(ids)
+    *answer_ids, _ = renderer.encode(Message("assistant", ANSWER))
+    with_answer = transcript + renderer.tokenizer.decode(answer_ids)
+    for ours, theirs in ((transcript, expected), (with_answer, answered[: answered.rfind(ANSWER) + len(ANSWER)])):
+        if not _equal_but_for_thoughts(ours, theirs):
+            ours, theirs = (_without_empty_thoughts(text) for text in (ours, theirs))
+            pairs = zip(ours, theirs, strict=False)
+            at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(theirs)))
+            ours, theirs = (excerpt(text[max(0, at - 30) : at + 60], 90) for text in (ours, theirs))
+            return TemplateFinding(check, False, f"{ours} where the template writes {theirs}")
+    ids = renderer.tokenizer.encode(prompt, add_special_tokens=False) + ids
+    exact = ids == renderer.tokenizer.encode(expected, add_special_tokens=False)
+    remarks = f"two turns of {count} calls, " + ("token for token" if exact else "character for character")
+    remarks += "" if transcript == expected else ", but for thoughts without words"
+    if not words and not hasattr(renderer.call_format, "compose"):
+        remarks += "; it writes no words before calls, and the agent's own stand there"
+    remarks += "" if count == 2 else "; it takes one call in a message, and further ones are written beside it"
+    return TemplateFinding(check, True, remarks)
+
+
+def _equal_but_for_thoughts(ours: str, theirs: str) -> bool:
+    return any(
+        _without_empty_thoughts(ours, *around) == _without_empty_thoughts(theirs, *around)
+        for around in _AROUND_THOUGHTS
+    )
 
 
 def _ends(renderer: TemplateRenderer) -> TemplateFinding:
@@ -173,8 +205,17 @@ def _ends(renderer: TemplateRenderer) -> TemplateFinding:
     return TemplateFinding("ends", set(written) <= renderer.end_ids, detail)
 
 
-def _without_empty_thoughts(text: str, before: str) -> str:
-    return re.sub(before + r"<think>\s*</think>\s*", "", text)
+_AROUND_THOUGHTS = (("", r"\s*"), (r"\s*", r"\s*"), ("", r"\n{0,2}"))
+"""The white space before and after a thought that may go with it."""
+
+
+def _without_empty_thoughts(text: str, before: str = "", after: str = r"\s*") -> str:
+    marks = (
+        rf"(?:{re.escape(opening)}\s*)?{re.escape(closing)}"
+        for opening, closing in THOUGHTS.items()
+        if closing != "<|end|>"
+    )
+    return re.sub(rf"{before}(?:{'|'.join(marks)}){after}", "", text)
 
 
 def _result(content: str) -> Message:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.errors import TaskError
-from agentgym.policy.contract import Renderer
+from agentgym.policy.contract import Renderer, with_call_ids
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.conversation import Conversation
 from agentgym.rollout.environments import schemas_of
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.mixture import by_weight
@@ -69,10 +70,12 @@ def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
     trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas_of(trajectory))
     for further in trajectory.further_rows:
         further.prompt_ids = renderer.prompt(further.opening, further.tools)
-    last_turns = {id(row.turns[-1]) for row in trajectory.rows() if row.turns}
-    for turn in trajectory.turns:
-        turn.token_ids = renderer.encode(turn.message)
-        turn.logprobs = [0.0] * len(turn.token_ids)
-        if id(turn) not in last_turns:
-            turn.observation_ids = renderer.observation(turn.observation())
+    for row in trajectory.rows():
+        conversation = Conversation(row.opening, schemas_of(row), renderer)
+        for turn in row.turns:
+            turn.token_ids = renderer.encode(with_call_ids(renderer, turn.message, conversation.messages))
+            turn.logprobs = [0.0] * len(turn.token_ids)
+            observation_ids = conversation.append(turn)
+            if turn is not row.turns[-1]:
+                turn.observation_ids = observation_ids
     return trajectory

@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from agentgym import Policy
-from agentgym.policy import Reply, Request
+from agentgym.policy import Reply, Request, with_call_ids
 
 
 class GuidedPolicy(Policy):
@@ -41,7 +41,9 @@ class GuidedPolicy(Policy):
         renderer = self.guide.renderer
         prefix_ids = None if renderer is None else renderer.prompt(request.messages, request.tools)
         reply = await self.guide.generate(replace(request, prefix_ids=prefix_ids))
-        token_ids = None if self.renderer is None else self.renderer.encode(reply.message)
+        token_ids = None
+        if self.renderer is not None:
+            token_ids = self.renderer.encode(with_call_ids(self.renderer, reply.message, request.messages))
         return Reply(
             reply.message,
             token_ids,

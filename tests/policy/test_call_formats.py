@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentgym.messages import Call
 from agentgym.policy.formats.coercion import parse_message, with_types
-from agentgym.policy.formats.contract import MAX_CALLS
+from agentgym.policy.formats.contract import MAX_CALLS, ids_of
 from agentgym.registry import load, names
 from agentgym.testing import check_call_format
 
@@ -83,6 +84,8 @@ def test_what_is_written_is_read_back_or_refused(name, written):
             for _, a in written
         ]
         calls = tuple(Call(c.name, a, c.id) for c, a in zip(calls, as_text, strict=True))
+    if ids := ids_of(form):
+        calls = tuple(replace(call, id=ids.make(call.name, index)) for index, call in enumerate(calls))
     assert form.parse(rendered) == ("", calls)
 
 
@@ -112,6 +115,7 @@ OPENINGS = {
     "minimax": ['<invoke name="q">', '<invoke name="q"><parameter name="x">', "</parameter>  "],
     "phi4": ["<|tool_call|>", "<|tool_call|>[]", "<|tool_call|>[{}]   "],
     "cohere": ["<|START_ACTION|>", "<|START_ACTION|>  ", "<|START_ACTION|>[{}]"],
+    "pythonic": ["[q(x=['", "\n[q(", "q(x=1), ", "\\"],
     "react": ["Action: q\n", "Action Input: ", "\n  Action:", " "],
     "hermes": ["<tool_call>", '"', '<tool_call>{"name": "'],
     "tags": ["<sql>", "```python\n", '<call tool="q">'],
@@ -167,13 +171,18 @@ READ = {
     "cohere": '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "q", "parameters": {"sql": "SELECT 1\\n"}}\n]'
     "<|END_ACTION|>",
     "react": 'Action: q\nAction Input: {"sql": "SELECT 1\\n"}\nObservation: 7\nAction: drop\nAction Input: {}',
+    "pythonic": '[q(sql="SELECT 1\\n")]',
     "hermes": '<tool_call>[{"name": "q", "arguments": {"sql": "SELECT 1\\n"}}]</tool_call>',
 }
 
 
+WRITTEN_IDS = {"kimi_k2": "functions.q:3", "cohere": "0", "mistral": "abcdefghi", "mistral_args": "abcdefghi"}
+
+
 @pytest.mark.parametrize("name", READ)
 def test_a_call_as_its_models_write_it_is_read(name):
-    assert FORMATS[name].parse(READ[name]) == ("", (Call("q", {"sql": "SELECT 1\n"}, "call_0"),))
+    call_id = WRITTEN_IDS.get(name, "call_0")
+    assert FORMATS[name].parse(READ[name]) == ("", (Call("q", {"sql": "SELECT 1\n"}, call_id),))
 
 
 @pytest.mark.parametrize("name", READ)

@@ -39,7 +39,7 @@ NO_CALLS = ("lfm2.", "lfm2_training", "llama3.", "llama3_training", "qwen2_5_vl"
 REFUSED = {  # the beginning of the reason
     "no tool results": ("cohere", "gemma_training", "gemma3", "gemma.", "idefics3", "llava", "phi3", "smolvlm"),
     "thoughts in one place only": ("deepseek",),
-    "rewrites": ("gemma4.", "gemma4_v3", "gemma4_v4", "gemma4_v5", "diffusion_gemma"),
+    "begins the agent's message anew after results": ("diffusion_gemma",),
     "unknown format": ("muse",),
 }
 
@@ -53,7 +53,7 @@ def test_a_template_can_be_used_with_the_format_it_writes_or_is_refused(template
     findings = check_template(tokenizer_of(template))
     problems = [(finding.check, finding.detail) for finding in findings if not finding.ok]
     if is_refused(template):
-        assert [check for check, _ in problems] == ["usable"]
+        assert [check for check, _ in problems] in (["usable"], ["written as the template"])
         return
     assert not problems
     assert len(findings) == 8
@@ -77,7 +77,7 @@ def test_a_template_that_rewrites_is_replaced_by_its_training_variant_where_that
         assert (loaded.chat_template != own) == is_replaced
         [usable, *_] = check_template(loaded)
         assert ("TRL's training variant" in usable.detail) == is_replaced
-        assert usable.ok == (template in ("glm4moe", "qwen3"))
+        assert usable.ok == (template != "deepseekv3")
         assert usable.ok or "policy.chat_template" in usable.detail
     named = load_tokenizer(tmp_path / "glm4moe", LoadOptions(chat_template=str(TEMPLATES / "glm4moe.jinja")))
     assert named.chat_template == tokenizer_of("glm4moe").chat_template  # what a user names is used

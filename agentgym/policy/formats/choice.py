@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Call
-from agentgym.policy.chat_template import ChatTemplate, call_id, call_shapes
+from agentgym.policy.chat_template import ChatTemplate, call_shapes
 from agentgym.policy.formats.coercion import parse_message
-from agentgym.policy.formats.contract import CallFormat, excerpt
+from agentgym.policy.formats.contract import NINE_LETTERS, CallFormat, CallIds, excerpt, ids_of
 from agentgym.registry import load, names
 
 AUTO = "auto"
@@ -46,51 +48,113 @@ def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str
 
     Args:
         tokenizer: a transformers tokenizer. Its template also decides the layout, if the format has several.
-    Raises: PolicyError if the template writes calls that no registered format reads; UnknownNameError.
+    Raises: PolicyError if the template cannot write calls, or writes calls that no registered format reads;
+        UnknownNameError.
     """
-    written = call_by_template(tokenizer, template_options)
-    if name == AUTO:
-        return (
-            _as_written(load("call_formats", FALLBACK), None)
-            if written is None
-            else _format_that_reads(written, tokenizer)
-        )
-    return _as_written(load("call_formats", name), written)
+    written = WrittenCalls(tokenizer, template_options)
+    if name != AUTO:
+        return _as_written(load("call_formats", name), written)
+    if text := written.text():
+        return _format_that_reads(text, written, tokenizer)
+    if written.failure is not None:
+        raise PolicyError(
+            f"{written.failure} So how its model writes calls is unknown. Name a call format (call_format, or "
+            "policy.call_format of a recipe) or another template (policy.chat_template)."
+        ) from written.failure
+    return _as_written(load("call_formats", FALLBACK), written)
 
 
-def call_by_template(tokenizer: Any, template_options: dict[str, Any] | None = None) -> str | None:
-    """Return a call of the tool `probe` as the chat template writes it; None without a template or calls in it."""
-    if not getattr(tokenizer, "chat_template", None):
-        return None
-    template = ChatTemplate(tokenizer, "tokenizer", dict(template_options or {}), ())
-    function = {"name": PROBE_CALL.name, "arguments": PROBE_CALL.arguments}
-    call = {"id": call_id(0), "type": "function", "function": function}
-    question = {"role": "user", "content": "?"}
-    try:
-        prompt = template.render([question], [PROBE_TOOL])
-    except PolicyError:
-        return None
-    for answer in call_shapes([call]):
-        with suppress(PolicyError):
-            conversation = template.render([question, answer], [PROBE_TOOL], prompt=False)
+class WrittenCalls:
+    """Messages with calls of the tool `probe` as a tokenizer's chat template writes them.
+
+    Attributes:
+        failure: why the template could not render the first message that it could not; None if it could render all.
+    """
+
+    def __init__(self, tokenizer: Any, template_options: dict[str, Any] | None = None) -> None:
+        self.failure: PolicyError | None = None
+        self._texts: dict[Any, str | None] = {}
+        self._template = None
+        if getattr(tokenizer, "chat_template", None):
+            name = tokenizer.name_or_path or type(tokenizer).__name__
+            self._template = ChatTemplate(tokenizer, name, dict(template_options or {}), ())
+
+    def text(self, count: int = 1, ids: CallIds | None = None, words: str = "") -> str | None:
+        """Return a message of this many calls, from where the prompt ends; None without a template or calls in it.
+
+        Args:
+            ids: makes the calls' ids.
+            words: what the message says beside the calls.
+        """
+        calls = probe_calls(count, ids)
+        key = (words, *(call.id for call in calls))
+        if key not in self._texts:
+            self._texts[key] = self._rendered(calls, words)
+        return self._texts[key]
+
+    def _rendered(self, calls: Sequence[Call], words: str) -> str | None:
+        if self._template is None:
+            return None
+        question = {"role": "user", "content": "?"}
+        failures = list[PolicyError]()
+        try:
+            prompt = self._template.render([question], [PROBE_TOOL])
+        except PolicyError:
+            return None
+        shapes = list(call_shapes([as_row(call) for call in calls]))
+        for shape in shapes:
+            answer = {**shape, "content": words} if words else shape
+            try:
+                conversation = self._template.render([question, answer], [PROBE_TOOL], prompt=False)
+            except PolicyError as error:
+                failures.append(error)
+                continue
             begin = prompt
             while not conversation.startswith(begin):  # the prompt may end in a thought that the answer lacks
                 begin = begin[: max(begin.rfind("<", 0, -1), begin.rfind("\n", 0, -1), 0)]
             written = conversation.removeprefix(begin)
-            if PROBE_CALL.name in written and PROBE_CALL.arguments["text"] in written:
+            if written.count(PROBE_CALL.arguments["text"]) >= len(calls):
                 return written
-    return None
+        if len(failures) == len(shapes):
+            self.failure = self.failure or failures[0]
+        return None
+
+
+def probe_calls(count: int, ids: CallIds | None, first: int = 0) -> tuple[Call, ...]:
+    """Return calls of the tool `probe`, with the ids of calls of a conversation from number `first` on."""
+    ids = ids or NINE_LETTERS
+    return tuple(replace(PROBE_CALL, id=ids.make(PROBE_CALL.name, first + number)) for number in range(count))
+
+
+def as_row(call: Call) -> dict[str, Any]:
+    """Return a call in the form that a template takes."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def call_by_template(
+    tokenizer: Any, template_options: dict[str, Any] | None = None, call_format: CallFormat | None = None
+) -> str | None:
+    """Return a call of the tool `probe` as the chat template writes it; None without a template or calls in it.
+
+    Args:
+        call_format: gives the call's id, if its calls have ids.
+    """
+    return WrittenCalls(tokenizer, template_options).text(1, ids_of(call_format))
 
 
 def reads_back(call_format: CallFormat, written: str) -> bool:
     """Return whether a format reads the probe call in this text, which `call_by_template` returned."""
     _, calls = parse_message(call_format, written, [PROBE_TOOL])
-    return calls == (PROBE_CALL,)
+    ids = ids_of(call_format)
+    expected = (PROBE_CALL.name, PROBE_CALL.arguments, None)
+    return [(call.name, call.arguments, call.error) for call in calls] == [expected] and (
+        ids is None or calls[0].id == ids.make(PROBE_CALL.name, 0)
+    )
 
 
 def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_options: dict[str, Any] | None) -> None:
     """Issue a CallFormatWarning if the named format does not read the calls that the chat template writes."""
-    written = call_by_template(tokenizer, template_options)
+    written = call_by_template(tokenizer, template_options, call_format)
     if written is not None and not reads_back(call_format, written):
         warnings.warn(
             f"The call format {call_format.name} does not read calls as the chat template writes them: "
@@ -100,7 +164,7 @@ def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_opt
         )
 
 
-def _as_written(factory: Any, written: str | None) -> CallFormat:
+def _as_written(factory: Any, written: WrittenCalls) -> CallFormat:
     """Return the format in the layout that the template writes, or in its first layout by default.
 
     Args:
@@ -110,24 +174,27 @@ def _as_written(factory: Any, written: str | None) -> CallFormat:
     return max(formats, key=lambda form: _written_alike(form, written))  # the first of equals
 
 
-def _written_alike(call_format: CallFormat, written: str | None) -> int:
-    """Return the length of the format's own call if the template writes the same text, else 0."""
-    try:
-        rendered = call_format.render((PROBE_CALL,))
-    except ValueError:
-        return 0
-    return len(rendered) if written is not None and rendered in written else 0
+def _written_alike(call_format: CallFormat, written: WrittenCalls) -> int:
+    """Return how much of the template's text the format writes alike: the length of two calls, of one, or 0."""
+    ids = ids_of(call_format)
+    for count in (2, 1):
+        text = written.text(count, ids)
+        with suppress(ValueError):
+            rendered = call_format.render(probe_calls(count, ids))
+            if text is not None and rendered in text:
+                return len(rendered)
+    return 0
 
 
-def _format_that_reads(written: str, tokenizer: Any) -> CallFormat:
+def _format_that_reads(text: str, written: WrittenCalls, tokenizer: Any) -> CallFormat:
     """Return a format that reads the template's call, preferably one that writes the call the same way."""
     candidates = sorted(names("call_formats"), key=lambda name: name != FALLBACK)
     formats = [_as_written(load("call_formats", name), written) for name in candidates]
-    reading = [form for form in formats if reads_back(form, written)]
+    reading = [form for form in formats if reads_back(form, written.text(1, ids_of(form)) or text)]
     if reading:
         return max(reading, key=lambda form: _written_alike(form, written))
     raise PolicyError(
         f"The chat template of {tokenizer.name_or_path or type(tokenizer).__name__} writes a call as "
-        f"{excerpt(written, 120)}, which no call format reads. Name the one to use (call_format, or policy.call_format "
+        f"{excerpt(text, 120)}, which no call format reads. Name the one to use (call_format, or policy.call_format "
         f"of a recipe): {', '.join(candidates)}."
     )

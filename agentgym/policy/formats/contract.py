@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from agentgym.messages import Call
@@ -32,8 +34,9 @@ class CallFormat(Protocol):
     A format may have further attributes. `untyped = True` says that its syntax writes every argument as text, so
     that the tool's schema must say which are numbers (see coercion.py). `control` lists the special tokens in its
     calls, such as Mistral's "[TOOL_CALLS]"; an agent's message is encoded with these special tokens only. A class's
-    `layouts` are the constructor options for the layouts that templates use, the usual layout first.
-    `compose(text, calls)` returns a whole message, if text needs marks too; otherwise calls follow on new lines.
+    `layouts` are the constructor options for the layouts that templates use, the usual layout first. `ids` says how
+    calls carry ids in their text (`CallIds`); None if they carry none. `compose(text, calls)` returns a whole message,
+    if text needs marks too; otherwise calls follow the text as they do in the template.
     """
 
     name: str
@@ -53,6 +56,40 @@ class CallFormat(Protocol):
     def render(self, calls: tuple[Call, ...]) -> str:
         """Return the calls as an agent would write them; `parse` reads them back."""
         ...
+
+
+@dataclass(frozen=True)
+class CallIds:
+    """How a format's calls carry ids, which their results refer to.
+
+    Attributes:
+        make: returns the id of a call from the tool's name and the call's number in the conversation, from 0.
+        pattern: matches a whole id.
+        reference: how a template writes an id that it makes itself: a text with {id}.
+    """
+
+    make: Callable[[str, int], str]
+    pattern: re.Pattern[str]
+    reference: str = "{id}"
+
+    def of(self, call: Call, number: int) -> str:
+        """Return a call's id if the format can write it, else the id of call number `number`."""
+        return call.id if self.pattern.fullmatch(call.id) else self.make(call.name, number)
+
+    def read(self, written: object, index: int) -> str:
+        """Return the id that a call was written with; the id of any format for call `index` of its message if it is
+        none.
+        """
+        return written if isinstance(written, str) and self.pattern.fullmatch(written) else f"call_{index}"
+
+
+NINE_LETTERS = CallIds(lambda _, number: f"call{number:05d}", re.compile(r"[A-Za-z0-9]{9}"))
+"""Mistral's ids."""
+
+
+def ids_of(call_format: object) -> CallIds | None:
+    """Return how a format's calls carry ids; None if they carry none."""
+    return getattr(call_format, "ids", None)
 
 
 class Malformed(Exception):

@@ -17,11 +17,19 @@ FENCE, FENCE_END = "```json\n", "\n```"
 
 
 class DeepSeek:
-    """`function<sep>name` and a fence of JSON, as V3 and R1 write it; the way of V3.1 is read as well."""
+    """`function<sep>name` and a fence of JSON, as V3 and R1 write it; the way of V3.1 is read as well.
+
+    Args:
+        apart: write each call on a line of its own.
+    """
 
     name = "deepseek"
+    layouts: Sequence[dict[str, bool]] = ({}, {"apart": False})
     stop: tuple[str, ...] = ()
     control: tuple[str, ...] = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE)
+
+    def __init__(self, *, apart: bool = True) -> None:
+        self._between = "\n" * apart
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
         """One line of JSON Schema a tool, and the shape of a call."""
@@ -30,7 +38,7 @@ class DeepSeek:
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Return calls as text, all within one pair of marks."""
-        return ALL_OPEN + "\n".join(self.write(call.name, _json(call.arguments)) for call in calls) + ALL_CLOSE
+        return ALL_OPEN + self._between.join(self.write(c.name, _json(c.arguments)) for c in calls) + ALL_CLOSE
 
     def write(self, name: str, arguments: str) -> str:
         """One call as text, its arguments in JSON."""
@@ -50,6 +58,10 @@ class DeepSeekV31(DeepSeek):
     """`name<sep>{...}`, as V3.1 and later write it; the way of V3 and R1 is read as well."""
 
     name = "deepseek_v31"
+    layouts: Sequence[dict[str, bool]] = ({}, {"apart": True})
+
+    def __init__(self, *, apart: bool = False) -> None:
+        super().__init__(apart=apart)
 
     def write(self, name: str, arguments: str) -> str:
         """One call as text, its arguments in JSON."""

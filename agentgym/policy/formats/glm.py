@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from agentgym.policy.formats.marked import MarkedArguments
 
 
 class Glm(MarkedArguments):
-    """One call a `<tool_call>`: the name, then keys and values in turn. Newlines between the marks do not matter."""
+    """One call a `<tool_call>`: the name, then keys and values in turn. Newlines between the marks do not matter.
+
+    Args:
+        between: what stands between two calls.
+        lines: write each mark on a line of its own, as up to GLM 4.6; newer models write none.
+    """
 
     name = "glm"
     opening = "<tool_call>"
@@ -19,7 +26,16 @@ class Glm(MarkedArguments):
     strays = ("</tool_call>", "<arg_key>", "</arg_value>")
     example = "<tool_call>tool_name\n<arg_key>argument</arg_key>\n<arg_value>value</arg_value>\n</tool_call>"
 
+    layouts: Sequence[dict[str, Any]] = ({}, {"between": ""}, {"between": "", "lines": False})
+
+    def __init__(self, *, between: str = "\n", lines: bool = True) -> None:
+        super().__init__(between=between)
+        self._line = "\n" * lines
+
     def write(self, name: str, arguments: dict[str, str]) -> str:
         """One call as text."""
-        lines = [f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in arguments.items()]
-        return f"<tool_call>{name}\n{''.join(lines)}</tool_call>"
+        line = self._line
+        pairs = (
+            f"<arg_key>{key}</arg_key>{line}<arg_value>{value}</arg_value>{line}" for key, value in arguments.items()
+        )
+        return f"<tool_call>{name}{line}{''.join(pairs)}</tool_call>"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
 from agentgym.messages import Call
 from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import Malformed, excerpt, strict_json_at
+from agentgym.policy.formats.contract import CallIds, Malformed, excerpt, strict_json_at
 from agentgym.policy.formats.json_calls import call_of
+from agentgym.thoughts import split_thoughts
 
+_RESPONSE = ("<|START_RESPONSE|>", "<|END_RESPONSE|>")
+_THINKING = ("<|START_THINKING|>", "<|END_THINKING|>")
 _SPACE = re.compile(r"\s*")
 
 
@@ -106,22 +110,43 @@ class Phi4(JsonBlock):
 
 
 class Cohere(JsonBlock):
-    """`<|START_ACTION|>[{"tool_call_id": "0", "tool_name": ..., "parameters": {...}}]<|END_ACTION|>`, as of R7B."""
+    """`<|START_ACTION|>[{"tool_call_id": "0", "tool_name": ..., "parameters": {...}}]<|END_ACTION|>`, as of R7B.
+
+    The ids are the numbers of the calls in the conversation.
+    """
 
     name = "cohere"
+    ids = CallIds(lambda _, number: str(number), re.compile(r"\d{1,9}"), '"tool_call_id": "{id}"')
     opening, closing = "<|START_ACTION|>", "<|END_ACTION|>"
     example = '[\n    {"tool_call_id": "0", "tool_name": "tool_name", "parameters": {"argument": "value"}}\n]'
+
+    @property
+    @override
+    def control(self) -> tuple[str, ...]:
+        return (self.opening, self.closing, *_RESPONSE, *_THINKING)
+
+    def compose(self, text: str, calls: tuple[Call, ...]) -> str:
+        """Return a whole message: thoughts between marks of their own, and words after one if no calls follow."""
+        thought, speech = split_thoughts(text)
+        begin = f"{_THINKING[0]}{thought}{_THINKING[1]}" if thought else ""
+        return begin + (speech + self.render(calls) if calls else _RESPONSE[0] + speech)
+
+    @override
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        content, calls = super().parse(text)
+        return content.replace(_RESPONSE[0], "").replace(_RESPONSE[1], "").strip(), calls
 
     @override
     def write(self, calls: tuple[Call, ...]) -> str:
         entries = [
-            {"tool_call_id": str(index), "tool_name": call.name, "parameters": call.arguments}
+            {"tool_call_id": self.ids.of(call, index), "tool_name": call.name, "parameters": call.arguments}
             for index, call in enumerate(calls)
         ]
         return "[\n    " + ",\n    ".join(json.dumps(entry, ensure_ascii=False) for entry in entries) + "\n]"
 
     @override
     def call(self, value: Any, index: int) -> Call:
+        call_id = self.ids.read(value.get("tool_call_id") if isinstance(value, dict) else None, index)
         if isinstance(value, dict) and "tool_name" in value:
             value = {"name": value["tool_name"], **{key: value[key] for key in ("parameters",) if key in value}}
-        return call_of(value, index, self._example, "parameters")
+        return replace(call_of(value, index, self._example, "parameters"), id=call_id)

@@ -9,19 +9,24 @@ from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import Malformed, excerpt, strict_object
+from agentgym.policy.formats.contract import CallIds, Malformed, excerpt, strict_object
 from agentgym.policy.formats.json_calls import named
 
 ALL_OPEN, ALL_CLOSE = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 OPEN, SEPARATOR, CLOSE = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _NUMBER = re.compile(r":\d{1,9}\Z")
+_IDS = CallIds(lambda name, number: f"functions.{name}:{number}", re.compile(r"functions\.[^\s<|]{1,128}:\d{1,9}"))
 
 
 class KimiK2:
-    """`functions.name:index` and a JSON object, all calls of a message in one section."""
+    """`functions.name:index` and a JSON object, all calls of a message in one section.
+
+    The first part is the id of the call. Its index goes on through the conversation.
+    """
 
     name = "kimi_k2"
     stop: tuple[str, ...] = ()
+    ids = _IDS
     control: tuple[str, ...] = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
@@ -30,10 +35,12 @@ class KimiK2:
         return f"You may call these tools:\n{lines}\nWrite calls like this: {_EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text, numbered within the message; special tokens in arguments are escaped."""
-        return (
-            ALL_OPEN + "".join(_write(call.name, index, call.arguments) for index, call in enumerate(calls)) + ALL_CLOSE
-        )
+        """Return calls as text, with their ids; special tokens in arguments are escaped.
+
+        A call whose id is not in this form is numbered within the message.
+        """
+        written = (_write(_IDS.of(call, index), call.arguments) for index, call in enumerate(calls))
+        return ALL_OPEN + "".join(written) + ALL_CLOSE
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat."""
@@ -41,20 +48,20 @@ class KimiK2:
         return content.replace(ALL_OPEN, "").replace(ALL_CLOSE, "").strip() if calls else content, calls
 
 
-def _write(name: str, index: int, arguments: dict[str, Any]) -> str:
+def _write(call_id: str, arguments: dict[str, Any]) -> str:
     body = json.dumps(arguments, ensure_ascii=False).replace("<|", "\\u003c|")
-    return f"{OPEN}functions.{name}:{index}{SEPARATOR}{body}{CLOSE}"
+    return f"{OPEN}{call_id}{SEPARATOR}{body}{CLOSE}"
 
 
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
     end = text.find(CLOSE, begin)
     if end < 0:
         raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(text[begin:].strip())}.")
-    name, separator, arguments = text[begin:end].partition(SEPARATOR)
+    written, separator, arguments = text[begin:end].partition(SEPARATOR)
     if not separator:
-        raise Malformed(f"{SEPARATOR} is missing in {excerpt(name)}.")
-    name = named(_NUMBER.sub("", name.strip()).removeprefix("functions."))
-    return [Call(name, strict_object(arguments), f"call_{index}")], end + len(CLOSE)
+        raise Malformed(f"{SEPARATOR} is missing in {excerpt(written)}.")
+    name = named(_NUMBER.sub("", written.strip()).removeprefix("functions."))
+    return [Call(name, strict_object(arguments), _IDS.read(written.strip(), index))], end + len(CLOSE)
 
 
-_EXAMPLE = ALL_OPEN + _write("tool_name", 0, {"argument": "value"}) + ALL_CLOSE
+_EXAMPLE = ALL_OPEN + _write("functions.tool_name:0", {"argument": "value"}) + ALL_CLOSE

@@ -29,7 +29,7 @@ class MarkedArguments:
         end: the end of the call.
 
     Args:
-        newline: whether a newline follows the last call, as in Nemotron's template.
+        between: what stands between two calls.
     """
 
     name: str
@@ -42,10 +42,10 @@ class MarkedArguments:
     end: re.Pattern[str]
     strays: tuple[str, ...]
     example: str
-    layouts: Sequence[dict[str, bool]] = ({}, {"newline": True})
+    layouts: Sequence[dict[str, Any]] = ({}, {"between": ""})
 
-    def __init__(self, *, newline: bool = False) -> None:
-        self._ending = "\n" * newline
+    def __init__(self, *, between: str = "\n") -> None:
+        self._between = between
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
         """One line of JSON Schema a tool, and the shape of a call."""
@@ -54,7 +54,7 @@ class MarkedArguments:
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Return calls as text. Raises: ValueError for an argument that holds the marks of its own end."""
-        return "\n".join(map(self._render, calls)) + self._ending
+        return self._between.join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. Every argument is a string."""

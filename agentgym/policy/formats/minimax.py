@@ -28,10 +28,6 @@ class MiniMax(MarkedArguments):
         """Return calls as text, in one block. Raises: ValueError for an argument with the marks of its own end."""
         return f"{ALL_OPEN}\n{super().render(calls)}\n{ALL_CLOSE}" if calls else ""
 
-    def compose(self, text: str, calls: tuple[Call, ...]) -> str:
-        """Return a message, whose calls begin on a line of their own also where nothing is said. Raises: ValueError."""
-        return f"{text}\n{self.render(calls)}" if calls else text
-
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. Every argument is a string."""
         content, calls = super().parse(text)

@@ -5,25 +5,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import Malformed, excerpt, kind_of, strict_json_at
+from agentgym.policy.formats.contract import NINE_LETTERS, Malformed, excerpt, kind_of, strict_json_at
 from agentgym.policy.formats.json_calls import call_of, named
 
 OPEN, ID, ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
-_NAME = re.compile(r"\s*(?P<name>[^\[\]{}\s]{1,300})\s*(?:\[CALL_ID\][\w-]{0,64})?(?=\[ARGS\]|\s*\{)")
+_NAME = re.compile(r"\s*(?P<name>[^\[\]{}\s]{1,300})\s*(?:\[CALL_ID\](?P<id>[\w-]{0,64}))?(?=\[ARGS\]|\s*\{)")
 _SPACE = re.compile(r"\s*")
 
 
 class Mistral:
-    """`[TOOL_CALLS] [{"name": ..., "arguments": {...}}]`, as up to Mistral Small 3.1; the newer way is read as well."""
+    """`[TOOL_CALLS] [{"name": ..., "arguments": {...}}]`, as up to Mistral Small 3.1; the newer way is read as well.
+
+    Args:
+        ids: write an id with each call.
+        space: write a space before the list.
+    """
 
     name = "mistral"
+    layouts: Sequence[dict[str, bool]] = ({}, {"ids": True}, {"space": True}, {"ids": True, "space": True})
     stop: tuple[str, ...] = ()
     control: tuple[str, ...] = (OPEN, ID, ARGUMENTS)
     example = OPEN + '[{"name": "tool_name", "arguments": {"argument": "value"}}]'
+
+    def __init__(self, *, ids: bool = False, space: bool = False) -> None:
+        self.ids = NINE_LETTERS if ids else None
+        self._space = " " * space
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
         """Return the list of tools as these models know it, and the shape of a call."""
@@ -32,7 +43,11 @@ class Mistral:
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Return calls as text, all in one list."""
-        return OPEN + _json([{"name": call.name, "arguments": call.arguments} for call in calls])
+        values = [
+            {"name": call.name, "arguments": call.arguments} | ({"id": self.ids.of(call, index)} if self.ids else {})
+            for index, call in enumerate(calls)
+        ]
+        return OPEN + self._space + _json(values)
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat."""
@@ -42,7 +57,7 @@ class Mistral:
         begin = _after_space(text, begin)
         if text.startswith("[", begin):
             values, end = strict_json_at(text, begin)
-            return [call_of(value, at, self.example) for at, value in enumerate(values, index)], end
+            return [_call(value, at, self.example) for at, value in enumerate(values, index)], end
         name = _NAME.match(text, begin)
         if name is None:
             raise Malformed(f"{OPEN} is followed by {excerpt(text[begin:])}, which is no call.")
@@ -51,18 +66,32 @@ class Mistral:
         )
         if not isinstance(arguments, dict):
             raise Malformed(f"The arguments of {name['name']} must be a JSON object, not {kind_of(arguments)}.")
-        return [Call(named(name["name"]), arguments, f"call_{index}")], end
+        return [Call(named(name["name"]), arguments, NINE_LETTERS.read(name["id"], index))], end
 
 
 class MistralArgs(Mistral):
-    """`[TOOL_CALLS]name[ARGS]{...}`, as Magistral and Mistral Small 3.2 write it; the older way is read too."""
+    """`[TOOL_CALLS]name[ARGS]{...}`, as Magistral and Mistral Small 3.2 write it; the older way is read too.
+
+    Args:
+        ids: write an id after each name.
+    """
 
     name = "mistral_args"
+    layouts: Sequence[dict[str, bool]] = ({}, {"ids": True})
     example = OPEN + "tool_name" + ARGUMENTS + '{"argument": "value"}'
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Return calls as text, each after its own mark."""
-        return "".join(f"{OPEN}{call.name}{ARGUMENTS}{_json(call.arguments)}" for call in calls)
+        written = ""
+        for index, call in enumerate(calls):
+            call_id = ID + self.ids.of(call, index) if self.ids else ""
+            written += f"{OPEN}{call.name}{call_id}{ARGUMENTS}{_json(call.arguments)}"
+        return written
+
+
+def _call(value: Any, index: int, example: str) -> Call:
+    written = value.get("id") if isinstance(value, dict) else None
+    return replace(call_of(value, index, example), id=NINE_LETTERS.read(written, index))
 
 
 def _json(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import (
@@ -78,7 +79,11 @@ class CallWalk:
         Args:
             problem: what is wrong with a text that was meant as a call but has none.
         """
-        content = self.content
+        content, seen = self.content, set[str]()
+        for index, call in enumerate(self.calls):
+            if call.id in seen:  # the agent wrote an id twice
+                self.calls[index] = replace(call, id=f"call_{index}")
+            seen.add(call.id)
         if not self.calls:
             if calls := bare_calls(self.speech, self.example):
                 thoughts = (content[begin:end] for begin, end in thought_ranges(content))
