@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         ResultStatus,
         StopReason,
         TextPart,
-        images_of,
     )
     from agentgym.policy.contract import Policy
     from agentgym.policy.scripted import ScriptedPolicy
@@ -145,7 +144,6 @@ _HOME = {
         "ResultStatus",
         "StopReason",
         "TextPart",
-        "images_of",
     ),
     "policy.contract": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
@@ -252,7 +250,6 @@ __all__ = [
     "close_backends",
     "compare",
     "evaluate",
-    "images_of",
     "in_thread",
     "install_command",
     "load",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from agentgym.thoughts import split_thoughts
 
 Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class TextPart:
 
     text: str
     type: Literal["text"] = "text"
+
+    def to_json(self) -> dict[str, str]:
+        return {"type": "text", "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,25 @@ class ImagePart:
         """SHA-256 of the base64 data, in hexadecimal: equal digests mean the same image."""
         return hashlib.sha256(self.data.encode("utf-8", "surrogatepass")).hexdigest()
 
+    def to_json(self) -> dict[str, str]:
+        return {"type": "image", "data": self.data, "media_type": self.media_type}
+
 
 Part = TextPart | ImagePart
 Content = str | tuple[Part, ...]
+
+
+def _part_from_json(part: Any) -> Part:
+    """Build a part. Raises: ValueError that continues a sentence about its message."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text" and isinstance(part.get("text"), str):
+        return TextPart(part["text"])
+    if kind == "image" and isinstance(part.get("data"), str):
+        return ImagePart(part["data"], str(part.get("media_type", "image/png")))
+    raise ValueError(
+        f"holds the part {str(part)[:60]!r}. A part is {{type: text, text: ...}} or "
+        "{type: image, data: base64, media_type: ...}."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +76,21 @@ class Call:
     def in_one_line(self) -> str:
         """Return the call in Python syntax: `turn(key=3)`."""
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the call as JSON-able data, which `from_json` reads back equal."""
+        row = {"name": self.name, "arguments": self.arguments, "id": self.id}
+        return row if self.error is None else row | {"error": self.error}
+
+    @classmethod
+    def from_json(cls, row: Any) -> Call:
+        """Build a call from JSON data. Raises: ValueError that continues a sentence about its message."""
+        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+            raise ValueError(f"holds the call {str(row)[:60]!r}. A call is {{name: ..., arguments: {{...}}}}.")
+        arguments = row.get("arguments", {})
+        if not isinstance(arguments, dict):
+            raise ValueError(f"holds a call of {row['name']!r} whose arguments {arguments!r} are not an object.")
+        return cls(row["name"], dict(arguments), str(row.get("id", "call_0")), row.get("error"))
 
 
 class ResultStatus(StrEnum):
@@ -165,6 +200,40 @@ class Message:
     def images(self) -> tuple[ImagePart, ...]:
         """The images of the message, in order."""
         return () if isinstance(self.content, str) else tuple(p for p in self.content if isinstance(p, ImagePart))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as JSON-able data, which `from_json` reads back. Empty fields are left out.
+
+        A content with images is a list of parts in the format of model hubs. Several texts become one.
+        """
+        row: dict[str, Any] = {"role": self.role, "content": self._content_text}
+        if self.images:
+            row["content"] = [part.to_json() for part in self.content if not isinstance(part, str)]
+        if self.calls:
+            row["calls"] = [call.to_json() for call in self.calls]
+        if self.role == "tool":
+            row |= {"call_id": self.call_id, "name": self.name}
+        if self.reasoning:
+            row["reasoning"] = self.reasoning
+        return row | {"extra": dict(self.extra)} if self.extra else row
+
+    @classmethod
+    def from_json(cls, row: Any) -> Message:
+        """Build a message from JSON data. Raises: ValueError that continues a sentence about the message."""
+        if not isinstance(row, dict) or row.get("role") not in ROLES:
+            raise ValueError("needs a role of system, user, assistant or tool.")
+        if row["role"] == "tool" and not isinstance(row.get("name"), str):
+            raise ValueError("has the role tool, and no name of the tool that it comes from.")
+        content = row.get("content", "")
+        return cls(
+            row["role"],
+            tuple(map(_part_from_json, content)) if isinstance(content, list) else str(content),
+            tuple(map(Call.from_json, row.get("calls", ()))),
+            row.get("call_id"),
+            row.get("name"),
+            str(row.get("reasoning", "")),
+            dict(row.get("extra", {})),
+        )
 
 
 def images_of(messages: Iterable[Message]) -> list[ImagePart]:

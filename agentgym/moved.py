@@ -8,14 +8,25 @@ places are strings and are imported at use, so the core depends on none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
 MOVED: dict[str, str] = {
+    "agentgym.SPLITS": "agentgym.TaskSet.SPLITS",
+    "agentgym.task_from_json": "agentgym.Task.from_json",
+    "agentgym.task_to_json": "agentgym.Task.to_json",
+    "agentgym.task.INSTRUCTIONS": "agentgym.task.Origin.INSTRUCTIONS",
+    "agentgym.task.SPLITS": "agentgym.TaskSet.SPLITS",
+    "agentgym.task.VARIANTS": "agentgym.task.Origin.VARIANTS",
+    "agentgym.task.pair_of": "agentgym.Task.pair",
+    "agentgym.task.source_of": "agentgym.Task.source",
+    "agentgym.task.task_from_json": "agentgym.Task.from_json",
+    "agentgym.task.task_to_json": "agentgym.Task.to_json",
+    "agentgym.task.training_only": "agentgym.TaskSet.training_only",
     "agentgym.trajectory.Assistance": "agentgym.trajectory.training_help",
     "agentgym.languages.*": "agentgym.sandboxes.languages",
     "agentgym.Attempts": "agentgym.methods.attempts.Attempts",
@@ -62,10 +73,13 @@ MOVED: dict[str, str] = {
     "agentgym.interop.verifiers.*": "agentgym.bridges.verifiers",
     "agentgym.interop.verifiers_tasks": "agentgym.bridges.verifiers.verifiers_tasks",
 }
-"""Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package."""
+"""Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package.
+
+A function may have become a method or a property of a class: `agentgym.Task.pair`."""
 
 _INTERNAL: dict[str, dict[str, str]] = {
     "agentgym": {
+        "messages": "images_of",
         "errors": "ConformanceError DuplicateNameError FilesNotCaptured RegistrationError ReplayDiverged ShapeError",
     },
     "agentgym.cli": {
@@ -153,6 +167,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "store": "RootFilesystem",
     },
     "agentgym.storage": {
+        "codec": "message_from_json message_to_json",
         "run_folder": "checkpoint_in",
     },
     "agentgym.task": {
@@ -198,7 +213,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
 _ONE_HOME: dict[str, dict[str, str]] = {
     "agentgym": {
         "agentgym.environment": "HasContexts",
-        "agentgym.task": "SPLITS task_from_json task_to_json",
         "agentgym.trajectory": "Row Span",
     },
     "agentgym.credit": {"agentgym.options": "Count Share"},
@@ -244,13 +258,12 @@ def moved_name(package: str, name: str, *, stacklevel: int = 1) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     from agentgym.deprecation import warn_renamed  # takes longer to load than `import agentgym` without it
 
-    home, _, attribute = new.rpartition(".")
     try:
-        value = getattr(import_module(home), attribute)
+        value = resolve_name(new)
     except AttributeError:
         raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
     warn_renamed(f"{package}.{name}", new, stacklevel=stacklevel + 1)
-    return value
+    return value.fget if isinstance(value, property) else value
 
 
 def moved_names(package: str) -> Callable[[str], Any]:

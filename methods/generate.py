@@ -24,7 +24,7 @@ from agentgym import (
 )
 from agentgym.evaluation import histories, select_episodes
 from agentgym.options import Count
-from agentgym.task import Origin, task_to_json, training_only
+from agentgym.task import Origin
 from agentgym.training.gatherers import success_of
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
 
@@ -151,7 +151,7 @@ class _Search:
         parents = sorted(weak, key=lambda task: seed_of(context.recipe.seed, context.stage, task.id))
         numbers = count()
         accepted: list[Task] = []
-        with training_only(), context.progress_bar(context.stage, options.tasks) as advance:
+        with TaskSet.training_only(), context.progress_bar(context.stage, options.tasks) as advance:
             for _ in range(options.tries):
                 drawn = islice(numbers, options.tasks - len(accepted))
                 candidates = [
@@ -180,7 +180,7 @@ class _Search:
                 difficulty=parent.difficulty,
                 origin=Origin("generate", parent.id),
             )
-            json.dumps(task_to_json(task))
+            json.dumps(task.to_json())
         except HeldOutError:
             raise
         except Exception as error:  # noqa: BLE001  a generator is anybody's code: its errors are counted, and the run goes on

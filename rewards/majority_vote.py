@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import Components, same_answer
-from agentgym.task import pair_of
 
 from .final_answer import final_answer
 from .symbolic_maths import equivalent
@@ -91,7 +90,7 @@ class CoReward(MajorityVote):
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:  # type: ignore[override]
         """Judge the episodes of a group. Raises: JudgeError if the task has no pair."""
         task = episodes[0].task
-        if (pair := pair_of(task)) is None:
+        if (pair := task.pair) is None:
             raise JudgeError(f"{task.id} has no truth['pair'], so co_reward does not know which task asks the same.")
         answers = [final_answer(episode, self.argument) for episode in episodes]
         own, share = self.winner(answers)

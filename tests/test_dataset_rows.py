@@ -9,7 +9,7 @@ from datasets import Dataset, DatasetDict, load_from_disk
 
 from agentgym import TaskSet, load_task_set
 from agentgym.errors import SplitLeakError, TaskError
-from agentgym.task import canary_of
+from agentgym.task.task_set import canary_of
 
 ROWS = [{"question": f"What is {n} + {n}?", "final": 2 * n, "level": "easy", "source": "sums"} for n in range(40)]
 COLUMNS = {"prompt": "question", "truth": {"answer": "final"}, "parameters": {"level": "level"}}

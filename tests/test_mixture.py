@@ -9,7 +9,7 @@ import pytest
 from agentgym import Task, TaskSet
 from agentgym.errors import SplitLeakError, TaskError
 from agentgym.messages import Message
-from agentgym.task.mixture import by_weight, mixed, source_of
+from agentgym.task.mixture import by_weight, mixed
 
 
 def task_set(name: str, count: int = 3, *, oracle: bool = True, ask: str = "") -> TaskSet:
@@ -24,8 +24,8 @@ def task_set(name: str, count: int = 3, *, oracle: bool = True, ask: str = "") -
 def test_a_mixture_has_every_task_once_under_an_id_of_its_own_with_the_set_that_it_comes_from():
     mixture = mixed({"one": task_set("one"), "two": task_set("two", 2)})
     assert [task.id for task in mixture["train"]] == ["train0", "train1", "train2", "two:train0", "two:train1"]
-    assert [source_of(task) for task in mixture["held_out"]] == ["one"] * 3 + ["two"] * 2
-    assert source_of(Task("a", "test/one-v1", "?")) is None
+    assert [task.source for task in mixture["held_out"]] == ["one"] * 3 + ["two"] * 2
+    assert Task("a", "test/one-v1", "?").source is None
 
 
 def test_each_set_is_played_by_its_own_oracle_which_sees_the_task_as_the_set_has_it():
@@ -53,7 +53,7 @@ def test_tasks_are_chosen_by_weight_and_what_a_small_set_lacks_is_taken_from_the
     mixture = mixed({"one": task_set("one", 300), "two": task_set("two", 300), "three": task_set("three", 4)})
     weights = {"one": 1.0, "two": 3.0, "three": 1.0}
     chosen = by_weight(mixture["train"], 200, weights, seed=1)
-    shares = Counter(source_of(task) for task in chosen)
+    shares = Counter(task.source for task in chosen)
     assert len({task.id for task in chosen}) == 200
     assert shares["three"] == 4
     assert 2 < shares["two"] / shares["one"] < 4.5

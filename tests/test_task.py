@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentgym import Message, Task, TaskSet, seed_of
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
-from agentgym.task import Origin, task_from_json, task_to_json, training_only
+from agentgym.task import Origin
 
 GOOD = {"id": "a", "environment": "acme/sql-v1", "prompt": "How many?", "truth": 3}
 
@@ -60,7 +60,7 @@ def test_a_file_is_read_line_by_line_into_its_splits(tmp_path):
         ({**GOOD, "id": "b", "messages": [{"role": "tool"}]}, "line 2: messages[0] has the role tool, and no name"),
         (
             {**GOOD, "id": "b", "messages": [{"role": "assistant", "calls": [{"name": "look", "arguments": 1}]}]},
-            "line 2: messages[0]: the arguments of 'look' are 1",
+            "line 2: messages[0] holds a call of 'look' whose arguments 1 are not an object",
         ),
         ({**GOOD, "id": "b", "messages": ["hi"]}, "line 2: messages[0] needs a role"),
         (GOOD, "line 2: the id 'a' is already used in line 1"),
@@ -129,18 +129,18 @@ def test_what_a_training_has_made_is_only_trained_on(split, tmp_path):
     for tasks in ({split: [generated()]}, {"train": [generated(split=split)]}):
         with pytest.raises(SplitLeakError, match=r"'m' was made by 'variants' from 'a' in a training"):
             TaskSet("acme/s", tasks)
-    row = task_to_json(generated()) | {"split": split}
+    row = generated().to_json() | {"split": split}
     with pytest.raises(SplitLeakError, match="What a training makes is only trained on"):
         TaskSet.from_jsonl(file_of(tmp_path, row))
 
 
 def test_an_origin_survives_json_and_stays_out_of_the_environment_and_of_fingerprints():
-    assert task_from_json(json.loads(json.dumps(task_to_json(generated())))) == generated()
-    assert "origin" not in task_to_json(a_task("a")), "fingerprints of sets without any stay as they were"
+    assert Task.from_json(json.loads(json.dumps(generated().to_json()))) == generated()
+    assert "origin" not in a_task("a").to_json(), "fingerprints of sets without any stay as they were"
     assert generated().public().origin is None
     for origin in ({}, {"generator": ""}, {"generator": "x", "other": "y"}, {"generator": "x", "parent": 3}):
         with pytest.raises(TaskError, match="the field 'origin' is"):
-            task_from_json({**GOOD, "origin": origin})
+            Task.from_json({**GOOD, "origin": origin})
 
 
 def test_an_unknown_split_is_refused():
@@ -152,7 +152,7 @@ def test_an_unknown_split_is_refused():
 
 async def test_a_trainer_cannot_read_the_held_out_split():
     task_set = TaskSet("s", {"train": [a_task("a")], "held_out": [a_task("b")]})
-    with training_only():
+    with TaskSet.training_only():
         assert task_set["train"]
         with pytest.raises(HeldOutError, match=r"held-out split of s.*'validation' to choose"):
             task_set["held_out"]
@@ -160,7 +160,7 @@ async def test_a_trainer_cannot_read_the_held_out_split():
             dict(task_set)
         with pytest.raises(PermissionError):  # the builtin it refines
             await asyncio.create_task(_read(task_set))
-        with training_only():
+        with TaskSet.training_only():
             pass
         with pytest.raises(HeldOutError):
             task_set["held_out"]
@@ -198,7 +198,7 @@ plain = st.none() | st.booleans() | st.integers() | st.text()
 )
 def test_a_task_survives_json(truth, difficulty, tags):
     task = a_task("a", truth=truth, difficulty=difficulty, tags=tuple(tags), parameters={"k": truth})
-    assert task_from_json(json.loads(json.dumps(task_to_json(task)))) == task
+    assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
 def test_a_set_written_and_read_is_the_same_set(tmp_path):

@@ -9,8 +9,7 @@ import typer
 
 from agentgym.cli.fields import Fields
 from agentgym.errors import AgentGymError, TaskError
-from agentgym.task import SPLITS
-from agentgym.task.definition import Task
+from agentgym.task.definition import SPLITS, Task
 from agentgym.task.task_set import TaskSet
 
 if TYPE_CHECKING:

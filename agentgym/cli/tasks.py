@@ -179,7 +179,7 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
 def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
     """Every task of a set, moved to one split. Raises: TaskError for a split that does not exist."""
     from agentgym.errors import TaskError
-    from agentgym.task import SPLITS
+    from agentgym.task.definition import SPLITS
     from agentgym.task.task_set import TaskSet
 
     split = next((split for split in SPLITS if split == name), None)
@@ -241,7 +241,7 @@ def check_tasks(
     task_set, console = registry.load_task_set(name), out()
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set)
     console.print(f"{task_set.name}: {sizes}. Ids and content of the splits differ.", markup=False, soft_wrap=True)
-    console.print(f"canary: {_canary(task_set)}", markup=False, soft_wrap=True)
+    console.print(f"canary: {task_set.canary}", markup=False, soft_wrap=True)
     uses = held_out_uses(task_set.name, task_set.fingerprint())
     console.print(f"held-out tasks were evaluated {format_count(len(uses))} on this machine", markup=False)
     leaked = 0
@@ -285,7 +285,7 @@ def _search(path: Path, task_set: TaskSet) -> int:
     """Print what of the held-out split stands in a file. Returns: how many of its tasks do."""
     from agentgym.evaluation.contamination import search_corpus
 
-    hits = search_corpus(list(task_set["held_out"]), _lines(path), canary=_canary(task_set))
+    hits = search_corpus(list(task_set["held_out"]), _lines(path), canary=task_set.canary)
     summary = (
         f"{path}: {len(hits.tasks)} of {hits.held_out} held-out tasks in {hits.lines:,} lines, {hits.canaries} canaries"
     )
@@ -293,12 +293,6 @@ def _search(path: Path, task_set: TaskSet) -> int:
     for name, run in list(hits.tasks.items())[:MAX_SHOWN]:
         out().print(f"  {name}: ... {run} ...", markup=False, soft_wrap=True)
     return max(len(hits.tasks), hits.canaries)
-
-
-def _canary(task_set: TaskSet) -> str:
-    from agentgym.task import canary_of
-
-    return canary_of(task_set.name)
 
 
 def _lines(path: Path) -> Iterator[str]:

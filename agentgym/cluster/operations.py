@@ -18,7 +18,6 @@ from agentgym.sandbox import Snapshot
 from agentgym.sandbox.host.snapshots import snapshot_of
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.storage.codec import message_from_json, message_to_json, result_to_json
-from agentgym.task import task_from_json
 from agentgym.task.definition import Task
 
 _OWN_FILES, _OWN_BYTES, _HEADER_BYTES = 16, 2**20, 1024
@@ -109,7 +108,7 @@ async def _usage(environment: Environment, arguments: Arguments) -> dict[str, fl
 
 def _task(arguments: Arguments) -> Task:
     try:
-        task = task_from_json(arguments.get("task"))
+        task = Task.from_json(arguments.get("task"))
     except TaskError as error:
         raise InvalidRequest(str(error)) from error
     if task.truth is not None or task.hints:

@@ -35,7 +35,6 @@ from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox import Usage
 from agentgym.sandbox.contract import Layer
 from agentgym.storage.codec import message_from_json, message_to_json, result_from_json
-from agentgym.task import task_to_json
 from agentgym.task.definition import Task
 from agentgym.tools import WrongArguments
 from agentgym.tools.definition import Tool
@@ -133,12 +132,12 @@ class RemoteEnvironment(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         self.ended = False
-        rows = await self._ask("reset", task=task_to_json(task.public()), seed=seed)
+        rows = await self._ask("reset", task=task.public().to_json(), seed=seed)
         return [message_from_json(row) for row in rows]
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         row = checkpoint_to_json(checkpoint)
-        await self._ask("restore", task=task_to_json(task.public()), seed=seed, checkpoint=row)
+        await self._ask("restore", task=task.public().to_json(), seed=seed, checkpoint=row)
 
     async def call(self, call: Call) -> Result:
         """Run a call on the server; tools that were added to this instance run here."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.outcomes import OutcomeStatistics, TaskOutcome
-from agentgym.task import task_to_json
 from agentgym.task.definition import Task
+from agentgym.task.task_set import canary_of
 from agentgym.trajectory.record import Trajectory
 
 FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
@@ -66,6 +66,11 @@ class Evaluation(OutcomeStatistics):
     search: dict[str, Any] = field(default_factory=dict)
     """The options of the search over turns that produced the episodes, and whether its value was an oracle's; empty
     without a search."""
+
+    @property
+    def canary(self) -> str:
+        """The canary of the task set: see `agentgym.TaskSet.canary`."""
+        return canary_of(self.task_set)
 
     def to_summary(self) -> dict[str, Any]:
         """Return the headline numbers as JSON-able data: success, pass@k and pass^k with intervals, failures, usage."""
@@ -142,4 +147,4 @@ def select_episodes(tasks: Iterable[Task], episodes: Iterable[Trajectory]) -> It
 
 
 def _as_bytes(task: Task) -> bytes:
-    return json.dumps(task_to_json(task), sort_keys=True, ensure_ascii=False, default=str).encode()
+    return json.dumps(task.to_json(), sort_keys=True, ensure_ascii=False, default=str).encode()

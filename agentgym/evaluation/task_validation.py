@@ -13,7 +13,6 @@ from agentgym.errors import AgentGymError
 from agentgym.registry import load, load_reward
 from agentgym.reward.contract import Reward
 from agentgym.storage.journal import Journal
-from agentgym.task import task_to_json
 from agentgym.task.definition import Task
 
 
@@ -42,7 +41,7 @@ async def task_faults(
 
     async def look(task: Task) -> None:
         nonlocal done
-        key = hashlib.sha256(json.dumps(task_to_json(task), sort_keys=True).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps(task.to_json(), sort_keys=True).encode()).hexdigest()
         if key in known:
             fault = known[key]["fault"]
         else:

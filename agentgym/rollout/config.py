@@ -17,7 +17,6 @@ from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.prompt import Prompt, PromptSource
 from agentgym.sandbox import Backend
-from agentgym.task import source_of
 from agentgym.task.definition import Task
 from agentgym.trajectory import PromptAddition
 
@@ -120,7 +119,7 @@ class RolloutConfig:
 
     def options_for(self, task: Task) -> dict[str, Any]:
         """Return the constructor options of a task's environment."""
-        return {**self.environment_options, **self.source_options.get(source_of(task) or "", {})}
+        return {**self.environment_options, **self.source_options.get(task.source or "", {})}
 
     def identity(self) -> dict[str, Any]:
         """Return the options that episodes depend on; the ledger compares them when a run resumes under its label.

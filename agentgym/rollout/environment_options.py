@@ -11,7 +11,6 @@ from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError
 from agentgym.registry import load, prototype
 from agentgym.rollout.config import RolloutConfig
-from agentgym.task import source_of
 from agentgym.task.definition import Task
 
 
@@ -27,8 +26,8 @@ def check_environment_options(tasks: Iterable[Task], config: RolloutConfig) -> N
     seen: set[tuple[object, str | None]] = set()
     for task in tasks:
         environment = config.environment_for(task)
-        if (environment, source_of(task)) not in seen:
-            seen.add((environment, source_of(task)))
+        if (environment, task.source) not in seen:
+            seen.add((environment, task.source))
             check_options(environment, config.options_for(task))
 
 

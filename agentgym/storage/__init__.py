@@ -1,7 +1,6 @@
 """Storage: the ledger that keeps every finished turn, its reader, the layout of a run folder, journals of long jobs."""
 
 from agentgym.moved import moved_names
-from agentgym.storage.codec import message_from_json, message_to_json
 from agentgym.storage.failures import count_failures
 from agentgym.storage.journal import Journal
 from agentgym.storage.ledger import Ledger
@@ -14,8 +13,6 @@ __all__ = [
     "LedgerReader",
     "RunFolder",
     "count_failures",
-    "message_from_json",
-    "message_to_json",
 ]
 
 

@@ -21,7 +21,6 @@ from typing import Any
 
 from agentgym.errors import DifferentRunError, LedgerError
 from agentgym.storage.codec import head_from_json
-from agentgym.task import task_to_json
 from agentgym.task.definition import Task
 from agentgym.trajectory import Provenance
 from agentgym.trajectory.record import Trajectory
@@ -111,7 +110,7 @@ def check_task(recorded: Trajectory, task: Task) -> None:
     """Raise DifferentRunError if a recorded episode played a different task with the same id."""
     if recorded.task == task:
         return
-    before, now = (json.loads(json.dumps(task_to_json(each), default=str)) for each in (recorded.task, task))
+    before, now = (json.loads(json.dumps(each.to_json(), default=str)) for each in (recorded.task, task))
     different = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     if different:
         raise DifferentRunError(

@@ -11,7 +11,6 @@ from typing import Any
 from agentgym._imports import check_package
 from agentgym.errors import TaskError
 from agentgym.task.definition import Task
-from agentgym.task.json_rows import task_from_json, task_to_json
 
 Columns = Mapping[str, str | Mapping[str, str]]
 """Per field of Task: its column; for `parameters` and `truth`, optionally the column of each entry, by key."""
@@ -116,7 +115,7 @@ def _task(
                 fields[name] = values[""]
     given = {"id": f"{split}/{index:04d}", **fields, "split": split}
     given["id"] = str(given["id"])
-    return task_from_json({"environment": environment, **given}, where)
+    return Task.from_json({"environment": environment, **given}, where)
 
 
 def _without_padding(value: Any) -> Any:
@@ -127,7 +126,7 @@ def _without_padding(value: Any) -> Any:
 
 
 def _row(task: Task) -> dict[str, Any]:
-    row = {"hints": [], "origin": None, **task_to_json(task)}
+    row = {"hints": [], "origin": None, **task.to_json()}
     values = {name: row[name] for name in JSON_FIELDS}
     is_default = {name: value is None or (not value and name != "truth") for name, value in values.items()}
     return row | {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal
 
+from agentgym.errors import TaskError
 from agentgym.messages import Message, images_of
 from agentgym.text import fold_text
 
@@ -18,10 +20,22 @@ BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "
 """Names of parameters that number a task and do not affect what it asks."""
 
 
-VARIANTS = "variants"
-"""The generator name of tasks that a policy wrote in one training step."""
-INSTRUCTIONS = "instructions"
-"""The generator name of tasks that ask the policy to write such tasks."""
+SOURCE = "source:"
+"""The prefix of the tag that names the set of a task in a mixture."""
+
+_FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "id": str,
+    "environment": str,
+    "prompt": str,
+    "messages": list,
+    "parameters": dict,
+    "split": str,
+    "tags": list,
+    "hints": list,
+    "difficulty": (int, float),
+    "origin": dict,
+}
+"""The types of the fields of a task as JSON data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +48,22 @@ class Origin:
         episode: the id of the episode that it was made from, if any.
     """
 
+    VARIANTS: ClassVar[str] = "variants"
+    """The generator of tasks that a policy wrote in one training step."""
+    INSTRUCTIONS: ClassVar[str] = "instructions"
+    """The generator of tasks that ask the policy to write such tasks."""
+
     generator: str
     parent: str = ""
     episode: str = ""
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any], where: str) -> Origin:
+        """Build an origin from JSON data. Raises: TaskError that begins with `where`."""
+        known = [f.name for f in fields(cls)]
+        if not set(row) <= set(known) or not row.get("generator") or not all(isinstance(v, str) for v in row.values()):
+            raise TaskError(f"{where}: the field 'origin' is {dict(row)}. It has the texts {', '.join(known)}.")
+        return cls(**row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,18 @@ class Task:
     @property
     def is_of_one_step(self) -> bool:
         """Whether the policy wrote the task in a step, or was to write something: it says nothing about the set."""
-        return self.origin is not None and self.origin.generator in (VARIANTS, INSTRUCTIONS)
+        return self.origin is not None and self.origin.generator in (Origin.VARIANTS, Origin.INSTRUCTIONS)
+
+    @property
+    def pair(self) -> str | None:
+        """`truth["pair"]`, which tasks that ask the same in other words share; None if the task has none."""
+        pair = self.truth.get("pair") if isinstance(self.truth, Mapping) else None
+        return None if pair is None else str(pair)
+
+    @property
+    def source(self) -> str | None:
+        """The name of the set that a task of a mixture comes from; None outside a mixture."""
+        return next((tag.removeprefix(SOURCE) for tag in self.tags if tag.startswith(SOURCE)), None)
 
     def public(self) -> Task:
         """Return the task as the environment gets it: without its truth, hints and origin.
@@ -97,11 +135,46 @@ class Task:
         text = canonical_json([self.environment, words, _folded(parameters), *([images] if images else [])])
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the task as JSON-able data; `from_json` reads it back equal."""
+        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("hints", "origin")}
+        row["messages"] = [message.to_json() for message in self.messages]
+        row["parameters"] = dict(self.parameters)
+        row["tags"] = list(self.tags)
+        row |= {"hints": list(self.hints)} if self.hints else {}  # omitted if empty, to keep older fingerprints
+        return row | ({"origin": asdict(self.origin)} if self.origin is not None else {})
 
-def pair_of(task: Task) -> str | None:
-    """Return `truth["pair"]`, which tasks that ask the same in other words share; None if the task has none."""
-    pair = task.truth.get("pair") if isinstance(task.truth, Mapping) else None
-    return None if pair is None else str(pair)
+    @classmethod
+    def from_json(cls, row: Any, where: str = "task") -> Task:
+        """Build a task from JSON data. Raises: TaskError that begins with `where` and names the field."""
+        if not isinstance(row, dict):
+            raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}.")
+        known = {f.name: f for f in fields(cls)}
+        if unknown := set(row) - set(known):
+            raise TaskError(f"{where}: unknown field {sorted(unknown)}. A task has {', '.join(known)}.")
+        for name, kind in _FIELD_TYPES.items():
+            if name in ("id", "environment") and not row.get(name):
+                raise TaskError(f"{where}: the field {name!r} is missing or empty.")
+            if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
+                raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, of the wrong type.")
+        if not math.isfinite(row.get("difficulty", 0)):
+            raise TaskError(f"{where}: the field 'difficulty' is {row['difficulty']}: expected a finite number.")
+        for name in ("tags", "hints"):
+            if not all(isinstance(item, str) for item in row.get(name, ())):
+                raise TaskError(f"{where}: the field {name!r} is {row[name]!r}: a {name[:-1]} is text.")
+        if row.get("split", "train") not in SPLITS:
+            raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
+        if not (row.get("prompt") or row.get("messages")):
+            raise TaskError(f"{where}: a task needs a prompt or messages.")
+        messages = []
+        for index, message in enumerate(row.get("messages", ())):
+            try:
+                messages.append(Message.from_json(message))
+            except ValueError as error:
+                raise TaskError(f"{where}: messages[{index}] {error}") from error
+        origin = Origin.from_json(row["origin"], where) if "origin" in row else None
+        lists = {name: tuple(row.get(name, ())) for name in ("tags", "hints")}
+        return cls(**{**row, **lists, "messages": tuple(messages), "origin": origin})
 
 
 def own_data(value: Any) -> Any:

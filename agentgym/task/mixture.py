@@ -9,16 +9,8 @@ from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.messages import Message
-from agentgym.task.definition import SPLITS, Task, seed_of
+from agentgym.task.definition import SOURCE, SPLITS, Task, seed_of
 from agentgym.task.task_set import TaskSet
-
-SOURCE = "source:"
-"""The prefix of the tag that names the set of a task in a mixture."""
-
-
-def source_of(task: Task) -> str | None:
-    """Return the name of the set that a task of a mixture comes from; None outside a mixture."""
-    return next((tag.removeprefix(SOURCE) for tag in task.tags if tag.startswith(SOURCE)), None)
 
 
 def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
@@ -45,7 +37,7 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
 
     def origin_of(task: Task) -> tuple[TaskSet, Task]:
         """Return a task's set and the task as it is there; a task made during training is returned itself."""
-        return origins.get(task.id) or (task_sets[source_of(task) or ""], task)
+        return origins.get(task.id) or (task_sets[task.source or ""], task)
 
     def player(role: str) -> Callable[[Task], Any] | None:
         if any(getattr(task_set, role) is None for task_set in task_sets.values()):
@@ -81,7 +73,7 @@ def by_weight(tasks: Sequence[Task], count: int, weights: Mapping[str, float], s
     """
     left: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda task: seed_of(seed, task.id)):
-        if weights.get(source := source_of(task) or "", 0.0) > 0:
+        if weights.get(source := task.source or "", 0.0) > 0:
             left.setdefault(source, []).append(task)
     draws = random.Random(seed_of("mixture", seed))
     chosen: list[Task] = []

@@ -10,27 +10,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agentgym import strict_json
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
 from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
-from agentgym.task.definition import BOOKKEEPING, SPLITS, Task, canonical_json
-from agentgym.task.json_rows import task_from_json, task_to_json, with_absolute_paths
+from agentgym.task.definition import BOOKKEEPING, SPLITS, Split, Task, canonical_json
+from agentgym.task.file_paths import with_absolute_paths
 from agentgym.task.script import task_player
 
 _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
-
-
-@contextmanager
-def training_only() -> Iterator[None]:
-    """Make reading `held_out` from any task set raise HeldOutError in this context. Trainers run inside it."""
-    token = _training.set(True)
-    try:
-        yield
-    finally:
-        _training.reset(token)
 
 
 class TaskSet(Mapping[str, Sequence[Task]]):
@@ -54,6 +44,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     Raises: SplitLeakError naming both tasks, or a task made during training in a split other than `train`; TaskError
         for a duplicate id or an unknown split.
     """
+
+    SPLITS: ClassVar[tuple[Split, ...]] = SPLITS
+    """The names of all splits."""
 
     def __init__(
         self,
@@ -88,6 +81,16 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
     def __len__(self) -> int:
         return len(self._splits)
+
+    @staticmethod
+    @contextmanager
+    def training_only() -> Iterator[None]:
+        """Make reading `held_out` from any task set raise HeldOutError in this context. Trainers run inside it."""
+        token = _training.set(True)
+        try:
+            yield
+        finally:
+            _training.reset(token)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{split}={len(tasks)}" for split, tasks in self._splits.items())
@@ -130,7 +133,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         digest = hashlib.sha256()
         for tasks in self._splits.values():
             for task in tasks:
-                digest.update(canonical_json(task_to_json(task)).encode())
+                digest.update(canonical_json(task.to_json()).encode())
         return digest.hexdigest()[:16]
 
     def _check_disjoint(self) -> None:
@@ -202,7 +205,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
             if isinstance(row, dict) and row.keys() == {"canary"}:
                 continue
-            task = task_from_json(with_absolute_paths(row, path.parent), where)
+            task = Task.from_json(with_absolute_paths(row, path.parent), where)
             if task.id in seen:
                 raise TaskError(f"{where}: the id {task.id!r} is already used in line {seen[task.id]}.")
             seen[task.id] = number
@@ -240,6 +243,11 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             raise TaskError(f"{source} holds no task.")
         return cls(name, tasks)
 
+    @property
+    def canary(self) -> str:
+        """A line found only in the set's files, so that its presence in training text reveals held-out tasks."""
+        return canary_of(self.name)
+
     def push(self, target: str | Path, *, private: bool = True, **options: Any) -> None:
         """Write the set, truths included, so that `from_dataset` reads it back equal.
 
@@ -248,7 +256,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             private: whether only you can read it on the hub. `options`: passed to `DatasetDict.push_to_hub`.
         Raises: MissingExtraError without datasets; any error of the library.
         """
-        dataset = dataset_of(self, canary_of(self.name) if self._splits["held_out"] else "")
+        dataset = dataset_of(self, self.canary if self._splits["held_out"] else "")
         if is_folder(target):
             dataset.save_to_disk(str(target))
         else:
@@ -260,15 +268,15 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         partial = path.with_name(path.name + ".partial")
         with partial.open("w", encoding="utf-8") as file:
             if self._splits["held_out"]:
-                file.write(json.dumps({"canary": canary_of(self.name)}) + "\n")
+                file.write(json.dumps({"canary": self.canary}) + "\n")
             for tasks in self._splits.values():
                 for task in tasks:
-                    file.write(json.dumps(task_to_json(task), ensure_ascii=False) + "\n")
+                    file.write(json.dumps(task.to_json(), ensure_ascii=False) + "\n")
         partial.replace(path)
 
 
 def canary_of(task_set: str) -> str:
-    """Return a line found only in a task set's files, so that its presence in training text reveals held-out tasks."""
+    """Return the canary of the task set with this name."""
     mark = hashlib.sha256(f"agentgym canary {task_set}".encode()).hexdigest()[:32]
     return f"Held-out tasks must not appear in training text. agentgym canary {mark}"
 

@@ -6,7 +6,6 @@ import json
 
 from agentgym.environment.contract import Environment
 from agentgym.messages import Call, Content, ImagePart, Result, ResultStatus, TextPart
-from agentgym.task import task_to_json
 from agentgym.task.definition import Task
 from agentgym.testing.arguments import hostile, wrong
 from agentgym.testing.findings import Findings, short
@@ -91,4 +90,4 @@ def _check_untouched(findings: Findings, given: Task, after: Task) -> None:
 
 
 def _frozen(task: Task) -> str:
-    return short(json.dumps(task_to_json(task), sort_keys=True, default=str), 100_000)
+    return short(json.dumps(task.to_json(), sort_keys=True, default=str), 100_000)

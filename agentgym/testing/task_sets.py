@@ -12,7 +12,6 @@ from typing import Any
 
 from agentgym.errors import HeldOutError, UnknownNameError
 from agentgym.registry import load, load_task_set
-from agentgym.task import task_from_json, task_to_json, training_only
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 from agentgym.testing.findings import Findings, short
@@ -69,8 +68,8 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
         if not math.isfinite(task.difficulty):
             findings.add(f"{task.id!r} has the difficulty {task.difficulty}: it is a finite number.")
         try:
-            row = json.loads(json.dumps(task_to_json(task), allow_nan=False))
-            if _listed(task_to_json(task_from_json(row))) != _listed(task_to_json(task)):
+            row = json.loads(json.dumps(task.to_json(), allow_nan=False))
+            if _listed(Task.from_json(row).to_json()) != _listed(task.to_json()):
                 findings.add(f"{task.id!r} is not the same after JSON: {short(row)}")
         except (TypeError, ValueError) as error:
             findings.add(f"{task.id!r} cannot be written as JSON: {short(error)}. Parameters and truth are plain data.")
@@ -93,7 +92,7 @@ def _public_truth(environment: str) -> Sequence[str]:
 
 
 def _check_guard(task_set: TaskSet, findings: Findings) -> None:
-    with training_only():
+    with TaskSet.training_only():
         try:
             task_set["held_out"]
         except HeldOutError:

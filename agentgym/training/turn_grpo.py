@@ -27,8 +27,8 @@ from agentgym.credit.batch import BatchCredit, batch_credit_of
 from agentgym.errors import AgentGymError, CreditError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
-from agentgym.task import training_only
 from agentgym.task.definition import Task, seed_of
+from agentgym.task.task_set import TaskSet
 from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
@@ -161,7 +161,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         Raises: CreditError if no part provides an input that the objective or a term needs.
         """
         self._check_needs()
-        with training_only():
+        with TaskSet.training_only():
             return super().train(*args, **options)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from agentgym import Content, ImagePart, ResultStatus, StopReason, Trajectory, _
 from agentgym.evaluation import Evaluation
 from agentgym.evaluation.export import ConversationEntry, conversation
 from agentgym.storage import count_failures
-from agentgym.task import canary_of
 
 TOOL_ERRORS = {
     ResultStatus.MALFORMED: "parsing",
@@ -94,7 +93,7 @@ def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> d
                 "label": evaluation.label,
                 "seed": evaluation.seed,
                 "manifest": evaluation.manifest,
-                "canary": canary_of(evaluation.task_set),
+                "canary": evaluation.canary,
             },
         },
         "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and requires a plan

@@ -30,7 +30,6 @@ from agentgym import (
     load_task_set,
 )
 from agentgym.interop import OfferedEpisode
-from agentgym.task import canary_of
 
 from . import sandbox  # noqa: F401 - Inspect knows our sandboxes once they are imported
 from .conversation import observed, ours, theirs
@@ -70,7 +69,7 @@ def play(
         cleanup=episodes.leave,
         scorer=judged_episode(episodes),
         version=__version__,
-        metadata={"fingerprint": task_set.fingerprint(), "canary": canary_of(task_set.name)},
+        metadata={"fingerprint": task_set.fingerprint(), "canary": task_set.canary},
     )
 
 

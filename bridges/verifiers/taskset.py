@@ -27,7 +27,6 @@ from agentgym import (
     load_task_set,
 )
 from agentgym.policy import ChatApiPolicy, JsonEndpoint, Reply, Request, RetryPolicy
-from agentgym.task import canary_of
 
 __all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]
 
@@ -83,8 +82,8 @@ class AgentgymTaskset(vf.Taskset[AgentgymTask, AgentgymConfig]):
 
     def load(self) -> Iterator[AgentgymTask]:
         """Yield the tasks. Raises: TaskError for a split without tasks, or a name that is not a task set."""
-        canary = canary_of(self.config.tasks.partition(":")[0])
-        for task in _tasks(self.config.tasks).values():
+        canary, tasks = _tasks(self.config.tasks)
+        for task in tasks.values():
             prompt = "\n\n".join(message.text for message in task.opening())
             yield AgentgymTask(AgentgymData(id=task.id, prompt=prompt, play=self.config, canary=canary))
 
@@ -160,7 +159,7 @@ class _Model(ChatApiPolicy):
 
 async def _play(data: Any, model: _Model, label: str) -> Trajectory:
     play = data.play
-    task = _tasks(play.tasks)[data.id]
+    task = _tasks(play.tasks)[1][data.id]
     budgets = Budgets(max_turns=play.max_turns, max_calls=16 * play.max_turns, time_s=play.time_s, infra_retries=0)
     config = RolloutConfig(
         reward=play.reward,
@@ -177,15 +176,16 @@ async def _play(data: Any, model: _Model, label: str) -> Trajectory:
 
 
 @cache
-def _tasks(text: str) -> dict[str, Task]:
-    """Return the tasks that the config names, by id, in order.
+def _tasks(text: str) -> tuple[str, dict[str, Task]]:
+    """Return the canary of the task set that the config names, and its tasks by id, in order.
 
     Raises: TaskError for a split without tasks, or an unknown name.
     """
     name, _, split = text.partition(":")
     if not name:
         raise TaskError("The taskset's config names no tasks: set --env.taskset.tasks, such as text/sokoban-v1:train.")
-    tasks = load_task_set(name)[split or "train"]
+    task_set = load_task_set(name)
+    tasks = task_set[split or "train"]
     if not tasks:
         raise TaskError(f"{text} has no tasks.")
-    return {task.id: task for task in tasks}
+    return task_set.canary, {task.id: task for task in tasks}

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from agentgym import Task, TaskError, Trajectory
 from agentgym.options import Count, Share
-from agentgym.task import source_of
 from agentgym.training.samplers import Curriculum, make_random_stream
 
 
@@ -45,7 +44,7 @@ class Adaptive:
         }
 
     def _name_of(self, task: Task) -> str:
-        return task.environment if self._over == "environment" else source_of(task) or ""
+        return task.environment if self._over == "environment" else task.source or ""
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw an environment for each task of a step, then a level of its window, then a task of that level."""

@@ -15,7 +15,7 @@ from agentgym import CreditError, Policy, Task, load, seed_of
 from agentgym.credit import Decay, PositiveWeight
 from agentgym.options import Count
 from agentgym.storage import RunFolder
-from agentgym.task import INSTRUCTIONS, Origin
+from agentgym.task import Origin
 from agentgym.training import TrainingRun
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, success_of
 
@@ -103,7 +103,7 @@ class Instructions(GathererWrapper):
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, the groups of one instruction after another."""
-        draws = random.Random(seed_of(INSTRUCTIONS, step.label))
+        draws = random.Random(seed_of(Origin.INSTRUCTIONS, step.label))
         weights = self._weights()
         chosen = draws.choices(self.population, weights, k=len(step.tasks))
         groups: list[GatheredGroup] = []
@@ -178,7 +178,7 @@ class Instructions(GathererWrapper):
             return []
         worst, best = min(tried, key=_success_of), max(tried, key=_success_of)
         task = Task(
-            f"{INSTRUCTIONS}~{self._steps}",
+            f"{Origin.INSTRUCTIONS}~{self._steps}",
             WRITING,
             REQUEST.format(
                 worst=worst.text,
@@ -187,7 +187,7 @@ class Instructions(GathererWrapper):
                 best=best.text,
                 best_success=best.success,
             ),
-            origin=Origin(INSTRUCTIONS),
+            origin=Origin(Origin.INSTRUCTIONS),
         )
         groups = write(replace(step, assist=None), [task], 1, label="instruction", writer=self._writer)
         text = words_of(groups[0].trained[0]) if groups else ""

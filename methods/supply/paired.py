@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym import Task, TaskError
-from agentgym.task import pair_of
 from agentgym.training.samplers import Shuffled
 
 
@@ -24,7 +23,7 @@ class Paired(Shuffled):
     def __init__(self, tasks: Sequence[Task], seed: int = 0) -> None:
         phrasings: dict[str, list[Task]] = {}
         for task in tasks:
-            if (pair := pair_of(task)) is not None:
+            if (pair := task.pair) is not None:
                 phrasings.setdefault(pair, []).append(task)
         pairs = [pair for same in phrasings.values() for pair in zip(same[::2], same[1::2], strict=False)]
         if not pairs:

@@ -12,7 +12,6 @@ import numpy as np
 from agentgym import Task, TaskError, Trajectory
 from agentgym.credit import PositiveWeight, Weight
 from agentgym.options import Count
-from agentgym.task import source_of
 from agentgym.training.samplers import make_random_stream
 
 Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
@@ -60,9 +59,9 @@ class Ucb:
     def _arm_of(self, task: Task) -> str:
         names = {
             "difficulty": f"{task.difficulty:g}",
-            "source": source_of(task) or "",
+            "source": task.source or "",
             "environment": task.environment,
-            "source_and_difficulty": f"{source_of(task) or ''} {task.difficulty:g}",
+            "source_and_difficulty": f"{task.source or ''} {task.difficulty:g}",
         }
         return names[self._over]
 

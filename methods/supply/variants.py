@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym import CreditError, EpisodesFailed, Message, StopReason, Task, TaskError, TaskSet, Trajectory, images_of
+from agentgym import CreditError, EpisodesFailed, Message, StopReason, Task, TaskError, TaskSet, Trajectory
 from agentgym.options import Count, Share
 from agentgym.rollout import is_bug
-from agentgym.task import VARIANTS, Origin
+from agentgym.task import Origin
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
 from agentgym.training.gatherers import (
     GatheredGroup,
@@ -157,7 +157,7 @@ class Variants(GathererWrapper):
             id=f"{parent.id}~{writer.sample}",
             tags=(*parent.tags, "variant"),
             hints=(),
-            origin=Origin(VARIANTS, parent.id, writer.id),
+            origin=Origin(Origin.VARIANTS, parent.id, writer.id),
         )
         return None if self._new_tasks.reason_against(task) else task
 
@@ -201,7 +201,7 @@ def _may_be_parent(task: Task) -> bool:
         and not task.is_of_one_step
         and opening[-1].role == "user"
         and bool(opening[-1].text.strip())
-        and not images_of(opening)
+        and not any(message.images for message in opening)
     )
 
 
@@ -223,7 +223,7 @@ def _writing_task(parent: Trajectory) -> Task:
         WRITING,
         INSTRUCTION.format(task=question_of(task), solution=attempt_of(parent)),
         tags=(*task.tags, "writing"),
-        origin=Origin(VARIANTS, task.id, parent.id),
+        origin=Origin(Origin.VARIANTS, task.id, parent.id),
     )
 
 

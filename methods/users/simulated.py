@@ -9,7 +9,6 @@ from typing import Any
 
 from agentgym import ContextFull, Environment, Message, Policy, PolicyError, ScriptEnded, seed_of
 from agentgym.policy import Request, Sampling
-from agentgym.storage import message_from_json, message_to_json
 
 from .behaviour import UserBehaviour
 
@@ -135,12 +134,12 @@ class SimulatedUser:
 
     def data(self) -> dict[str, Any]:
         """Return the conversation as plain data, for a checkpoint. The user's own environment is not part of it."""
-        messages = [message_to_json(message) for message in self._messages]
+        messages = [message.to_json() for message in self._messages]
         return {"messages": messages, "counts": dict(self._counts), "correction": self._correction, "seed": self._seed}
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Restore what `data` returned."""
-        self._messages = [message_from_json(row) for row in data["messages"]]
+        self._messages = [Message.from_json(row) for row in data["messages"]]
         self._counts, self._correction, self._seed = dict(data["counts"]), data["correction"], data["seed"]
 
     async def _speak(self) -> str:

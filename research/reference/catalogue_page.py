@@ -20,7 +20,7 @@ from agentgym.cli.descriptions import describe
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import SPLITS
+from agentgym.task.definition import SPLITS
 from agentgym.text import percent
 from research.reference.markdown import table
 

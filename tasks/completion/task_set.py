@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 from agentgym import Call, Message, Task, TaskSet, load_task_set
-from agentgym.task import SPLITS
 
 NAME, MATERIAL = "code/completion-v1", "code/functions-v1"
 
@@ -19,7 +18,7 @@ def task_set() -> TaskSet:
     Splits, strata and difficulty are those of `code/functions-v1`.
     """
     material = load_task_set(MATERIAL)
-    return TaskSet(NAME, {split: [_task(task) for task in material[split]] for split in SPLITS}, oracle=oracle)
+    return TaskSet(NAME, {split: [_task(task) for task in material[split]] for split in TaskSet.SPLITS}, oracle=oracle)
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from agentgym import Call, SandboxDied, Task, ToolError, images_of, make
+from agentgym import Call, SandboxDied, Task, ToolError, make
 
 from .photographs import Box, Element, Photograph
 from .visits import STRATA, Stop, Visit, visit
@@ -104,7 +104,7 @@ async def _look(environment: Any, stop: Stop, viewport: tuple[int, int]) -> tupl
     if not result.ok:
         raise ToolError(str(result.content))
     broken = [tuple(corner) for corner in await environment.evaluate(_BROKEN)]
-    [image] = images_of([result.message()])
+    [image] = result.message().images
     return elements_of(await environment.boxes(), broken, viewport), base64.b64decode(image.data)
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 
 from agentgym import Call, Message, Task, TaskSet, load_task_set, seed_of
-from agentgym.task import SPLITS
 
 from ..mutation import mutants
 
@@ -26,7 +25,8 @@ def task_set() -> TaskSet:
     """
     material = load_task_set(MATERIAL)
     splits: dict[str, list[Task]] = {
-        split: [verified for task in material[split] if (verified := _task(task)) is not None] for split in SPLITS
+        split: [verified for task in material[split] if (verified := _task(task)) is not None]
+        for split in TaskSet.SPLITS
     }
     return TaskSet(NAME, splits, oracle=oracle)
 

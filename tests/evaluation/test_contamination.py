@@ -13,7 +13,7 @@ from agentgym import RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate, see
 from agentgym.errors import EvaluationError, SplitLeakError
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
 from agentgym.evaluation.held_out_uses import HeldOutUse, held_out_uses, note_use
-from agentgym.task import canary_of
+from agentgym.task.task_set import canary_of
 from agentgym.testing import Counter, TargetReached
 
 WORDS = [f"word{i}" for i in range(400)]

@@ -18,7 +18,7 @@ from agentgym.evaluation.export.parquet import row_of_episode, write_parquet
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
-from agentgym.task import canary_of
+from agentgym.task.task_set import canary_of
 
 READ = """
 import json, sys

@@ -33,7 +33,6 @@ from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy import Reply
 from agentgym.storage.failures import count_failures
 from agentgym.storage.ledger import Ledger
-from agentgym.task import training_only
 from agentgym.testing import Counter, TargetReached
 
 TASKS = [
@@ -178,7 +177,7 @@ async def test_a_limit_takes_the_same_tasks_every_time_and_not_just_the_first():
 
 
 async def test_held_out_cannot_be_read_while_training():
-    with training_only(), pytest.raises(HeldOutError, match="never train"):
+    with TaskSet.training_only(), pytest.raises(HeldOutError, match="never train"):
         await play(perfect)
 
 

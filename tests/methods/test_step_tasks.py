@@ -14,7 +14,6 @@ from agentgym.policy.formats.hermes import Hermes
 from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import task_from_json, task_to_json
 from agentgym.training import Rollouts
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import demonstrations, tokenise
@@ -52,13 +51,13 @@ def test_a_step_is_read_as_the_expert_read_it(experts):
 
 def test_messages_with_calls_and_results_are_written_and_read_back_equal(experts, tmp_path):
     tasks = step_tasks(experts[0])
-    assert [task_from_json(task_to_json(task)) for task in tasks] == tasks
+    assert [Task.from_json(task.to_json()) for task in tasks] == tasks
     TaskSet("steps", {"train": tasks}).to_jsonl(tmp_path / "tasks.jsonl")
     assert list(TaskSet.from_jsonl(tmp_path / "tasks.jsonl")["train"]) == tasks
     plain = Task("a", "test/none-v1", "go")
-    assert "calls" not in str(task_to_json(plain)), "the fingerprints of other tasks stay"
+    assert "calls" not in str(plain.to_json()), "the fingerprints of other tasks stay"
     with pytest.raises(TaskError, match="holds the call"):
-        task_from_json({"id": "a", "environment": "x", "messages": [{"role": "assistant", "calls": [3]}]})
+        Task.from_json({"id": "a", "environment": "x", "messages": [{"role": "assistant", "calls": [3]}]})
 
 
 def test_reinforcement_trains_on_the_steps_and_is_measured_on_the_tasks(tmp_path):

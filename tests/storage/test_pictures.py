@@ -12,7 +12,6 @@ from agentgym.errors import LedgerError, TaskError
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
-from agentgym.task import task_from_json, task_to_json
 from agentgym.tools import render_output
 
 SCREEN = ImagePart(base64.b64encode(bytes(range(256)) * 40).decode())
@@ -89,10 +88,10 @@ def test_tasks_with_other_images_are_other_problems_and_keep_them_in_a_file(tmp_
     back = TaskSet.from_jsonl(tmp_path / "tasks.jsonl", name="pictures")
     assert back["train"][0] == tasks["train"][0]
     assert back.fingerprint() == tasks.fingerprint()
-    row = task_to_json(tasks["train"][0])
+    row = tasks["train"][0].to_json()
     row["messages"][0]["content"][1] = {"type": "image_url", "url": "http://elsewhere"}
     with pytest.raises(TaskError, match=r"messages\[0\] holds the part"):
-        task_from_json(row)
+        Task.from_json(row)
 
 
 def test_text_beside_an_image_is_bounded_like_any_other():

@@ -20,7 +20,6 @@ from agentgym.methods.supply.guided_policy import GuidedPolicy
 from agentgym.policy import Reply
 from agentgym.registry import load_reward
 from agentgym.storage.ledger import Ledger
-from agentgym.task import task_from_json, task_to_json
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, make_gatherer, play_groups
@@ -212,13 +211,13 @@ def test_no_measurement_takes_an_episode_with_help(rollouts):
 
 
 def test_hints_are_a_part_of_the_truth():
-    row = task_to_json(LOCKS[0])
+    row = LOCKS[0].to_json()
     assert row["hints"] == list(LOCKS[0].truth)
-    assert task_from_json(row) == LOCKS[0]
+    assert Task.from_json(row) == LOCKS[0]
     assert LOCKS[0].public().hints == ()
-    assert "hints" not in task_to_json(replace(LOCKS[0], hints=())), "fingerprints of sets without hints stay"
+    assert "hints" not in replace(LOCKS[0], hints=()).to_json(), "fingerprints of sets without hints stay"
     with pytest.raises(TaskError, match="the field 'hints' is 'left', of the wrong type"):
-        task_from_json({**row, "hints": "left"})
+        Task.from_json({**row, "hints": "left"})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import training_only
+from agentgym.task.task_set import TaskSet
 from agentgym.training import Recipe
 from agentgym.training.checkpoints import COMPLETE, latest_checkpoint
 from agentgym.training.extension import depends_on_steps, extend
@@ -259,7 +259,7 @@ def test_a_run_of_version_0_1_is_resumed_with_the_same_recipe_although_the_pool_
 
 
 def test_the_held_out_split_is_closed_while_training(finished_run):
-    with training_only(), pytest.raises(HeldOutError):
+    with TaskSet.training_only(), pytest.raises(HeldOutError):
         load_task_set(lookup_environment.NAME)["held_out"]
 
 

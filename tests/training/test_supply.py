@@ -14,7 +14,6 @@ from rich.console import Console
 from agentgym.errors import RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task.mixture import source_of
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.samplers.sources import sampler_of
@@ -47,7 +46,7 @@ def test_a_mixture_is_drawn_by_weight_and_tasks_that_a_stage_has_made_are_shuffl
     chosen = Recipe.parse(data)
     tasks = chosen.tasks.load()["train"]
     sampler = sampler_of(None, tasks, 0, chosen.tasks.weights)
-    assert {source_of(task) for task in sampler.draw(40, 0)} == {"test/lookup-v1", "test/press-v1"}
+    assert {task.source for task in sampler.draw(40, 0)} == {"test/lookup-v1", "test/press-v1"}
     assert sampler_of(None, [replace(task, tags=()) for task in tasks], 0, chosen.tasks.weights) is None
 
 

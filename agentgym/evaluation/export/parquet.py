@@ -17,7 +17,7 @@ from agentgym.evaluation.export.chat import conversation
 from agentgym.evaluation.export.training_rows import row_features
 from agentgym.messages import ImagePart
 from agentgym.storage.failures import count_failures
-from agentgym.task import canary_of
+from agentgym.task.task_set import canary_of
 from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.trajectory.record import Trajectory
 

@@ -21,8 +21,7 @@ from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import EnvironmentOptionError, check_environment_options
 from agentgym.rollout.failures import cause_of
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.task import SPLITS, pair_of, source_of
-from agentgym.task.definition import Task
+from agentgym.task.definition import SPLITS, Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.reward_section import RewardSection
@@ -135,7 +134,7 @@ def check_environments(
 async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, Any]) -> None:
     user = registry.BackendUser()
     splits = ("held_out", "train")
-    first_tasks = {(task.environment, source_of(task)): task for split in splits for task in task_set[split]}
+    first_tasks = {(task.environment, task.source): task for split in splits for task in task_set[split]}
     parameters_read: set[str] = set()
     try:
         for task in first_tasks.values():
@@ -184,7 +183,7 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
     if task_set.oracle is None or not task_set["train"] or episode.environment is not None:
         return
     known: set[str] = set()
-    for task in {source_of(task): task for task in reversed(task_set["train"])}.values():  # the first of each set
+    for task in {task.source: task for task in reversed(task_set["train"])}.values():  # the first of each set
         reward = _reward_of(section, task_set, task)
         if reward is None:
             return
@@ -194,7 +193,7 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
         if not trajectory.valid:
             return
         known |= _components(reward, trajectory)
-        tasks = [other for other in task_set["train"] if source_of(other) == source_of(task)]
+        tasks = [other for other in task_set["train"] if other.source == task.source]
         if all(other.truth is None for other in tasks) and not (trajectory.success or 0) > 0:
             asyncio.run(_check_truth(reward, trajectory, title))
     _check_section(section, known)
@@ -268,8 +267,8 @@ def _reward_of(section: RewardSection, task_set: TaskSet, task: Task) -> Reward 
 
 def _with_pair(task: Task, task_set: TaskSet) -> list[Task]:
     """Return the task, and the first other one that asks the same: a reward may compare the two."""
-    pair = pair_of(task)
-    return [task, *[other for other in task_set["train"] if pair and pair_of(other) == pair and other != task][:1]]
+    pair = task.pair
+    return [task, *[other for other in task_set["train"] if pair and other.pair == pair and other != task][:1]]
 
 
 def _oracle_episode(task_set: TaskSet, tasks: list[Task], config: RolloutConfig) -> Trajectory:

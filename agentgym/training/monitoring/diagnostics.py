@@ -18,7 +18,6 @@ from agentgym.messages import ResultStatus
 from agentgym.reward import SUCCESS
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.failures import says_nothing, turn_failures
-from agentgym.task import source_of
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
@@ -117,7 +116,7 @@ def _by_source(valid: Sequence[Trajectory]) -> dict[str, float]:
     """Return success, return and number of episodes of each set of a mixture, such as `success/<set>`."""
     by_source: dict[str, list[Trajectory]] = {}
     for trajectory in valid:
-        if (source := source_of(trajectory.task)) is not None:
+        if (source := trajectory.task.source) is not None:
             by_source.setdefault(source, []).append(trajectory)
     metrics: dict[str, float] = {}
     for source, trajectories in by_source.items():

@@ -12,7 +12,7 @@ from agentgym.evaluation.record import manifest_of
 from agentgym.options import Section
 from agentgym.reward import RewardStage
 from agentgym.reward.contract import Reward
-from agentgym.task import Origin, pair_of
+from agentgym.task import Origin
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 
@@ -68,6 +68,6 @@ class AdaptSection(Section):
 
 def _unlabelled(task: Task) -> Task:
     """Return the task without its truth, except for what it says about other tasks: which one asks the same."""
-    pair = pair_of(task)
+    pair = task.pair
     truth = None if pair is None else {"pair": pair}
     return replace(task, id=f"{ADAPT}/{task.id}", truth=truth, hints=(), split="train", origin=Origin(ADAPT, task.id))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.task import source_of
 from agentgym.task.definition import Task, seed_of
 from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
 from agentgym.trajectory.record import Trajectory
@@ -52,7 +51,7 @@ class Sources:
         self._seed = seed
         self._by_source: dict[str, list[Task]] = {}
         for task in tasks:
-            if (name := source_of(task) or "") in weights:
+            if (name := task.source or "") in weights:
                 self._by_source.setdefault(name, []).append(task)
         self._weights = {name: weights[name] for name in self._by_source}
 
@@ -90,5 +89,5 @@ def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapp
     """
     if name is not None:
         return make_sampler(name, tasks, seed)
-    is_mixture = any(source_of(task) is not None for task in tasks)  # tasks that a stage has made come from no set
+    is_mixture = any(task.source is not None for task in tasks)  # tasks that a stage has made come from no set
     return Sources(tasks, seed, weights) if is_mixture else None

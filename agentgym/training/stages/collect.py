@@ -11,8 +11,8 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.search import make_search
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import training_only
 from agentgym.task.definition import Task, seed_of
+from agentgym.task.task_set import TaskSet
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
@@ -87,7 +87,7 @@ def _collect(context: RunContext, learner: Learner, options: CollectSection) -> 
     tasks = sorted(context.task_set["train"], key=lambda task: seed_of(context.recipe.seed, context.stage, task.id))
     tasks = tasks[: options.tasks]
     context.folder.forget((context.stage,), -1)
-    with training_only(), context.progress_bar(context.stage, len(tasks) * options.group_size) as advance:
+    with TaskSet.training_only(), context.progress_bar(context.stage, len(tasks) * options.group_size) as advance:
         trajectories = _play(context, learner, options, tasks, advance)
     metrics = summarise(trajectories)
     context.folder.log(0, context.stage, **metrics)

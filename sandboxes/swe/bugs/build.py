@@ -13,7 +13,6 @@ from pathlib import Path
 
 from agentgym import Task, TaskError, TaskSet, seed_of
 from agentgym.storage import Journal
-from agentgym.task import task_from_json, task_to_json
 
 from ..judge import RepositoryTests
 from .mutations import mutations
@@ -86,8 +85,8 @@ async def build(
         try:
             if key not in journal:
                 task = await release_task(release, judge)
-                journal.write(key, task_to_json(task))
-            building.tasks.append(task_from_json(journal[key]))
+                journal.write(key, task.to_json())
+            building.tasks.append(Task.from_json(journal[key]))
             progress(BuildProgress(f"{release.old.pinned} to {release.new}", 1, 1, 1, len(building.tasks), True))
         except TaskError as error:
             reasons.append(str(error))
@@ -156,9 +155,9 @@ async def _tried(building: _Build, trials: Trials, name: str, bug: Bug, caught: 
     if key not in building.journal:
         async with building.slots:
             task = await trials.task(bug, caught)
-        building.journal.write(key, None if task is None else task_to_json(task))
+        building.journal.write(key, None if task is None else task.to_json())
     row = building.journal[key]
-    return None if row is None else task_from_json(row)
+    return None if row is None else Task.from_json(row)
 
 
 def _candidates(trials: Trials, seed: int) -> list[Bug]:

@@ -15,7 +15,6 @@ from agentgym import Budgets, EpisodeManager, RolloutConfig, Task, TaskSet
 from agentgym.errors import RecipeError, TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.majority_vote import CoReward
-from agentgym.task import pair_of
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.adapt_section import AdaptSection
@@ -39,9 +38,9 @@ def test_both_phrasings_are_drawn_in_one_step_and_all_pairs_before_any_again():
     sampler = make_sampler("paired", tasks, seed=3)
     steps = [sampler.draw(4, step) for step in range(3)]
     for drawn in [*steps, sampler.draw(4, 0, 1)]:
-        assert [pair_of(first) for first in drawn[::2]] == [pair_of(second) for second in drawn[1::2]] != [None, None]
+        assert [first.pair for first in drawn[::2]] == [second.pair for second in drawn[1::2]] != [None, None]
         assert len({task.id for task in drawn[:2]}) == 2
-    assert sorted(pair_of(drawn[at]) for drawn in steps for at in (0, 2)) == list("012345")
+    assert sorted(drawn[at].pair for drawn in steps for at in (0, 2)) == list("012345")
 
 
 def test_no_pair_and_an_odd_number_are_refused_with_what_to_do():
