@@ -25,7 +25,6 @@ from agentgym import (
 from agentgym.evaluation import histories, select_episodes
 from agentgym.options import Count
 from agentgym.task import Origin
-from agentgym.training.gatherers import success_of
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
 
 from .new_tasks import NewTasks
@@ -212,4 +211,4 @@ class _Search:
         except EpisodesFailed as error:
             self.error = self.error or str(error)
             return []
-        return [episode.task for episode in episodes if episode.valid and success_of(episode) >= 1]
+        return [episode.task for episode in episodes if episode.valid and episode.success_or_reward >= 1]

@@ -13,37 +13,19 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.cli.console import out, resumable
-    from agentgym.cli.fields import Fields, takes
-    from agentgym.cli.options import judging_options, unhurried
-    from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.cli.task_offer import OfferOptions, offer_tasks
+    from agentgym.cli.fields import takes
+    from agentgym.cli.task_offer import OfferOptions
     from agentgym.cli.user_code import Import
 
 _HOME = {
-    "Fields": "fields",
     "Import": "user_code",
     "OfferOptions": "task_offer",
-    "RolloutOptions": "rollout_options",
-    "judging_options": "options",
-    "offer_tasks": "task_offer",
     "out": "console",
     "resumable": "console",
     "takes": "fields",
-    "unhurried": "options",
 }
 
-__all__ = [
-    "Fields",
-    "Import",
-    "OfferOptions",
-    "RolloutOptions",
-    "judging_options",
-    "offer_tasks",
-    "out",
-    "resumable",
-    "takes",
-    "unhurried",
-]
+__all__ = ["Import", "OfferOptions", "out", "resumable", "takes"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

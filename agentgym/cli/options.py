@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from agentgym.rollout.config import RolloutConfig
 
 
+JUDGING = ("seed", "reward", "backend")
+"""The options of a command that plays single episodes: how they are seeded and judged, and where."""
+
+
 class TasksArgumentError(AgentGymError, ValueError):
     """The tasks were given twice or not at all."""
 
@@ -83,7 +87,7 @@ def rollout_options() -> type[RolloutOptions]:
 
 def judging_options() -> Fields:
     """Return the options of a command that plays single episodes: how they are seeded and judged, and where."""
-    return Fields(rollout_options(), ("seed", "reward", "backend"))
+    return Fields(rollout_options(), JUDGING)
 
 
 def backend_option() -> Fields:

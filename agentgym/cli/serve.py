@@ -14,7 +14,7 @@ from agentgym.cli.fields import Fields, FieldsCommand, takes
 from agentgym.cli.options import backend_option, judging_options, one_task, rollout_options, split_tasks, unhurried
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.rollout import ORACLE, KeepOptions, play_and_keep
-from agentgym.cli.task_offer import ListenOptions, OfferOptions, offer_tasks
+from agentgym.cli.task_offer import ListenOptions, OfferOptions
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -129,10 +129,9 @@ def outcome_line(trajectory: Trajectory) -> str:
 
 
 @app.command("mcp-http", cls=FieldsCommand)
-@takes(offered=Fields(OfferOptions, defaults={"port": 8652}), options=judging_options)
+@takes(offered=OfferOptions.at_port(8652))
 def mcp_http(
     offered: OfferOptions,
-    options: RolloutOptions,
     max_episodes: Annotated[
         int, typer.Option(min=1, help="Episodes that may be open at the same time. A further one is refused.")
     ] = 64,
@@ -154,12 +153,11 @@ def mcp_http(
     from agentgym.cluster.connections import Connections
     from agentgym.interop.mcp.http import HttpBounds, McpHttpServer
 
-    config = unhurried(options.make_config())
     connections = Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
-    with offer_tasks(offered, config) as offer:
+    with offered.open() as offer:
         server = McpHttpServer(
             offer.tasks,
-            config,
+            offer.config,
             offer.ledger,
             host=offered.host,
             tokens=offer.tokens,

@@ -124,6 +124,11 @@ class Trajectory:
         return self.outcome.get("success")
 
     @property
+    def success_or_reward(self) -> float:
+        """The success; the outcome's reward if it has no success component."""
+        return self.outcome_reward if self.success is None else self.success
+
+    @property
     def outcome_reward(self) -> float:
         """Weighted sum of the outcome components."""
         return sum(self.weights.get(name, 1.0) * value for name, value in self.outcome.items())

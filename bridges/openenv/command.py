@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from agentgym.cli import Fields, Import, OfferOptions, judging_options, offer_tasks, takes, unhurried
-
-if TYPE_CHECKING:
-    from agentgym.cli import RolloutOptions
+from agentgym.cli import Import, OfferOptions, takes
 
 
-@takes(offered=Fields(OfferOptions, defaults={"port": 8000}), options=judging_options)
+@takes(offered=OfferOptions.at_port(8000))
 def openenv(
     offered: OfferOptions,
-    options: RolloutOptions,
     max_sessions: Annotated[
         int, typer.Option(min=1, help="Sessions that may be open at the same time. A further one is refused.")
     ] = 64,
@@ -45,11 +41,10 @@ def openenv(
     from .server import OpenEnvServer, ServerBounds, serve_openenv, write_manifest
     from .session import OfferedTasks
 
-    config = unhurried(options.make_config())
     label = f"openenv-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    with offer_tasks(offered, config) as offer:
+    with offered.open() as offer:
         public_name = offer.task_set.replace("/", "-")
         if manifest is not None:
             write_manifest(manifest, public_name, offered.port)
-        episodes = OfferedTasks(public_name, offer.split, offer.tasks, config, label, offer.ledger)
+        episodes = OfferedTasks(public_name, offer.split, offer.tasks, offer.config, label, offer.ledger)
         serve_openenv(OpenEnvServer(episodes, ServerBounds(max_sessions, idle_s), offer.tokens), offer.listening)

@@ -16,14 +16,7 @@ from agentgym.credit import Weight
 from agentgym.options import Count, Share
 from agentgym.rollout import Fork
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    group_rewards,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 
 def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
@@ -62,7 +55,11 @@ class EntropyForks(GathererWrapper):
         ended, from the same record.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, other_generation)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (
+        GathererWrapper.background_play,
+        GathererWrapper.group_rewards,
+        other_generation,
+    )
 
     def __init__(
         self,

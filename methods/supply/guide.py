@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from agentgym import AgentGymError, CreditError, Policy, ScriptedPolicy, Task, TaskError, TaskSet, load, seed_of
 from agentgym.options import Count
-from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, in_groups
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 from agentgym.trajectory import training_help
 
 from .guided_policy import GuidedPolicy
@@ -90,7 +90,7 @@ class Guide(GathererWrapper):
                 group,
                 untrained_turns={t.id: len([*takewhile(lambda turn: turn.policy, t.turns)]) for t in group.trained},
             )
-            for group in in_groups(episodes, size)
+            for group in GatheredGroup.split(episodes, size)
         ]
 
     def _guide_of(self, task: Task) -> Policy:

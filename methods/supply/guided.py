@@ -12,15 +12,7 @@ from typing_extensions import override
 from agentgym import EpisodesFailed, Task, TaskError, TaskSet, Trajectory
 from agentgym.options import Count, Share
 from agentgym.training import TrainingPlan
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    fails_whole,
-    in_groups,
-    without_help,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 from agentgym.trajectory import PromptAddition, training_help
 
 from .refined import feedback_on, missing_feedback
@@ -89,7 +81,7 @@ class Guided(GathererWrapper):
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, and replay its failed groups with hints. Raises: CreditError if a reward has no feedback."""
         groups = self.inner(step)
-        failed = [row for row, group in enumerate(groups) if fails_whole(group)]
+        failed = [row for row, group in enumerate(groups) if group.fails_whole]
         if self._source == "feedback":
             self._help(step, groups, self._feedback(step, groups, failed), "feedback")
             return groups
@@ -131,8 +123,8 @@ class Guided(GathererWrapper):
         except EpisodesFailed:  # all hinted episodes; those without a hint were played
             return set()
         solved = set()
-        for row, group in zip(assistance, in_groups(episodes, step.group_size), strict=True):
-            if fails_whole(group) or not group.returns:
+        for row, group in zip(assistance, GatheredGroup.split(episodes, step.group_size), strict=True):
+            if group.fails_whole or not group.returns:
                 groups[row] = replace(groups[row], left_out=[*groups[row].left_out, *group.episodes])
             else:
                 groups[row] = self._in_place_of(groups[row], group)
@@ -142,7 +134,7 @@ class Guided(GathererWrapper):
     def _in_place_of(self, plain: GatheredGroup, helped: GatheredGroup) -> GatheredGroup:
         trained = helped.trained
         if self._strip:
-            trained = [without_help(episode, plain.episodes) for episode in trained]
+            trained = [plain.without_help(episode) for episode in trained]
         return GatheredGroup(trained, plain.episodes)
 
 

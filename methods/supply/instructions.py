@@ -17,7 +17,7 @@ from agentgym.options import Count
 from agentgym.storage import RunFolder
 from agentgym.task import Origin
 from agentgym.training import TrainingRun
-from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, success_of
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 from .writing import WRITING, attempt_of, question_of, words_of, write
 
@@ -162,11 +162,11 @@ class Instructions(GathererWrapper):
             episodes = [episode for episode in unaided if episode.provenance.instruction == instruction.text]
             if not episodes:
                 continue
-            success = float(np.mean([success_of(episode) for episode in episodes]))
+            success = float(np.mean([episode.success_or_reward for episode in episodes]))
             before = success if instruction.success is None else instruction.success
             instruction.success = self._memory * before + (1 - self._memory) * success
             instruction.groups += 1
-            if failed := next((episode for episode in episodes if success_of(episode) <= 0), None):
+            if failed := next((episode for episode in episodes if episode.success_or_reward <= 0), None):
                 task, attempt = question_of(failed.task), attempt_of(failed)
                 text = f"Task: {task[:MAX_FAILURE_CHARS]}\nWhat it did: {attempt[-MAX_FAILURE_CHARS:]}"
                 instruction.failures = [*instruction.failures, text][-MAX_FAILURES:]

@@ -8,15 +8,7 @@ from typing import ClassVar
 
 from agentgym import CreditError, Trajectory
 from agentgym.training import Exclusion
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    group_rewards,
-    in_groups,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 from agentgym.trajectory import training_help
 
 from .writing import attempt_of
@@ -38,7 +30,7 @@ class ObservedPairs(GathererWrapper):
     Source: CORY, Ma et al. 2024, arXiv:2410.06101. Written from descriptions, not checked against its code.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (GathererWrapper.background_play, GathererWrapper.group_rewards)
 
     def __init__(self, inner: Gatherer) -> None:
         super().__init__(inner)
@@ -60,7 +52,7 @@ class ObservedPairs(GathererWrapper):
             _share(pioneer, observer)
         if (records := step.rollouts.records) is not None:
             records.amend([*episodes, *observers])
-        return [*groups, *in_groups(observers, step.group_size)]
+        return [*groups, *GatheredGroup.split(observers, step.group_size)]
 
     def _observe(self, step: StepRequest, pioneers: Sequence[Trajectory]) -> list[Trajectory]:
         """Play one observer for each pioneer."""

@@ -13,14 +13,7 @@ from agentgym import AgentGymError, Trajectory, seed_of
 from agentgym.options import Count, Share
 from agentgym.rollout import Fork
 from agentgym.training import Exclusion
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    group_rewards,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 from .begun_groups import begun_groups, turn_schedules
 
@@ -63,7 +56,11 @@ class PrefixBuffer(GathererWrapper):
         returns as priority. That a new candidate inherits the variance of its group is our choice.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, turn_schedules)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (
+        GathererWrapper.background_play,
+        GathererWrapper.group_rewards,
+        turn_schedules,
+    )
 
     def __init__(self, inner: Gatherer, *, share: Share = 0.5, capacity: Count = 256) -> None:
         super().__init__(inner)

@@ -7,14 +7,7 @@ from typing import ClassVar
 from agentgym import EpisodesFailed
 from agentgym.options import Count
 from agentgym.training import Exclusion
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    group_rewards,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 
 class Refill(GathererWrapper):
@@ -28,7 +21,7 @@ class Refill(GathererWrapper):
         times: how often an episode is played again.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (GathererWrapper.background_play, GathererWrapper.group_rewards)
 
     def __init__(self, inner: Gatherer, *, times: Count = 1) -> None:
         super().__init__(inner)

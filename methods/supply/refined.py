@@ -13,16 +13,7 @@ from agentgym import CreditError, EpisodesFailed, JudgeError, Reward, Task, Traj
 from agentgym.options import Count
 from agentgym.reward import validate_feedback
 from agentgym.training import Exclusion, TrainingPlan
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    group_rewards,
-    success_of,
-    without_help,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 from agentgym.trajectory import training_help
 
 from .writing import MAX_CHARS, attempt_of
@@ -45,7 +36,7 @@ class Refined(GathererWrapper):
         only for the ratio (see the objective).
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (GathererWrapper.background_play, GathererWrapper.group_rewards)
 
     def __init__(self, inner: Gatherer, *, best: Count = 1) -> None:
         super().__init__(inner)
@@ -63,7 +54,7 @@ class Refined(GathererWrapper):
             (row, episode)
             for row, group in enumerate(groups)
             for episode in group.trained
-            if episode.valid and success_of(episode) < 1 and episode.id not in group.replayed
+            if episode.valid and episode.success_or_reward < 1 and episode.id not in group.replayed
             if not episode.task.is_of_one_step
         ]
         if not failed:
@@ -100,7 +91,7 @@ class Refined(GathererWrapper):
                 joining[row] = refinement
         for row, refinement in joining.items():
             left_out.append(trained[row])
-            trained[row] = without_help(refinement, group.episodes)
+            trained[row] = group.without_help(refinement)
         joined = {refinement.id for refinement in joining.values()}
         left_out += [refinement for refinement in refinements if refinement.id not in joined]
         return replace(group, trained=trained, left_out=left_out)

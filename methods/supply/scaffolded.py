@@ -11,7 +11,7 @@ from typing_extensions import override
 from agentgym import Task, TaskError, TaskSet
 from agentgym.credit import Weight
 from agentgym.options import Share
-from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, without_help
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 from agentgym.trajectory import PromptAddition, training_help
 
 
@@ -65,9 +65,7 @@ class Scaffolded(GathererWrapper):
         return [
             replace(
                 group,
-                trained=[
-                    without_help(t, group.episodes) if t.provenance.assistance is not None else t for t in group.trained
-                ],
+                trained=[group.without_help(t) if t.provenance.assistance is not None else t for t in group.trained],
             )
             for group in groups
         ]

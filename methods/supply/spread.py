@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 from agentgym.credit import Decay
 from agentgym.options import Share
 from agentgym.training import Exclusion
-from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, Selection, StepRequest, untrained
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
@@ -26,9 +26,23 @@ def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
         rows = [row for row, group in enumerate(groups) if group.trained]
         by_spread = sorted(rows, key=lambda row: -groups[row].spread)  # stable: ties keep their order
         chosen = set(by_spread[: max(1, ceil(share * len(rows)))])
-        return [group if row in chosen or not group.trained else untrained(group) for row, group in enumerate(groups)]
+        return [group if row in chosen or not group.trained else group.untrained() for row, group in enumerate(groups)]
 
-    return Selection(inner, choose)
+    return _Selection(inner, choose)
+
+
+class _Selection(GathererWrapper):
+    """Plays nothing: `choose` returns the groups of `inner`, with the rejected ones untrained."""
+
+    excludes: ClassVar[tuple[Exclusion, ...]] = ()
+
+    def __init__(self, inner: Gatherer, choose: Callable[[list[GatheredGroup]], list[GatheredGroup]]) -> None:
+        super().__init__(inner)
+        self._choose = choose
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather the groups of a step and select among them."""
+        return self._choose(self.inner(step))
 
 
 class SpreadThreshold(GathererWrapper):
@@ -60,7 +74,7 @@ class SpreadThreshold(GathererWrapper):
         now = float(np.mean(spreads))
         self._mean = now if self._mean is None else self._memory * self._mean + (1 - self._memory) * now
         threshold = min(self._factor * self._mean, max(spreads))
-        return [group if not group.trained or group.spread >= threshold else untrained(group) for group in groups]
+        return [group if not group.trained or group.spread >= threshold else group.untrained() for group in groups]
 
     @override
     def state(self) -> dict[str, Any]:

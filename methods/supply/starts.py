@@ -14,14 +14,7 @@ from agentgym import AgentGymError, Trajectory, seed_of
 from agentgym.options import Count, Share
 from agentgym.rollout import Fork
 from agentgym.training import Exclusion, TrainingPlan
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    group_rewards,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 from .begun_groups import begun_groups, turn_schedules
 
@@ -53,7 +46,11 @@ class Starts(GathererWrapper):
         its code. The constants are ours.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, turn_schedules)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (
+        GathererWrapper.background_play,
+        GathererWrapper.group_rewards,
+        turn_schedules,
+    )
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from typing_extensions import override
 from agentgym import AgentGymError, seed_of
 from agentgym.options import Count, Share
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
-from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest, group_rewards, success_of
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 
 def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
@@ -42,7 +42,7 @@ class SuccessReplay(GathererWrapper):
     Source: ARPO, Lu et al. 2025, arXiv:2505.16282; the numbers are those of its authors' code.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (group_rewards, masked_age)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (GathererWrapper.group_rewards, masked_age)
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class SuccessReplay(GathererWrapper):
         groups = [self._with_success(step, group) for group in gathered]
         for group in gathered:
             for episode in group.episodes:
-                if episode.valid and success_of(episode) > self._solved:
+                if episode.valid and episode.success_or_reward > self._solved:
                     self._ids.setdefault(episode.task.id, deque(maxlen=self._per_task)).append(episode.id)
         return groups
 
     def _with_success(self, step: StepRequest, group: GatheredGroup) -> GatheredGroup:
         rows = [row for row, episode in enumerate(group.trained) if episode.valid]
-        successes = [success_of(group.trained[row]) for row in rows]
+        successes = [group.trained[row].success_or_reward for row in rows]
         stored = self._ids.get(group.trained[0].task.id) if rows else None
         if not stored or np.std(successes) >= self._spread or np.mean(successes) >= self._mean:
             return group

@@ -14,15 +14,7 @@ from agentgym.options import Count, Share
 from agentgym.rollout import is_bug
 from agentgym.task import Origin
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
-from agentgym.training.gatherers import (
-    GatheredGroup,
-    Gatherer,
-    GathererWrapper,
-    StepRequest,
-    background_play,
-    in_groups,
-    success_of,
-)
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 from ..new_tasks import NewTasks
 from .writing import WRITING, attempt_of, question_of, words_of, write
@@ -75,7 +67,7 @@ class Variants(GathererWrapper):
         descriptions, not checked against its code.
     """
 
-    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, given_only_for_the_set)
+    excludes: ClassVar[tuple[Exclusion, ...]] = (GathererWrapper.background_play, given_only_for_the_set)
 
     def __init__(self, inner: Gatherer, *, low: Share = 1 / 8, high: Share = 5 / 8, parents: Count = 1) -> None:
         if low > high:
@@ -118,7 +110,7 @@ class Variants(GathererWrapper):
         parents: dict[str, Trajectory] = {}
         for group in groups:
             episodes = [t for t in group.trained if t.valid and t.id not in group.replayed]
-            successes = [t for t in episodes if success_of(t) >= 1 and t.provenance.assistance is None]
+            successes = [t for t in episodes if t.success_or_reward >= 1 and t.provenance.assistance is None]
             if successes and _may_be_parent(successes[0].task) and self._low <= _mean_success(episodes) <= self._high:
                 parents.setdefault(successes[0].task.id, successes[0])
         return dict(list(parents.items())[: self._parents])
@@ -168,7 +160,7 @@ class Variants(GathererWrapper):
         trajectories: list[Trajectory] = []
         label, size = f"{step.label}-variants", step.group_size
         try:
-            groups = in_groups(step.play(tasks, label, size, on_trajectory=trajectories.append), size)
+            groups = GatheredGroup.split(step.play(tasks, label, size, on_trajectory=trajectories.append), size)
         except EpisodesFailed:
             return [GatheredGroup([t for t in trajectories if t.task.id == task.id]) for task in tasks]
         for episode in (episode for group in groups for episode in group.trained if episode.valid):
@@ -212,7 +204,7 @@ def _cannot_be_reset(group: GatheredGroup) -> bool:
 
 
 def _mean_success(episodes: Sequence[Trajectory]) -> float:
-    return float(np.mean([success_of(episode) for episode in episodes]))
+    return float(np.mean([episode.success_or_reward for episode in episodes]))
 
 
 def _writing_task(parent: Trajectory) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym import EpisodesFailed, Policy, Reward, Task, Trajectory
-from agentgym.training.gatherers import GatheredGroup, StepRequest, in_groups
+from agentgym.training.gatherers import GatheredGroup, StepRequest
 
 WRITING = "agentgym/step-v1"
 """The environment in which something is written: the agent answers, and nothing is run."""
@@ -37,7 +37,7 @@ def write(
         episodes = rollouts.play(writer or step.policy, tasks, label=f"{step.label}-{label}", group_size=group_size)
     except EpisodesFailed:  # Only these extra episodes failed. The step still has its own, so skip the extra ones.
         return []
-    return in_groups(episodes, group_size)
+    return GatheredGroup.split(episodes, group_size)
 
 
 def words_of(writer: Trajectory) -> str:

@@ -21,7 +21,7 @@ from agentgym.methods.supply.max_variance import greatest_variance
 from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Rollouts
-from agentgym.training.gatherers import GatheredGroup, StepRequest, background_play, make_gatherer, play_groups
+from agentgym.training.gatherers import GatheredGroup, GathererWrapper, StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
@@ -273,7 +273,7 @@ def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(nam
     chooses = name in ("success_replay", "spread_threshold", "top_spread")
     written = {"instructions": "instructions(population=['a', 'b'])"}.get(name, name)
     *_, wrapper = make_gatherer(given_groups(), ["top_spread", written]).wrappers
-    assert (background_play in wrapper.excludes) != chooses
+    assert (GathererWrapper.background_play in wrapper.excludes) != chooses
 
 
 @pytest.mark.parametrize("name", sorted(names("gatherers")))

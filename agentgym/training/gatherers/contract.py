@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -13,7 +13,7 @@ from agentgym.errors import CreditError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import Exclusion, TrainingPlan
-from agentgym.training.gatherers.groups import GatheredGroup, in_groups
+from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.parts import TrainingPart, TrainingRun
 
@@ -64,10 +64,13 @@ class GathererWrapper(TrainingPart):
     Attributes:
         excludes: background play by default. Empty for a wrapper that only selects which of the returned groups and
             episodes are trained on.
+        background_play, group_rewards: what a wrapper may name in `excludes`.
         is_outermost: whether the wrapper must see the whole step, and so be named last.
     """
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (background_play,)
+    background_play = staticmethod(background_play)
+    group_rewards = staticmethod(group_rewards)
     is_outermost: ClassVar[bool] = False
 
     def __init__(self, inner: Gatherer) -> None:
@@ -86,20 +89,6 @@ class GathererWrapper(TrainingPart):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a value that `state` returned."""
-
-
-class Selection(GathererWrapper):
-    """Play nothing: `choose` returns the groups of `inner`, with the rejected ones made `untrained`."""
-
-    excludes: ClassVar[tuple[Exclusion, ...]] = ()
-
-    def __init__(self, inner: Gatherer, choose: Callable[[list[GatheredGroup]], list[GatheredGroup]]) -> None:
-        super().__init__(inner)
-        self._choose = choose
-
-    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather the groups of a step and select among them."""
-        return self._choose(self.inner(step))
 
 
 def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
@@ -180,7 +169,7 @@ class WrappedGatherer(TrainingPart):
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:
     """Play every episode of a step from the start: the base gatherer."""
-    return in_groups(step.play(step.tasks, step.label, step.group_size), step.group_size)
+    return GatheredGroup.split(step.play(step.tasks, step.label, step.group_size), step.group_size)
 
 
 def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:

@@ -61,38 +61,31 @@ class GatheredGroup:
         """Return whether the returns differ, so that comparing them gives a gradient."""
         return self.spread > SAME_RETURN
 
+    @property
+    def fails_whole(self) -> bool:
+        """Return whether the group has valid trained episodes and none of them has any success."""
+        successes = [episode.success_or_reward for episode in self.trained if episode.valid]
+        return bool(successes) and max(successes) <= 0
 
-def in_groups(trajectories: Sequence[Trajectory], group_size: int) -> list[GatheredGroup]:
-    """Split consecutive trajectories into groups in which all episodes are trained."""
-    starts = range(0, len(trajectories), group_size)
-    return [GatheredGroup(list(trajectories[start : start + group_size])) for start in starts]
+    @staticmethod
+    def split(trajectories: Sequence[Trajectory], group_size: int) -> list[GatheredGroup]:
+        """Split consecutive trajectories into groups in which all episodes are trained."""
+        starts = range(0, len(trajectories), group_size)
+        return [GatheredGroup(list(trajectories[start : start + group_size])) for start in starts]
 
+    def untrained(self) -> GatheredGroup:
+        """Return the group with its episodes left out. Placeholder rows keep the step's number of rows."""
+        rows = [Trajectory(f"{t.id}-left-out", t.task, t.sample) for t in self.trained]
+        return GatheredGroup(rows, self.episodes)
 
-def untrained(group: GatheredGroup) -> GatheredGroup:
-    """Return the group with its episodes left out. Placeholder rows keep the step's number of rows."""
-    rows = [Trajectory(f"{t.id}-left-out", t.task, t.sample) for t in group.trained]
-    return GatheredGroup(rows, group.episodes)
+    def without_help(self, episode: Trajectory) -> Trajectory:
+        """Return an episode of the same task with its prompt replaced by that of an episode here without help.
 
-
-def success_of(episode: Trajectory) -> float:
-    """Return an episode's success; if it has no success component, the outcome's reward."""
-    return episode.outcome_reward if episode.success is None else episode.success
-
-
-def fails_whole(group: GatheredGroup) -> bool:
-    """Return whether a group has valid episodes and none of them has any success."""
-    successes = [success_of(episode) for episode in group.trained if episode.valid]
-    return bool(successes) and max(successes) <= 0
-
-
-def without_help(episode: Trajectory, plain: Sequence[Trajectory]) -> Trajectory:
-    """Return the episode with its prompt replaced by the prompt of an episode of the same task without help.
-
-    The log-probabilities remain those under the original prompt, so the loss's importance ratio also corrects for the
-    change of prompt. The episode is returned unchanged if no episode of `plain` without help has begun.
-    """
-    other = next((t for t in plain if t.opening and t.provenance.assistance is None), None)
-    return episode if other is None else replace(episode, opening=other.opening, prompt_ids=list(other.prompt_ids))
+        The log-probabilities remain those under the original prompt, so the loss's importance ratio also corrects for
+        the change of prompt. The episode is returned unchanged if no episode here without help has begun.
+        """
+        other = next((t for t in self.episodes if t.opening and t.provenance.assistance is None), None)
+        return episode if other is None else replace(episode, opening=other.opening, prompt_ids=list(other.prompt_ids))
 
 
 def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
