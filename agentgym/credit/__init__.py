@@ -11,7 +11,7 @@ group.py             Group: the signals of the trajectories of one task, each de
 batch.py             from the trajectories of a batch to groups, credit, and advantages per token
 estimators/          one estimator per file, registered in the entry-point group `agentgym.estimators`
 wrappers/            change the input or output of an estimator: estimator("return_to_go | off_policy(mode='mis')")
-arithmetic/          what estimators share: returns, baselines, whitening, values of a critic
+arithmetic.py        what estimators share: returns, baselines, whitening, values of a critic
 
 signals.py           kinds of signal             recorded_signals.py  signals that a trajectory already holds
 options.py           types of options            composition.py       parses "estimator | wrapper"
@@ -22,6 +22,7 @@ audit.py compares the credit of a run with counterfactual credit. advice.py sugg
 model of episodes in subtasks.py. `agentgym.testing.exact` computes the bias of an estimator.
 """
 
+from agentgym.credit import arithmetic
 from agentgym.credit.batch import credit_of, spread_over_tokens
 from agentgym.credit.contract import BiasClass, CreditWarning, Estimator, define_estimator, estimator
 from agentgym.credit.group import Group
@@ -45,6 +46,7 @@ __all__ = [
     "Scale",
     "Weight",
     "WholeNumber",
+    "arithmetic",
     "credit_of",
     "define_estimator",
     "estimator",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.credit.arithmetic.returns import rewards_or_zero
+from agentgym.credit.arithmetic import rewards_or_zero
 from agentgym.credit.audit import group_statistics
 from agentgym.credit.contract import CreditWarning, estimator
 from agentgym.credit.group import Group

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import Weigh, broadcast_to_turns, episode_returns, standardised, whitened
+from agentgym.credit import Array, Ddof, Group, Weight, arithmetic, define_estimator
 
 from .bias_classes import direction_by_trajectories
 
@@ -23,7 +22,7 @@ def agentrl(
     groups: Sequence[Group],
     *,
     ddof: Ddof = 1,
-    weigh: Weigh = "trajectories",
+    weigh: arithmetic.Weigh = "trajectories",
     outcome_weight: Weight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> list[Array]:
@@ -42,16 +41,16 @@ def agentrl(
         positions = [n for n, group in enumerate(groups) if group.environment == environment]
         members = [groups[n] for n in positions]
         compared = [
-            broadcast_to_turns(
+            arithmetic.broadcast_to_turns(
                 group,
-                standardised(
-                    episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight),
+                arithmetic.standardised(
+                    arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight),
                     baseline="mean",
                     ddof=ddof,
                 ),
             )
             for group in members
         ]
-        for n, scores in zip(positions, whitened(compared, members, weigh=weigh), strict=True):
+        for n, scores in zip(positions, arithmetic.whitened(compared, members, weigh=weigh), strict=True):
             advantages[n] = scores
     return advantages

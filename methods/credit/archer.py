@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Decay, Group, define_estimator
-from agentgym.credit.arithmetic import values_before
+from agentgym.credit import Array, Decay, Group, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -25,5 +24,5 @@ def archer(group: Group, *, gamma: Decay = 1.0) -> Array:
     Raises: CreditError naming the trajectory and turn of a missing value.
     """
     values = group.signal("values")[:, : group.turn_mask.shape[1]]
-    action_values = values_before(group, "action_values", group.signal("action_values"))
-    return action_values - values_before(group, "values", values)
+    action_values = arithmetic.values_before(group, "action_values", group.signal("action_values"))
+    return action_values - arithmetic.values_before(group, "values", values)

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import Array, BiasClass, Decay, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import Truncated, discounted_sums, turn_advantages, values_before
+from agentgym.credit import Array, BiasClass, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
 
 Boundary = Literal["first", "last"]
 
@@ -34,7 +33,7 @@ def bilevel_gae(
     token_gamma: Decay = 1.0,
     token_lam: Decay = 1.0,
     boundary: Boundary = "first",
-    truncated: Truncated = "scored",
+    truncated: arithmetic.Truncated = "scored",
     outcome_weight: PositiveWeight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
@@ -74,7 +73,7 @@ def token_advantages(
     token_gamma: float = 1.0,
     token_lam: float = 1.0,
     boundary: Boundary = "first",
-    truncated: Truncated = "scored",
+    truncated: arithmetic.Truncated = "scored",
     outcome_weight: float = 1.0,
     turn_weight: float = 1.0,
 ) -> Array:
@@ -87,8 +86,10 @@ def token_advantages(
         values = np.full((*values.shape[:2], 1), np.nan)
     count = (~np.isnan(values)).sum(axis=2)
     at = np.zeros(count.shape, np.int64) if boundary == "first" else np.maximum(count - 1, 0)
-    state_values = values_before(group, "token_values", np.take_along_axis(values, at[:, :, None], axis=2)[:, :, 0])
-    turns = turn_advantages(
+    state_values = arithmetic.values_before(
+        group, "token_values", np.take_along_axis(values, at[:, :, None], axis=2)[:, :, 0]
+    )
+    turns = arithmetic.turn_advantages(
         group,
         state_values,
         gamma=gamma,
@@ -98,7 +99,7 @@ def token_advantages(
         turn_weight=turn_weight,
     )
     td_errors = _td_errors(values, turns + state_values, token_gamma)
-    return np.where(np.isnan(values), 0.0, discounted_sums(td_errors, token_gamma * token_lam))
+    return np.where(np.isnan(values), 0.0, arithmetic.discounted_sums(td_errors, token_gamma * token_lam))
 
 
 def _td_errors(values: Array, returns: Array, token_gamma: float) -> Array:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym import CreditError
-from agentgym.credit import Array, Group
-from agentgym.credit.arithmetic import rewards_or_zero
+from agentgym.credit import Array, Group, arithmetic
 
 Indices = NDArray[np.int64]
 
@@ -115,7 +114,7 @@ def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_wei
     outcomes of the trajectories that end there.
     """
     size = len(tree.parent)
-    values = turn_weight * tree.turns_to_nodes(rewards_or_zero(group))
+    values = turn_weight * tree.turns_to_nodes(arithmetic.rewards_or_zero(group))
     total = _sums(tree.last_nodes, outcome_weight * group.signal("outcomes"), size)
     count = np.bincount(tree.last_nodes, minlength=size) + np.bincount(tree.parent + 1, minlength=size + 1)[1:]
     by_depth = np.argsort(tree.depth, kind="stable")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import Weigh, broadcast_to_turns, centred, stable_std, whitened
+from agentgym.credit import Array, Ddof, Group, Weight, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -22,7 +21,7 @@ def gdpo(
     *,
     ddof: Ddof = 1,
     turn_weight: Weight = 1.0,
-    weigh: Weigh = "trajectories",
+    weigh: arithmetic.Weigh = "trajectories",
 ) -> list[Array]:
     """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, on every turn.
 
@@ -45,8 +44,8 @@ def gdpo(
         for name, rewards in (group.components or {}).items():
             earned = np.nan_to_num(rewards).sum(axis=1)
             total += turn_weight * weights.get(name, 1.0) * _in_deviations(earned, ddof)
-        summed.append(broadcast_to_turns(group, total))
-    return whitened(summed, groups, weigh=weigh)
+        summed.append(arithmetic.broadcast_to_turns(group, total))
+    return arithmetic.whitened(summed, groups, weigh=weigh)
 
 
 def _in_deviations(scores: Array, ddof: int) -> Array:
@@ -55,5 +54,5 @@ def _in_deviations(scores: Array, ddof: int) -> Array:
     No epsilon is added to the standard deviation: two opposite components would then cancel except for the epsilon,
     and the whitening would amplify the remainder.
     """
-    std = stable_std(scores, ddof=ddof)
-    return np.divide(centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)
+    std = arithmetic.stable_std(scores, ddof=ddof)
+    return np.divide(arithmetic.centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)

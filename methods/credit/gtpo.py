@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Baseline, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import normalise_columns, returns_to_go
+from agentgym.credit import (
+    Array,
+    Baseline,
+    Ddof,
+    Decay,
+    Group,
+    PositiveWeight,
+    Scale,
+    Weight,
+    arithmetic,
+    define_estimator,
+)
 
 
 @define_estimator(
@@ -33,5 +43,5 @@ def gtpo(
         outcome_weight: above 0.
     Returns: [N, T], in standard deviations of the index. Degenerate: equal returns at an index give exactly 0.
     """
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return arithmetic.normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import returns_to_go
+from agentgym.credit import Array, Group, PositiveWeight, Weight, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -27,7 +26,7 @@ def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weig
         outcome_weight, turn_weight: of outcome and turn rewards in G_ik.
     Returns: [N, T], reward units. A return of 0 gives 0, so the noise depends on where rewards have their zero.
     """
-    turn_returns = returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = arithmetic.returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     advantages: Array = -np.expm1(-ratio) * turn_returns
     return advantages

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym import CreditError
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import (
-    divide_by_std,
-    episode_returns,
-    returns_to_go,
-    stable_std,
-    subtract_index_baseline,
-)
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, arithmetic, define_estimator
 
 from .shaping import above_others
 
@@ -50,10 +43,10 @@ def hcapo(
     """
     if lowest > highest:
         raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: set lowest <= highest.")
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.exp(np.clip(np.where(group.turn_mask, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
-    refined = subtract_index_baseline(ratio * turn_returns, returns, group.turn_mask, "loo")
+    refined = arithmetic.subtract_index_baseline(ratio * turn_returns, returns, group.turn_mask, "loo")
     if scale == "std":
-        refined = divide_by_std(refined, stable_std(returns, ddof=ddof))
+        refined = arithmetic.divide_by_std(refined, arithmetic.stable_std(returns, ddof=ddof))
     return above_others(returns, scale, ddof=ddof)[:, None] + credit_weight * refined

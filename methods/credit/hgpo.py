@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, WholeNumber, define_estimator
-from agentgym.credit.arithmetic import (
-    broadcast_to_turns,
-    divide_by_std,
-    episode_returns,
-    group_by_label,
-    normalise_columns,
-    returns_to_go,
+from agentgym.credit import (
+    Array,
+    Ddof,
+    Decay,
+    Group,
+    PositiveWeight,
+    Scale,
+    Weight,
+    WholeNumber,
+    arithmetic,
+    define_estimator,
 )
 
 
@@ -48,21 +51,21 @@ def hgpo(
         outcome_weight: above 0.
     Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
     """
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     mask = group.turn_mask
     flat = turn_returns[mask]
     total, weights = np.zeros(len(flat)), np.zeros(len(flat))
     if episode:
-        returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-        level = normalise_columns(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
-        total = broadcast_to_turns(group, level)[mask]
+        returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        level = arithmetic.normalise_columns(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
+        total = arithmetic.broadcast_to_turns(group, level)[mask]
         weights = (total != 0).astype(np.float64)
-    by_state = by_history = group_by_label(group.signal("state_keys"))
+    by_state = by_history = arithmetic.group_by_label(group.signal("state_keys"))
     for h in range(1, min(history + 1, int(group.turns.max())) + 1):
         by_history = by_state.after(by_history) if h > 1 else by_state
         level = by_history.centred(flat, "mean")
         if scale == "std":
-            level = divide_by_std(level, by_history.stable_std(flat, ddof=ddof))
+            level = arithmetic.divide_by_std(level, by_history.stable_std(flat, ddof=ddof))
         weight = np.where(level != 0, (h + episode) ** alpha, 0.0)
         total = total + weight * level
         weights = weights + weight

@@ -7,8 +7,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt, Le
 
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import centred, divide_by_std, episode_returns, stable_std
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, arithmetic, define_estimator
 from agentgym.options import Share
 
 from .shaping import above_others
@@ -48,14 +47,17 @@ def hindsight(
     Returns: [N, T]. No turn changes the sign of A_i, nor its size by more than share * band.
     Degenerate: turns that changed the belief equally, or a single turn, get A_i.
     """
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     above = above_others(returns, scale, ddof=ddof)
     evidence = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     successes = np.mean(group.signal("outcomes") >= success_at)
     signed_moves = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)
     mask = group.turn_mask.T  # one column per trajectory
     signed_moves = (np.sign(above)[:, None] * signed_moves).T
-    z = divide_by_std(np.nan_to_num(centred(signed_moves, "mean", mask)), stable_std(signed_moves, ddof=0, mask=mask)).T
+    z = arithmetic.divide_by_std(
+        np.nan_to_num(arithmetic.centred(signed_moves, "mean", mask)),
+        arithmetic.stable_std(signed_moves, ddof=0, mask=mask),
+    ).T
     weight = np.clip(1 + band * z, 1 - band, 1 + band)
     advantages: Array = above[:, None] * ((1 - share) + share * weight)
     return advantages

@@ -8,8 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, BiasClass, Ddof, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import broadcast_to_turns, normalise_columns
+from agentgym.credit import (
+    Array,
+    Baseline,
+    BiasClass,
+    Ddof,
+    Group,
+    PositiveWeight,
+    Scale,
+    Weight,
+    arithmetic,
+    define_estimator,
+)
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -48,7 +58,7 @@ def hrpo(
     """
     rewards: Array = group.signal("turn_rewards")
     rewarded = group.turn_mask & ~np.isnan(rewards)
-    compare = partial(normalise_columns, baseline=baseline, scale=scale, ddof=ddof)
+    compare = partial(arithmetic.normalise_columns, baseline=baseline, scale=scale, ddof=ddof)
     actions = compare(np.where(rewarded, rewards, 0.0).reshape(-1, 1), rewarded.reshape(-1, 1))
     outcome = compare(group.signal("outcomes"), group.valid)
-    return outcome_weight * broadcast_to_turns(group, outcome) + turn_weight * actions.reshape(rewards.shape)
+    return outcome_weight * arithmetic.broadcast_to_turns(group, outcome) + turn_weight * actions.reshape(rewards.shape)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Baseline, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import normalise_columns, returns_to_go
+from agentgym.credit import (
+    Array,
+    Baseline,
+    Ddof,
+    Decay,
+    Group,
+    PositiveWeight,
+    Scale,
+    Weight,
+    arithmetic,
+    define_estimator,
+)
 
 
 @define_estimator(requires=("outcomes",), bias="biased", source="arXiv:2604.02869, the hybrid row")
@@ -27,9 +37,9 @@ def hybrid(
         baseline, scale, ddof: of both comparisons. outcome_weight: above 0, inside G_ik.
     Returns: [N, T]. Degenerate: a constant term adds exactly 0; outcome_share 0 is `gtpo`, bit for bit.
     """
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    turn = normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn = arithmetic.normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
     outcomes: Array = group.signal("outcomes")
     everyone = group.valid
-    outcome = normalise_columns(outcomes, everyone, baseline=baseline, scale=scale, ddof=ddof)
+    outcome = arithmetic.normalise_columns(outcomes, everyone, baseline=baseline, scale=scale, ddof=ddof)
     return turn + outcome_share * outcome[:, None]

@@ -6,8 +6,18 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Bools, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import discounted_sums, normalise_columns
+from agentgym.credit import (
+    Array,
+    Bools,
+    Ddof,
+    Decay,
+    Group,
+    PositiveWeight,
+    Scale,
+    Weight,
+    arithmetic,
+    define_estimator,
+)
 
 from .shaping import forward_fill
 
@@ -57,11 +67,11 @@ def igpo(
     else:
         advantages = _normalised(rewards, answered, scale, ddof)
         advantages = advantages + _normalised(rewards, group.turn_mask & ~answered, scale, ddof)
-    return discounted_sums(advantages, gamma)
+    return arithmetic.discounted_sums(advantages, gamma)
 
 
 def _normalised(rewards: Array, mask: Bools, scale: Scale, ddof: int) -> Array:
     """[N, T] minus the mean of all entries in `mask`, over their standard deviation; 0 outside."""
     column, inside = rewards.reshape(-1, 1), mask.reshape(-1, 1)
-    advantages: Array = normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
+    advantages: Array = arithmetic.normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
     return advantages.reshape(rewards.shape)

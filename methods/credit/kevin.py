@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import Weigh, returns_to_go, whitened
+from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -18,7 +17,7 @@ def kevin(
     group: Group,
     *,
     gamma: Decay = 0.4,
-    weigh: Weigh = "turns",
+    weigh: arithmetic.Weigh = "turns",
     outcome_weight: PositiveWeight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
@@ -34,5 +33,5 @@ def kevin(
         outcome_weight: above 0.
     Returns: [N, T], in standard deviations of the group. Degenerate: equal returns give exactly 0.
     """
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return whitened([turn_returns], [group], weigh=weigh)[0]
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return arithmetic.whitened([turn_returns], [group], weigh=weigh)[0]

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import (
-    SMALLEST_RELATIVE_STD,
-    SMALLEST_STD,
-    broadcast_to_turns,
-    centred,
-    episode_returns,
-    standardised,
-)
+from agentgym.credit import Array, Ddof, Group, Weight, arithmetic, define_estimator
 
 
 @define_estimator(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849", by_turn=False)
@@ -32,13 +24,13 @@ def mapo(
     Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest return)
         makes the second term 0. For a negative mean the absolute value is used.
     """
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     outcomes: Array = group.signal("outcomes")
     p = float(np.mean(outcomes >= success))
     certainty = 1.0 - 4.0 * p * (1.0 - p)
     mean = abs(float(returns.mean()))
     share = np.zeros(group.size)
-    if mean > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(returns).max())):
-        share = centred(returns, "mean") / mean
-    deviation = standardised(returns, baseline="mean", ddof=ddof)
-    return broadcast_to_turns(group, (1.0 - certainty) * deviation + certainty * share)
+    if mean > max(arithmetic.SMALLEST_STD, arithmetic.SMALLEST_RELATIVE_STD * float(np.abs(returns).max())):
+        share = arithmetic.centred(returns, "mean") / mean
+    deviation = arithmetic.standardised(returns, baseline="mean", ddof=ddof)
+    return arithmetic.broadcast_to_turns(group, (1.0 - certainty) * deviation + certainty * share)

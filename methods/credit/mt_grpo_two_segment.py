@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Ddof, Decay, Group, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import centred, rewards_or_zero, standardised
+from agentgym.credit import Array, Baseline, Ddof, Decay, Group, Scale, Weight, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -45,11 +44,11 @@ def mt_grpo_two_segment(
 
     def compared(scores: Array) -> Array:
         if scale == "std":
-            return standardised(scores, baseline=baseline, ddof=ddof)
-        return centred(scores, baseline)
+            return arithmetic.standardised(scores, baseline=baseline, ddof=ddof)
+        return arithmetic.centred(scores, baseline)
 
     outcomes: Array = group.signal("outcomes")
-    rewards = rewards_or_zero(group).sum(axis=1)
+    rewards = arithmetic.rewards_or_zero(group).sum(axis=1)
     used = group.signal("tool_turn") & group.turn_mask
     columns = np.arange(used.shape[1])
     last = np.where(used, columns, -1).max(axis=1)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, BiasClass, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import broadcast_to_turns, episode_returns
+from agentgym.credit import Array, Baseline, BiasClass, Group, Weight, arithmetic, define_estimator
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -33,7 +32,7 @@ def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1
         outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards.
     Returns: [N, T], reward units. Degenerate: equal returns give exactly 0; without any tokens, the plain mean is used.
     """
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     lengths: Array = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
     above = returns - returns.min()
     leave_out = baseline == "loo"
@@ -42,4 +41,4 @@ def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1
     mean = np.where(
         total > 0, ((lengths * above).sum() - leave_out * lengths * above) / np.where(total > 0, total, 1), plain
     )
-    return broadcast_to_turns(group, above - mean)
+    return arithmetic.broadcast_to_turns(group, above - mean)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Decay, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import baseline_of, episode_returns, returns_to_go
+from agentgym.credit import Array, Baseline, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
 
 from .bias_classes import unbiased_if_leave_one_out
 
@@ -36,7 +35,7 @@ def otb(
         reached gets exactly 0 with "mean"; with "loo" its baseline is the mean episode return of the other
         trajectories. If all scores are 0 the baseline is the plain mean.
     """
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     mask = group.turn_mask
     weights = np.where(mask, np.cumsum(np.where(mask, group.signal("score_norms"), 0.0), axis=1), 0.0)
     low = np.where(mask, turn_returns, np.inf).min(axis=0)
@@ -44,10 +43,10 @@ def otb(
     leave_out = baseline == "loo"
     total = weights.sum(axis=0) - leave_out * weights
     weighted = (weights * above).sum(axis=0) - leave_out * weights * above
-    plain = baseline_of(above, baseline, mask)
+    plain = arithmetic.baseline_of(above, baseline, mask)
     mean = np.where(total > 0, weighted / np.where(total > 0, total, 1.0), plain)
     if baseline == "loo":
-        returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
         only_one = mask.sum(axis=0) == 1
-        mean = np.where(only_one, baseline_of(returns, "loo")[:, None] - low, mean)
+        mean = np.where(only_one, arithmetic.baseline_of(returns, "loo")[:, None] - low, mean)
     return np.where(mask, above - mean, 0.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import Weigh, returns_to_go, whitened
+from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -20,7 +19,7 @@ def reinforce_pp(
     groups: Sequence[Group],
     *,
     gamma: Decay = 1.0,
-    weigh: Weigh = "trajectories",
+    weigh: arithmetic.Weigh = "trajectories",
     outcome_weight: PositiveWeight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> list[Array]:
@@ -38,6 +37,7 @@ def reinforce_pp(
     Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal returns give exactly 0.
     """
     turn_returns = [
-        returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight) for group in groups
+        arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        for group in groups
     ]
-    return whitened(turn_returns, groups, weigh=weigh)
+    return arithmetic.whitened(turn_returns, groups, weigh=weigh)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit import Array, Baseline, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import Weigh, broadcast_to_turns, centred, episode_returns, whitened
+from agentgym.credit import Array, Baseline, Group, Weight, arithmetic, define_estimator
 
 from .bias_classes import direction_by_trajectories
 
@@ -21,7 +20,7 @@ def reinforce_pp_baseline(
     groups: Sequence[Group],
     *,
     baseline: Baseline = "mean",
-    weigh: Weigh = "trajectories",
+    weigh: arithmetic.Weigh = "trajectories",
     outcome_weight: Weight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> list[Array]:
@@ -36,10 +35,12 @@ def reinforce_pp_baseline(
     Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal returns give exactly 0.
     """
     above = [
-        broadcast_to_turns(
+        arithmetic.broadcast_to_turns(
             group,
-            centred(episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight), baseline),
+            arithmetic.centred(
+                arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight), baseline
+            ),
         )
         for group in groups
     ]
-    return whitened(above, groups, weigh=weigh)
+    return arithmetic.whitened(above, groups, weigh=weigh)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Decay, Group, Labels, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import LabelGroups, episode_returns, group_by_label, returns_to_go
+from agentgym.credit import Array, Decay, Group, Labels, PositiveWeight, Weight, arithmetic, define_estimator
 
 
 @define_estimator(
@@ -33,22 +32,25 @@ def rtmc(
         outcome_weight: above 0.
     Returns: [N, T], reward units. Degenerate: equal returns everywhere give exactly 0.
     """
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     mask, states = group.turn_mask, group.signal("state_keys")
     flat = turn_returns[mask]
     low = min(flat.min(), returns.min())  # subtracted first, so that equal returns give exactly 0
     prior = float(np.mean(returns - low))
-    value = _smoothed(group_by_label(states), flat - low, np.full(len(flat), prior), prior_weight)
+    value = _smoothed(arithmetic.group_by_label(states), flat - low, np.full(len(flat), prior), prior_weight)
     action_value = _smoothed(
-        group_by_label(_state_action_labels(states, group.signal("action_keys"))), flat - low, value, prior_weight
+        arithmetic.group_by_label(_state_action_labels(states, group.signal("action_keys"))),
+        flat - low,
+        value,
+        prior_weight,
     )
     advantages = np.zeros(turn_returns.shape)
     advantages[mask] = action_value - value
     return advantages
 
 
-def _smoothed(groups: LabelGroups, scores: Array, prior: Array, weight: float) -> Array:
+def _smoothed(groups: arithmetic.LabelGroups, scores: Array, prior: Array, weight: float) -> Array:
     """[S] mean of the scores with the same label over first visits, shrunk towards the prior."""
     _, first = np.unique(groups.label_index * groups.size + groups.trajectory_index, return_index=True)
     is_first = np.zeros(len(scores))

@@ -6,15 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Group, Scale
-from agentgym.credit.arithmetic import (
-    centred,
-    discounted_sums,
-    episode_returns,
-    returns_to_go,
-    standardised,
-    subtract_index_baseline,
-)
+from agentgym.credit import Array, Baseline, Group, Scale, arithmetic
 
 
 def forward_fill(numbers: Array) -> Array:
@@ -30,7 +22,11 @@ def forward_fill(numbers: Array) -> Array:
 
 def above_others(scores: Array, scale: Scale, *, ddof: int) -> Array:
     """Return each score [N] minus the mean of the others ("none", as `rloo`), or standardised ("std", as `grpo`)."""
-    return centred(scores, "loo") if scale == "none" else standardised(scores, baseline="mean", ddof=ddof)
+    return (
+        arithmetic.centred(scores, "loo")
+        if scale == "none"
+        else arithmetic.standardised(scores, baseline="mean", ddof=ddof)
+    )
 
 
 def shaped_advantages(
@@ -52,9 +48,9 @@ def shaped_advantages(
         potentials: [N, T] before each turn; a missing one takes the last known one, 0 before any.
     """
     before = weight * forward_fill(potentials)
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return subtract_index_baseline(turn_returns - before, returns - before[:, 0], group.turn_mask, baseline)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return arithmetic.subtract_index_baseline(turn_returns - before, returns - before[:, 0], group.turn_mask, baseline)
 
 
 def add_turn_credit(
@@ -71,12 +67,12 @@ def add_turn_credit(
     "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
     "returned": `return_to_go` with phi_k as rewards; the last turn gets the rest of the return.
     """
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     if credit == "returned":
         before = np.where(group.last_turn, 0.0, credit_weight * phi)
         rewards = np.where(group.last_turn, (returns - before.sum(axis=1))[:, None], before)
-        turn_returns = discounted_sums(rewards, 1.0)
-        filled: Array = np.nan_to_num(subtract_index_baseline(turn_returns, returns, group.turn_mask, "loo"))
+        turn_returns = arithmetic.discounted_sums(rewards, 1.0)
+        filled: Array = np.nan_to_num(arithmetic.subtract_index_baseline(turn_returns, returns, group.turn_mask, "loo"))
         return filled
     above = above_others(returns, scale, ddof=1)
     mean = np.where(group.turn_mask, phi, 0.0).sum(axis=1) / group.turns

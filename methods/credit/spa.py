@@ -8,8 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, BiasClass, Decay, Group, PositiveWeight, Weight, define_estimator
-from agentgym.credit.arithmetic import episode_returns, returns_to_go, rewards_or_zero, subtract_index_baseline
+from agentgym.credit import (
+    Array,
+    Baseline,
+    BiasClass,
+    Decay,
+    Group,
+    PositiveWeight,
+    Weight,
+    arithmetic,
+    define_estimator,
+)
 
 GROUNDED = 0.5  # the paper's reward of a turn whose action could be executed
 
@@ -53,9 +62,11 @@ def spa(
     shares = shared_outcome(group, outcomes, contribution_weight, remainder)
     if grounding_weight:
         shares = shares + grounding_weight * GROUNDED * group.signal("tool_turn")
-    rewards = turn_weight * rewards_or_zero(group) + shares
+    rewards = turn_weight * arithmetic.rewards_or_zero(group) + shares
     paid = replace(group, turn_rewards=rewards, outcomes=np.zeros(group.size))
-    return subtract_index_baseline(returns_to_go(paid, gamma=gamma), episode_returns(paid), group.turn_mask, baseline)
+    return arithmetic.subtract_index_baseline(
+        arithmetic.returns_to_go(paid, gamma=gamma), arithmetic.episode_returns(paid), group.turn_mask, baseline
+    )
 
 
 def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:

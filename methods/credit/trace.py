@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
-from agentgym.credit.arithmetic import broadcast_to_turns
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, arithmetic, define_estimator
 from agentgym.options import Count
 
 from .shaping import above_others, forward_fill
@@ -58,7 +57,7 @@ def trace(
         weight += np.where(columns + ahead < ends, gamma**ahead, 0.0)
     credit = np.divide(total, weight, out=np.zeros(closed.shape), where=weight > 0)
     credit += np.where((columns < ends) & (columns + window >= ends), outcome_share * above[:, None], 0.0)
-    return broadcast_to_turns(group, above) + gain_weight * credit
+    return arithmetic.broadcast_to_turns(group, above) + gain_weight * credit
 
 
 def gaps_closed(group: Group) -> Array:

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import rewards_or_zero, standardised
+from agentgym.credit import Array, Ddof, Group, Weight, arithmetic, define_estimator
 
 from .branches import build_tree
 
@@ -37,12 +36,14 @@ def tree(
     Returns: [N, T], in standard deviations. Degenerate: with one leaf per tree it equals `grpo`.
     """
     forest = build_tree(group)
-    earned = forest.nodes_to_paths(turn_weight * forest.turns_to_nodes(rewards_or_zero(group))).sum(axis=1)
+    earned = forest.nodes_to_paths(turn_weight * forest.turns_to_nodes(arithmetic.rewards_or_zero(group))).sum(axis=1)
     returns = outcome_weight * group.signal("outcomes") + earned
     tree_ids = forest.path[:, 0]
     in_tree = tree_ids[:, None] == np.unique(tree_ids)[None]  # [N, trees]
-    within = standardised(np.broadcast_to(returns[:, None], in_tree.shape), baseline="mean", ddof=ddof, mask=in_tree)
-    leaf = standardised(returns, baseline="mean", ddof=ddof) + within.sum(axis=1)
+    within = arithmetic.standardised(
+        np.broadcast_to(returns[:, None], in_tree.shape), baseline="mean", ddof=ddof, mask=in_tree
+    )
+    leaf = arithmetic.standardised(returns, baseline="mean", ddof=ddof) + within.sum(axis=1)
     advantages = forest.mean_of_leaves(leaf)
     if shared == "once":
         advantages = advantages / forest.listings

@@ -17,15 +17,8 @@ from agentgym.credit import (
     PositiveWeight,
     Scale,
     Weight,
+    arithmetic,
     define_estimator,
-)
-from agentgym.credit.arithmetic import (
-    SMALLEST_RELATIVE_STD,
-    SMALLEST_STD,
-    episode_returns,
-    normalise_columns,
-    returns_to_go,
-    rewards_or_zero,
 )
 
 CURVATURE = 2.0
@@ -68,23 +61,25 @@ def user_rl(
         largest) gets 0.
     """
     weights = {"outcome_weight": outcome_weight, "turn_weight": turn_weight}
-    turn_returns = returns_to_go(group, gamma=gamma, **weights)
-    scores = episode_returns(group, **weights) if score == "sum" else turn_returns[:, 0]
-    compared = normalise_columns(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, **weights)
+    scores = arithmetic.episode_returns(group, **weights) if score == "sum" else turn_returns[:, 0]
+    compared = arithmetic.normalise_columns(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
     if turn_credit == "equalized":
         share = np.ones(turn_returns.shape)
     else:
         credit = turn_returns if turn_credit == "return_to_go" else _exponential(group, outcome_weight, turn_weight)
         share = np.where(group.turn_mask, credit, 0.0)
         mean = share.sum(axis=1) / group.turns
-        tells = np.abs(mean) > np.maximum(SMALLEST_STD, SMALLEST_RELATIVE_STD * np.abs(share).max(axis=1))
+        tells = np.abs(mean) > np.maximum(
+            arithmetic.SMALLEST_STD, arithmetic.SMALLEST_RELATIVE_STD * np.abs(share).max(axis=1)
+        )
         share = np.where(tells[:, None], share / np.where(tells, mean, 1.0)[:, None], 0.0)
     return compared[:, None] * share
 
 
 def _exponential(group: Group, outcome_weight: float, turn_weight: float) -> Array:
     """[N, T] the credit of each turn for its own reward, from 0.5 to 1."""
-    rewards = turn_weight * rewards_or_zero(group)
+    rewards = turn_weight * arithmetic.rewards_or_zero(group)
     rewards[np.arange(group.size), group.turns - 1] += outcome_weight * group.signal("outcomes")
     mapped: Array = np.expm1(-CURVATURE * np.clip(rewards, 0.0, 1.0)) / np.expm1(-CURVATURE)
     return 0.5 + 0.5 * mapped

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Group, Weight, define_estimator
-from agentgym.credit.arithmetic import rewards_or_zero
+from agentgym.credit import Array, Group, Weight, arithmetic, define_estimator
 
 from .shaping import forward_fill
 
@@ -34,7 +33,7 @@ def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.
     returns = group.signal("continuations")
     count = (~np.isnan(returns)).sum(axis=2)
     values = np.divide(np.nansum(returns, axis=2), count, out=np.full(count.shape, np.nan), where=count > 0)
-    rewards = turn_weight * rewards_or_zero(group)
+    rewards = turn_weight * arithmetic.rewards_or_zero(group)
     turn_returns = np.zeros(rewards.shape)
     for k in reversed(range(rewards.shape[1])):
         following = np.zeros(group.size)

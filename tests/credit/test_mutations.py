@@ -25,17 +25,17 @@ WRAPPERS, OFF_POLICY = "test_wrappers.py", "test_off_policy.py"
 
 # file of the package, what stands there, what one character makes of it, the tests that must notice
 MUTATIONS = [
-    ("credit/arithmetic/statistics.py", "else (0.0, 0)", "else (0.0, 1)", HAND),
-    ("credit/arithmetic/statistics.py", "count = mask.sum(axis=0)\n", "count = mask.sum(axis=1)\n", HAND),
+    ("credit/arithmetic.py", "else (0.0, 0)", "else (0.0, 1)", HAND),
+    ("credit/arithmetic.py", "count = mask.sum(axis=0)\n", "count = mask.sum(axis=1)\n", HAND),
     (
-        "credit/arithmetic/returns.py",
+        "credit/arithmetic.py",
         "where(k == group.turns - 1, outcomes",
         "where(k == group.turns - 2, outcomes",
         HAND,
     ),
-    ("credit/arithmetic/returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
+    ("credit/arithmetic.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
     ("credit/estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
-    ("credit/arithmetic/statistics.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
+    ("credit/arithmetic.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
     (
         "credit/estimators/mt_grpo.py",
         "return centred(turn_returns, baseline)",
@@ -43,11 +43,11 @@ MUTATIONS = [
         HAND,
     ),
     ("methods/credit/opo.py", "lengths.sum() - leave_out * lengths", "lengths.sum() + leave_out * lengths", PUBLISHED),
-    ("credit/arithmetic/critics.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
+    ("credit/arithmetic.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
     ("methods/credit/mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
     ("methods/credit/shaping.py", "(turn_returns - before", "(turn_returns + before", EVIDENCE),
     ("methods/credit/igpo.py", "discounted_sums(advantages, gamma)", "discounted_sums(advantages, 1.0)", EVIDENCE),
-    ("credit/arithmetic/returns.py", "+ decay * following", "- decay * following", EVIDENCE),
+    ("credit/arithmetic.py", "+ decay * following", "- decay * following", EVIDENCE),
     ("methods/credit/trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
     ("methods/credit/spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
     ("methods/credit/hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),

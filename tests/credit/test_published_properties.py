@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.credit import Group
-from agentgym.credit.arithmetic.whitening import averaging_weights
+from agentgym.credit.arithmetic import averaging_weights
 from agentgym.credit.contract import batch_advantages
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.methods.credit.bilevel_gae import token_advantages

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.credit.arithmetic.statistics import baseline_of, centred, divide_by_std, stable_std, standardised
+from agentgym.credit.arithmetic import baseline_of, centred, divide_by_std, stable_std, standardised
 
 
 def test_the_others_of_each_row_are_averaged():

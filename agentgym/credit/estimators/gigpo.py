@@ -7,9 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.arithmetic.label_groups import group_by_label
-from agentgym.credit.arithmetic.returns import broadcast_to_turns, episode_returns, returns_to_go
-from agentgym.credit.arithmetic.statistics import baseline_of, divide_by_std, normalise_columns, stable_std
+from agentgym.credit.arithmetic import (
+    baseline_of,
+    broadcast_to_turns,
+    divide_by_std,
+    episode_returns,
+    group_by_label,
+    normalise_columns,
+    returns_to_go,
+    stable_std,
+)
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.credit.arithmetic.returns import broadcast_to_turns, episode_returns
-from agentgym.credit.arithmetic.statistics import standardised
+from agentgym.credit.arithmetic import broadcast_to_turns, episode_returns, standardised
 from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.arithmetic.returns import broadcast_to_turns, returns_to_go, rewards_or_zero
-from agentgym.credit.arithmetic.statistics import centred, normalise_columns
+from agentgym.credit.arithmetic import broadcast_to_turns, centred, normalise_columns, returns_to_go, rewards_or_zero
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, PositiveWeight, Scale, Weight

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit.arithmetic.returns import episode_returns, returns_to_go
-from agentgym.credit.arithmetic.statistics import (
+from agentgym.credit.arithmetic import (
     SMALLEST_RELATIVE_STD,
     SMALLEST_STD,
     divide_by_std,
+    episode_returns,
+    returns_to_go,
     stable_std,
     subtract_index_baseline,
 )

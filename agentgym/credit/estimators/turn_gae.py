@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym.credit.arithmetic.critics import Truncated, turn_advantages, values_before
-from agentgym.credit.arithmetic.whitening import whitened
+from agentgym.credit.arithmetic import Truncated, turn_advantages, values_before, whitened
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Decay, PositiveWeight, Scale, Weight

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.credit import Array, BiasClass, Group
-from agentgym.credit.arithmetic import Weigh, whitened
+from agentgym.credit import Array, BiasClass, Group, arithmetic
 from agentgym.credit.wrappers import Estimate, define_wrapper
 
 
@@ -20,7 +19,9 @@ def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:
     bias=_bias,
     scope="batch",
 )
-def task_normalised(estimate: Estimate, groups: Sequence[Group], *, weigh: Weigh = "trajectories") -> list[Array]:
+def task_normalised(
+    estimate: Estimate, groups: Sequence[Group], *, weigh: arithmetic.Weigh = "trajectories"
+) -> list[Array]:
     """(A - mean) / (std + 1e-6) over all groups of the batch with the same environment.
 
     Biased, because it divides by the standard deviation of the same advantages; and, unless `weigh` is "trajectories",
@@ -34,7 +35,9 @@ def task_normalised(estimate: Estimate, groups: Sequence[Group], *, weigh: Weigh
     for environment in {group.environment for group in groups}:
         members = [i for i, group in enumerate(groups) if group.environment == environment]
         for i, scores in zip(
-            members, whitened([advantages[i] for i in members], [groups[i] for i in members], weigh=weigh), strict=True
+            members,
+            arithmetic.whitened([advantages[i] for i in members], [groups[i] for i in members], weigh=weigh),
+            strict=True,
         ):
             advantages[i] = scores
     return advantages

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym import CreditError
-from agentgym.credit import Array, BiasClass, Group, Weight
-from agentgym.credit.arithmetic import value_after_last
+from agentgym.credit import Array, BiasClass, Group, Weight, arithmetic
 from agentgym.credit.wrappers import Estimate, define_wrapper
 from agentgym.options import Count
 
@@ -64,7 +63,7 @@ def bootstrapped(group: Group) -> Group:
     """
     valid = group.select(group.valid)
     after = np.zeros(group.size)
-    after[group.valid] = value_after_last(valid, "bootstrap")
+    after[group.valid] = arithmetic.value_after_last(valid, "bootstrap")
     return replace(group, outcomes=group.signal("outcomes") + after)
 
 
