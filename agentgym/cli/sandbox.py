@@ -113,7 +113,7 @@ def image(
 
     Example: agentgym sandbox image 3.9
     """
-    from agentgym.sandbox.rootfs import make_python_image
+    from agentgym.sandbox.rootfs.python_image import make_python_image
 
     folder = make_python_image(python, interpreter)
     out().print(f"{folder}: use it as SandboxSpec(image={folder.name!r})", markup=False, soft_wrap=True)

@@ -32,6 +32,7 @@ from agentgym.sandbox.snapshot_cache import shared_snapshot
 from agentgym.sandbox.toolchain_check import toolchain_fault
 
 if TYPE_CHECKING:
+    from agentgym.sandbox import rootfs
     from agentgym.sandbox.allow_list import AllowList
     from agentgym.sandbox.docker.backend import DockerBackend
     from agentgym.sandbox.guest.root import AGENT_ID
@@ -69,6 +70,7 @@ __all__ = [
     "Snapshot",
     "Usage",
     "cache_folder",
+    "rootfs",
     "shared_snapshot",
     "toolchain_fault",
 ]

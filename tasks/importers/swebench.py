@@ -15,7 +15,7 @@ from shutil import which
 from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet, load
-from agentgym.sandbox.rootfs import OLDEST_PYTHON
+from agentgym.sandbox import rootfs
 
 from . import swebench_django as django
 from .items import LeftOutWarning, read_items
@@ -27,7 +27,7 @@ from .swebench_stand_ins import DJANGO, FIXED, STANDS_IN
 
 NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
-OLDEST = ".".join(map(str, OLDEST_PYTHON))
+OLDEST = ".".join(map(str, rootfs.OLDEST_PYTHON))
 OLD_PYTEST = "pytest<8"
 """For repositories of a published environment that do not say which: newer ones refuse tests as nose had them."""
 COMPILED_MIB = {"memory_mib": 2048, "disk_mib": 2048}
@@ -175,7 +175,7 @@ def _environment(instance: Instance, repository: str, python: str) -> dict[str, 
 def _nearest(python: str) -> str:
     """Return the supported Python version of sandboxes that is nearest to the given one."""
     match = re.fullmatch(r"(\d+)\.(\d+)", python)
-    return OLDEST if match and (int(match[1]), int(match[2])) < OLDEST_PYTHON else python
+    return OLDEST if match and (int(match[1]), int(match[2])) < rootfs.OLDEST_PYTHON else python
 
 
 def _text_of(instance: Instance, clone: Path | None, path: str) -> str:

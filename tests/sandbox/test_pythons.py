@@ -16,7 +16,7 @@ from specs import checks_about
 import agentgym.sandbox.guest
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
-from agentgym.sandbox.rootfs import make_python_image
+from agentgym.sandbox.rootfs.python_image import make_python_image
 from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 

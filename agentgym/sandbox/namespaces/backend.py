@@ -37,8 +37,7 @@ from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
 from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 from agentgym.sandbox.network.proxy import Proxy, environment_for
-from agentgym.sandbox.rootfs import HOST_IMAGE, prepare_rootfs
-from agentgym.sandbox.rootfs.store import RootFilesystem
+from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, prepare_rootfs
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it

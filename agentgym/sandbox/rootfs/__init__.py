@@ -1,23 +1,14 @@
 """Root file systems for sandboxes: finds an image, unpacks each content once, and keeps it in the cache.
 
+Use it as a module: `from agentgym.sandbox import rootfs`, then `rootfs.names()`.
+
 store.py      the cache of unpacked images           archive.py   reads a hostile archive, entry by entry
 sources.py    folders, tars, OCI layouts             tree.py      writes the files of an image into one folder only
 python_image.py  makes an image from an interpreter installed on this host
 """
 
 from agentgym.moved import moved_names
-from agentgym.sandbox.rootfs.python_image import OLDEST_PYTHON, find_interpreter, make_python_image
-from agentgym.sandbox.rootfs.store import HOST_IMAGE, locate, names, prepare_rootfs
-
-__all__ = [
-    "HOST_IMAGE",
-    "OLDEST_PYTHON",
-    "find_interpreter",
-    "locate",
-    "make_python_image",
-    "names",
-    "prepare_rootfs",
-]
-
+from agentgym.sandbox.rootfs.python_image import OLDEST_PYTHON, find_interpreter, make_python_image  # noqa: F401
+from agentgym.sandbox.rootfs.store import HOST_IMAGE, locate, names, prepare_rootfs  # noqa: F401
 
 __getattr__ = moved_names(__name__)
