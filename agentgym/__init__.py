@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         ScriptEnded,
         SearchError,
         ServerUnreachable,
-        SplitLeakError,
         TaskError,
         ToolDefinitionError,
         ToolError,
@@ -51,17 +50,7 @@ if TYPE_CHECKING:
     )
     from agentgym.evaluation.comparison import compare
     from agentgym.evaluation.runner import evaluate
-    from agentgym.messages import (
-        Call,
-        Content,
-        ImagePart,
-        Message,
-        Part,
-        Result,
-        ResultStatus,
-        StopReason,
-        TextPart,
-    )
+    from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
     from agentgym.policy.contract import Policy
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import (
@@ -126,7 +115,6 @@ _HOME = {
         "ScriptEnded",
         "SearchError",
         "ServerUnreachable",
-        "SplitLeakError",
         "TaskError",
         "ToolDefinitionError",
         "ToolError",
@@ -235,7 +223,6 @@ __all__ = [
     "SearchError",
     "ServerUnreachable",
     "Split",
-    "SplitLeakError",
     "StopReason",
     "Task",
     "TaskError",

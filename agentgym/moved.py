@@ -25,6 +25,15 @@ MOVED: dict[str, str] = {
     "agentgym.training.gatherers.in_groups": "agentgym.training.gatherers.GatheredGroup.split",
     "agentgym.training.gatherers.success_of": "agentgym.Trajectory.success_or_reward",
     "agentgym.training.gatherers.untrained": "agentgym.training.gatherers.GatheredGroup.untrained",
+    "agentgym.credit.Decay": "agentgym.options.Share",
+    "agentgym.credit.PositiveWeight": "agentgym.options.Positive",
+    "agentgym.options.Rate": "agentgym.options.Positive",
+    "agentgym.options.Seconds": "agentgym.options.Positive",
+    "agentgym.environment.unwrapped": "agentgym.environment.EnvironmentWrapper.unwrap",
+    "agentgym.interop.seeded_tasks": "agentgym.TaskSet.seeded",
+    "agentgym.rollout.tree_labels": "agentgym.rollout.Fork.tree_labels",
+    "agentgym.tools.collect_tools": "agentgym.Tool.collect",
+    "agentgym.trajectory.training_help": "agentgym.trajectory.PromptAddition.training_help",
     "agentgym.cli.offer_tasks": "agentgym.cli.OfferOptions.open",
     "agentgym.task.INSTRUCTIONS": "agentgym.task.Origin.INSTRUCTIONS",
     "agentgym.task.SPLITS": "agentgym.TaskSet.SPLITS",
@@ -34,7 +43,7 @@ MOVED: dict[str, str] = {
     "agentgym.task.task_from_json": "agentgym.Task.from_json",
     "agentgym.task.task_to_json": "agentgym.Task.to_json",
     "agentgym.task.training_only": "agentgym.TaskSet.training_only",
-    "agentgym.trajectory.Assistance": "agentgym.trajectory.training_help",
+    "agentgym.trajectory.Assistance": "agentgym.trajectory.PromptAddition.training_help",
     "agentgym.languages.*": "agentgym.sandboxes.languages",
     "agentgym.Attempts": "agentgym.methods.attempts.Attempts",
     "agentgym.rollout.Attempts": "agentgym.methods.attempts.Attempts",
@@ -87,7 +96,8 @@ A function may have become a method or a property of a class: `agentgym.Task.pai
 _INTERNAL: dict[str, dict[str, str]] = {
     "agentgym": {
         "messages": "images_of",
-        "errors": "ConformanceError DuplicateNameError FilesNotCaptured RegistrationError ReplayDiverged ShapeError",
+        "errors": "ConformanceError DuplicateNameError FilesNotCaptured RegistrationError ReplayDiverged ShapeError "
+        "SplitLeakError",
     },
     "agentgym.cli": {
         "fields": "Fields",
@@ -193,6 +203,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "problems": "Problem ProblemPath",
     },
     "agentgym.tools": {
+        "arguments": "replace_lone_surrogates",
         "definition": "ToolOptions tools_by_name",
     },
     "agentgym.training": {
@@ -205,7 +216,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "step": "StepRollouts",
     },
     "agentgym.training.objectives": {
-        "contract": "EpisodeKind RowLosses TrlLoss WeightedTerm losses_by_row "
+        "contract": "k3 EpisodeKind RowLosses TrlLoss WeightedTerm losses_by_row "
         "make_objective make_term make_terms needs_of objective_share",
     },
     "agentgym.training.samplers": {
@@ -224,7 +235,7 @@ _ONE_HOME: dict[str, dict[str, str]] = {
         "agentgym.environment": "HasContexts",
         "agentgym.trajectory": "Row Span",
     },
-    "agentgym.credit": {"agentgym.options": "Count Share"},
+    "agentgym.credit": {"agentgym.options": "Count Share Weight WholeNumber"},
     "agentgym.environment": {"agentgym": "Checkpoint Environment GuestModule ObservedState Outlook"},
     "agentgym.evaluation": {"agentgym": "compare evaluate"},
     "agentgym.policy": {"agentgym": "Policy ScriptedPolicy"},

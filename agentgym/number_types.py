@@ -1,10 +1,19 @@
 """Types of numbers in options, checked wherever they are annotated. `agentgym.options` makes them public."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
 
-Count = Annotated[int, Gt(0)]
-Share = Annotated[float, Ge(0), Le(1)]
-Rate = Annotated[float, Gt(0)]
-Seconds = Annotated[float, Gt(0)]
+
+class _Strict:
+    """Has pydantic refuse what it would convert: true and "3" are not numbers, and 3.0 is not a whole one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "strict": True}
+
+
+Count = Annotated[int, _Strict(), Gt(0)]
+WholeNumber = Annotated[int, _Strict(), Ge(0)]
+Share = Annotated[float, _Strict(), Ge(0), Le(1)]
+Positive = Annotated[float, _Strict(), Gt(0)]
+Weight = Annotated[float, _Strict(), Ge(0)]

@@ -14,9 +14,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
-from agentgym.number_types import Count, Rate, Seconds, Share
+from agentgym.moved import moved_names
+from agentgym.number_types import Count, Positive, Share, Weight, WholeNumber
 
-__all__ = ["Count", "Rate", "Seconds", "Section", "Share", "validated_dataclass"]
+__all__ = ["Count", "Positive", "Section", "Share", "Weight", "WholeNumber", "validated_dataclass"]
+
+__getattr__ = moved_names(__name__)
 
 
 class Registered(NamedTuple):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym import CreditError, PolicyError, RecipeError, Trajectory
-from agentgym.options import Count, Rate, Share
+from agentgym.options import Count, Positive, Share
 from agentgym.training.stages import Learner, ReadsEpisodes, RunContext, define_stage
 
 from .signals.replays import MonteCarloContinuations
@@ -37,19 +37,19 @@ class DirectAdvantageSection(ReadsEpisodes):
     the stored episodes themselves ended."""
     critic_epochs: Count = 4
     """How many passes over the turns fit the critic, which is frozen afterwards."""
-    critic_learning_rate: Rate = 1e-3
+    critic_learning_rate: Positive = 1e-3
     """The learning rate of the critic."""
     loss: Literal["clipped", "quadratic"] = "clipped"
     """`clipped` bounds the ratio of probabilities; `quadratic` moves a turn towards a target."""
     clip: Share = 0.2
     """How far the ratio of a turn's probabilities may leave 1 with `clipped`."""
-    beta: Rate = 1.0
+    beta: Positive = 1.0
     """With `quadratic` a turn moves by its advantage / `beta` in nats."""
     epochs: Count = 1
     """How many passes over the turns train the policy."""
     batch_size: Count = 32
     """How many turns a step of the policy learns from."""
-    learning_rate: Rate = 1e-4
+    learning_rate: Positive = 1e-4
     """The learning rate of the policy."""
 
 

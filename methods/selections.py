@@ -17,8 +17,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from agentgym import RecipeError, Trajectory, Turn
-from agentgym.credit import PositiveWeight
-from agentgym.options import Count
+from agentgym.options import Count, Positive
 
 Selected = tuple[Trajectory, float, int | None]
 
@@ -45,7 +44,7 @@ def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -
     return [(t, 1.0, None) for t in order[:n]]
 
 
-def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
+def weighted(group: Sequence[Trajectory], *, temperature: Positive = 1.0, component: str = "") -> list[Selected]:
     """Select every episode, with a weight proportional to exp(score / temperature) and mean 1 over the group.
 
     Source: reward-weighted regression as in RISE, Qu et al. 2024, arXiv:2407.18219. Taking the mean over a task's
@@ -62,7 +61,7 @@ def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str =
     return [(t, 1.0, None) for t in group if score_of(t, component) >= minimum]
 
 
-def improved(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
+def improved(group: Sequence[Trajectory], *, temperature: Positive = 1.0, component: str = "") -> list[Selected]:
     """Select the best turn of each state where different turns were taken, weighted by exp(score / temperature).
 
     A turn's value is the mean return from that turn on, over the episodes that took it. States where all turns are

@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from agentgym import Environment, Outlook, ResultStatus, SandboxExhausted, StopReason, ToolError, Turn
-from agentgym.options import validated_dataclass
+from agentgym.options import Count, validated_dataclass
 from agentgym.rollout import EnvironmentState, EpisodeHandle, EpisodeHook, TurnOutcome
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "StopRule",
 ]
 
-Turns = Annotated[int, Field(ge=1, strict=True)]
 _NOT_RUN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 
 
@@ -71,7 +70,7 @@ class NoProgress(StopRule):
     It applies where the environment has a potential (see `Environment.potential`).
     """
 
-    turns: Turns
+    turns: Count
     """For how many turns the potential may stay at its highest or below."""
 
     @override
@@ -109,7 +108,7 @@ class RepeatedState(StopRule):
 class InvalidCalls(StopRule):
     """Ends an episode after `turns` turns in a row without one call of an existing tool with valid arguments."""
 
-    turns: Turns
+    turns: Count
     """How many turns in a row may hold no valid call."""
 
     @override

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from agentgym import Tool, ToolError
-from agentgym.tools import collect_tools
 
 from .record_store import Row, Store, TableSchema
 
@@ -34,7 +33,7 @@ class StoreApp:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.apis = collect_tools(cls)
+        cls.apis = Tool.collect(cls)
 
     def __init__(self, store: Store, now: str) -> None:
         """Make an app. `now`: the episode's fixed time, as `2026-01-05 09:00`."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from agentgym import Environment, ImagePart, TextPart, Tool, tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import WrongArguments, collect_tools, render_output
+from agentgym.tools import WrongArguments, render_output
 from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.tools.definition import tools_by_name
 
@@ -259,10 +259,10 @@ class Without(Base):
 
 
 def test_tools_are_inherited_overridden_and_dropped_as_methods_are():
-    assert list(collect_tools(Base)) == ["read", "finish"]
-    assert collect_tools(Derived)["read"].description == "Read again."
-    assert collect_tools(Derived)["finish"].options.final
-    assert list(collect_tools(Without)) == ["finish"]
+    assert list(Tool.collect(Base)) == ["read", "finish"]
+    assert Tool.collect(Derived)["read"].description == "Read again."
+    assert Tool.collect(Derived)["finish"].options.final
+    assert list(Tool.collect(Without)) == ["finish"]
 
 
 def test_two_collect_tools_one_name_are_refused():
@@ -273,7 +273,7 @@ def test_two_collect_tools_one_name_are_refused():
             return ""
 
     with pytest.raises(ToolDefinitionError, match="two tools named 'finish'"):
-        collect_tools(Twice)
+        Tool.collect(Twice)
 
 
 def test_a_static_or_class_method_is_refused():
@@ -285,7 +285,7 @@ def test_a_static_or_class_method_is_refused():
             return ""
 
     with pytest.raises(ToolDefinitionError, match="look is a staticmethod"):
-        collect_tools(Static)
+        Tool.collect(Static)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pydantic import Field
 from agentgym.cluster.operations import OPERATIONS, InvalidRequest, Operation
 from agentgym.cluster.wire import error_to_json, tools_to_json
 from agentgym.environment.contract import Environment
+from agentgym.number_types import Positive
 from agentgym.options import validated_dataclass
 from agentgym.rollout.environment_handle import close_environment
 from agentgym.tools.definition import Tool
@@ -64,7 +65,6 @@ _CANCEL_S = 10.0
 """How long cancelled requests may take to end before the environment is closed anyway."""
 
 Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
 
 
 @validated_dataclass(kw_only=True)
@@ -79,9 +79,9 @@ class ServerLimits:
     episodes_per_token: Count | None = None
     """How many episodes of the clients with one token may be open at the same time. By default a token has no bound of
     its own."""
-    lease_s: Seconds = 60.0
+    lease_s: Positive = 60.0
     """An episode whose client was silent for this many seconds is closed."""
-    wait_s: Seconds = 10.0
+    wait_s: Positive = 10.0
     """How many seconds a request for an episode waits for room before it is told to come back."""
     waiting: Count = 1024
     """How many requests for an episode may wait at the same time."""
@@ -91,7 +91,7 @@ class ServerLimits:
     """The size of the largest request in MiB, unless it brings a checkpoint."""
     checkpoint_mib: Count = 256
     """The size of the largest request that brings a checkpoint, in MiB."""
-    request_s: Seconds = 30.0
+    request_s: Positive = 30.0
     """How many seconds a client may take to send a request."""
     connections: Annotated[int, Field(ge=8)] = 2048
     """How many connections may be open at the same time, all clients together."""

@@ -27,7 +27,7 @@ from agentgym.credit.batch import credit_of, spread_over_tokens
 from agentgym.credit.contract import BiasClass, CreditWarning, Estimator, define_estimator, estimator
 from agentgym.credit.group import Group
 from agentgym.credit.named_parts import load_named_part
-from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight, WholeNumber
+from agentgym.credit.options import Baseline, Ddof, Scale
 from agentgym.credit.signals import Array, Bools, Labels
 from agentgym.moved import moved_names
 
@@ -38,14 +38,10 @@ __all__ = [
     "Bools",
     "CreditWarning",
     "Ddof",
-    "Decay",
     "Estimator",
     "Group",
     "Labels",
-    "PositiveWeight",
     "Scale",
-    "Weight",
-    "WholeNumber",
     "arithmetic",
     "credit_of",
     "define_estimator",

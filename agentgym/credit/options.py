@@ -9,16 +9,10 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 from agentgym.errors import CreditError
-from agentgym.number_types import Count as Count
-from agentgym.number_types import Share as Share
 
-Decay = Annotated[float, Ge(0), Le(1)]
-Weight = Annotated[float, Ge(0)]
-PositiveWeight = Annotated[float, Gt(0)]
-WholeNumber = Annotated[int, Ge(0)]
 Baseline = Literal["loo", "mean"]
 Scale = Literal["none", "std"]
 Ddof = Annotated[int, Ge(0), Le(1)]

@@ -11,14 +11,13 @@ old_names.py     members under their names in 0.2
 """
 
 from agentgym.environment.contexts import ContextChange, HasContexts
-from agentgym.environment.wrapper import EnvironmentWrapper, unwrapped
+from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.moved import moved_names
 
 __all__ = [
     "ContextChange",
     "EnvironmentWrapper",
     "HasContexts",
-    "unwrapped",
 ]
 
 

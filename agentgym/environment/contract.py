@@ -15,7 +15,6 @@ from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import Backend, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.task.definition import Task
-from agentgym.tools import collect_tools
 from agentgym.tools.definition import Tool, tools_by_name
 
 if TYPE_CHECKING:
@@ -160,4 +159,4 @@ class Environment(OldNames):
         super().__init_subclass__(**kwargs)
         adopt_old_overrides(cls)
         cls._free_tools = (*cls._free_tools, *tools)
-        cls.tools = collect_tools(cls, cls._free_tools, reserved={*dir(Environment), "sandboxes"})
+        cls.tools = Tool.collect(cls, cls._free_tools, reserved={*dir(Environment), "sandboxes"})

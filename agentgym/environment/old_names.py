@@ -54,7 +54,7 @@ class OldNames:
 
     @property
     def unwrapped(self: Any) -> Any:
-        warn_renamed("Environment.unwrapped", "agentgym.environment.unwrapped(environment)")
+        warn_renamed("Environment.unwrapped", "agentgym.environment.EnvironmentWrapper.unwrap(environment)")
         environment = self
         while getattr(environment, "is_transparent", False):
             environment = environment._environment

@@ -59,7 +59,7 @@ class EnvironmentWrapper(HasContexts, Environment):
             return super().take_context_change()
         if self.begins_contexts:
             raise AgentGymError(
-                f"{type(unwrapped(self._environment)).__qualname__} begins contexts of its own, and so does "
+                f"{type(self.unwrap(self._environment)).__qualname__} begins contexts of its own, and so does "
                 f"{type(self).__name__}, which cannot be around it: wrap an environment with one context."
             )
         return change
@@ -103,6 +103,13 @@ class EnvironmentWrapper(HasContexts, Environment):
         finally:
             await super().close()
 
+    @staticmethod
+    def unwrap(environment: Environment) -> Environment:
+        """Return the environment inside transparent wrappers, which gives the episode its class, tools and role."""
+        while isinstance(environment, EnvironmentWrapper) and environment.is_transparent:
+            environment = environment._environment
+        return environment
+
 
 def may_begin_contexts(environment: Environment) -> bool:
     """Return whether an episode in an environment may have several contexts, and its trajectory several rows."""
@@ -111,10 +118,3 @@ def may_begin_contexts(environment: Environment) -> bool:
             return True
         environment = environment._environment
     return isinstance(environment, HasContexts)
-
-
-def unwrapped(environment: Environment) -> Environment:
-    """Return the environment inside transparent wrappers, which gives the episode its class, tools and role."""
-    while isinstance(environment, EnvironmentWrapper) and environment.is_transparent:
-        environment = environment._environment
-    return environment

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from agentgym.interop.mcp.environment import register_mcp
     from agentgym.interop.mcp.server import McpServer
     from agentgym.interop.offered_episode import OfferedEpisode
-    from agentgym.interop.seeded_tasks import seeded_tasks
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.trl_environments import TrlEnvironments
 
@@ -28,7 +27,6 @@ _HOME = {
     "gymnasium_tasks": "gymnasium",
     "register_gymnasium": "gymnasium",
     "register_mcp": "mcp.environment",
-    "seeded_tasks": "seeded_tasks",
 }
 
 __all__ = [
@@ -40,7 +38,6 @@ __all__ = [
     "gymnasium_tasks",
     "register_gymnasium",
     "register_mcp",
-    "seeded_tasks",
 ]
 
 

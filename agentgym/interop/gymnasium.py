@@ -16,7 +16,6 @@ from pydantic import Field
 from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint
 from agentgym.errors import TaskError, ToolError
-from agentgym.interop.seeded_tasks import seeded_tasks
 from agentgym.interop.toy_text import TOY_TEXT, ActionText
 from agentgym.messages import Message
 from agentgym.registry import load, register
@@ -195,7 +194,7 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
         raise TaskError(f"{name!r} was not registered by register_gymnasium.")
     words = environment_class.words
     about = words.rules or f"Play {environment_class.theirs}. The actions are {', '.join(words.actions)}."
-    return seeded_tasks(name, about, train=train, validation=validation, held_out=held_out, seed=seed)
+    return TaskSet.seeded(name, about, train=train, validation=validation, held_out=held_out, seed=seed)
 
 
 def _by(words: ActionText) -> Callable[[GymnasiumEpisode], bool]:

@@ -19,7 +19,7 @@ from agentgym.rollout.episodes import Checkpoints
 from agentgym.rollout.failures import is_bug
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.rollout.judging import Judge, WrappedJudge
-from agentgym.rollout.replay import Fork, ReplayPolicy, tree_labels
+from agentgym.rollout.replay import Fork, ReplayPolicy
 
 __all__ = [
     "Checkpoints",
@@ -33,7 +33,6 @@ __all__ = [
     "WrappedJudge",
     "is_bug",
     "schemas_of",
-    "tree_labels",
 ]
 
 __getattr__ = moved_names(__name__)

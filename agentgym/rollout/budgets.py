@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from agentgym.messages import StopReason
+from agentgym.number_types import Count, Positive, WholeNumber
 from agentgym.options import validated_dataclass
 from agentgym.storage.failures import says_nothing
 from agentgym.trajectory.turn import Turn
-
-Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 @validated_dataclass()
@@ -30,15 +27,15 @@ class Budgets:
     no bound."""
     max_calls: Count = 64
     """How many tools all turns of an episode may call together. Further calls are not run."""
-    time_s: Annotated[float, Field(gt=0)] = 600.0
+    time_s: Positive = 600.0
     """How many seconds the reset, the tools and the judging of turns may take in an episode. The time in which the
     policy samples, or waits for its turn to sample, does not count, and neither does judging the outcome."""
-    reply_s: Annotated[float, Field(gt=0)] = 3600.0
+    reply_s: Positive = 3600.0
     """How many seconds the policy may take for one message, waiting for its turn included. One that takes longer hangs:
     it is asked again as after any failure of the infrastructure, and then the episode has failed."""
     max_void_turns: Count = 3
     """How many turns in a row may hold nothing that the environment can act on or answer."""
-    infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1
+    infra_retries: WholeNumber = 1
     """How often an episode is tried again after the infrastructure failed."""
 
 

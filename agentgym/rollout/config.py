@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 from pydantic import Field, SkipValidation
 
 from agentgym.environment.contract import Environment
+from agentgym.number_types import Count
 from agentgym.options import Registered, validated_dataclass
 from agentgym.registry import environment_of
 from agentgym.reward.contract import Reward
-from agentgym.rollout.budgets import Budgets, Count
+from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.prompt import Prompt, PromptSource
 from agentgym.sandbox import Backend

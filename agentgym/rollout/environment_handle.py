@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint
 from agentgym.errors import SandboxExhausted, ToolError
@@ -60,7 +60,7 @@ class EnvironmentHandle:
         self.state = NO_STATE
         self._closed = False
         environment_class = type(self.current)
-        is_wanted = state_keys or unwrapped(self.current) is not self.current
+        is_wanted = state_keys or EnvironmentWrapper.unwrap(self.current) is not self.current
         self._offers_state_key = is_wanted and environment_class.state_key is not Environment.state_key
         self._offers_potential = environment_class.potential is not Environment.potential
         self._offers_checkpoint = checkpoints and environment_class.checkpoint is not Environment.checkpoint
@@ -142,7 +142,7 @@ class EnvironmentHandle:
 
         Returns: the opening messages, with the prompt additions.
         """
-        method = unwrapped(self.current).reset
+        method = EnvironmentWrapper.unwrap(self.current).reset
         opening: list[Message] = await awaited(self.current.reset(task.public(), seed=seed), method)
         check_messages(opening, method, "return task.opening()")
         return with_additions(opening, additions)

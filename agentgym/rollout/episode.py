@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.errors import LedgerError, RewardError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
@@ -98,7 +98,7 @@ class Episode:
             checkpoints=self._retries.remaining > 0 or config.checkpoints is not None,
             state_keys=config.state_keys,
         )
-        environment_class = type(unwrapped(environment.current))
+        environment_class = type(EnvironmentWrapper.unwrap(environment.current))
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
         return environment
 

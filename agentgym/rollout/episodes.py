@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint
 from agentgym.errors import HeldOutError
@@ -93,7 +93,7 @@ class EpisodeConfig:
     def reward_for(self, environment: Environment) -> Reward | None:
         """Return the reward that judges an episode, or that a hook needs if episodes are not judged; else None."""
         is_asked = self.judged or any(hook.needs_reward for hook in self.hooks)
-        return self.environments.reward_for(unwrapped(environment)) if is_asked else None
+        return self.environments.reward_for(EnvironmentWrapper.unwrap(environment)) if is_asked else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contexts import changes_context
 from agentgym.errors import ContextFull, PolicyError, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
@@ -128,7 +128,7 @@ class PlayLoop:
             stop = await self._ask_hooks(turn, stop)
         if stop is not None:
             raise EpisodeOver(stop)
-        self._contexts.show(turn, unwrapped(self._environment.current))
+        self._contexts.show(turn, EnvironmentWrapper.unwrap(self._environment.current))
         await self._write(turn)
 
     async def conclude(self) -> None:
@@ -155,7 +155,7 @@ class PlayLoop:
         trajectory.provenance.reset_usage = await environment.usage_since_last()
         trajectory.provenance.image_digests = environment.current.sandboxes.image_digests
         self._retries.activity = "rendering the prompt"
-        self._contexts.open(opening, unwrapped(environment.current))
+        self._contexts.open(opening, EnvironmentWrapper.unwrap(environment.current))
 
     async def _open(self) -> list[Message]:
         """Reset the environment. Returns: its opening messages."""
@@ -230,10 +230,10 @@ class PlayLoop:
     @property
     def _role(self) -> str:
         """The agent's current role, from the environment or else from a prompt addition."""
-        return unwrapped(self._environment.current).role or self._added_role
+        return EnvironmentWrapper.unwrap(self._environment.current).role or self._added_role
 
     def _read_tools(self) -> ToolSchemas:
-        return self._contexts.read_tools(unwrapped(self._environment.current))
+        return self._contexts.read_tools(EnvironmentWrapper.unwrap(self._environment.current))
 
     async def _act(self, turn: Turn) -> bool:
         """Run the calls of a turn, or let the environment answer the message, and record the turn with its usage.
@@ -281,7 +281,7 @@ class PlayLoop:
         else:
             self._retries.activity = f"answering the agent's message of turn {turn.index}"
             replies = await environment.respond(turn.message.spoken())
-            check_messages(replies, unwrapped(environment).respond, "return [] to end the episode")
+            check_messages(replies, EnvironmentWrapper.unwrap(environment).respond, "return [] to end the episode")
             turn.replies = tuple(replies)
             return not (turn.replies or environment.ended or changes_context(environment))
         return False

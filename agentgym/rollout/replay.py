@@ -49,6 +49,25 @@ class Fork:
                 "a fork lies before one of them, counted from 0, or after the last."
             )
 
+    @staticmethod
+    def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
+        """Return the label of each turn's tree node: branches share the labels of the turns they repeat.
+
+        For `Group.from_arrays(branches=...)`. In a branch of a branch, a turn's label names the trajectory that first
+        sampled it.
+        """
+        trajectories_by_id = {trajectory.id: trajectory for trajectory in trajectories}
+
+        def label(trajectory: Trajectory, turn: int) -> str:
+            while (fork := trajectory.provenance.branch) is not None and turn < fork.turn:
+                parent = trajectories_by_id.get(fork.trajectory)
+                if parent is None or parent is trajectory:
+                    return f"{fork.trajectory}:{turn}"
+                trajectory = parent
+            return f"{trajectory.id}:{turn}"
+
+        return [[label(trajectory, turn.index) for turn in trajectory.turns] for trajectory in trajectories]
+
     @property
     def point(self) -> ForkPoint:
         """The fork in the form recorded in a branch's provenance."""
@@ -224,25 +243,6 @@ def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | No
     if record.stop_reason != replay.stop_reason and not by_budget:
         return Divergence(last, "ending", str(record.stop_reason), f"{replay.stop_reason} ({replay.error})")
     return None
-
-
-def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
-    """Return the label of each turn's tree node: branches share the labels of the turns they repeat.
-
-    For `Group.from_arrays(branches=...)`. In a branch of a branch, a turn's label names the trajectory that first
-    sampled it.
-    """
-    trajectories_by_id = {trajectory.id: trajectory for trajectory in trajectories}
-
-    def label(trajectory: Trajectory, turn: int) -> str:
-        while (fork := trajectory.provenance.branch) is not None and turn < fork.turn:
-            parent = trajectories_by_id.get(fork.trajectory)
-            if parent is None or parent is trajectory:
-                return f"{fork.trajectory}:{turn}"
-            trajectory = parent
-        return f"{trajectory.id}:{turn}"
-
-    return [[label(trajectory, turn.index) for turn in trajectory.turns] for trajectory in trajectories]
 
 
 def _prefix_ids(record: Trajectory, turn: int) -> list[int]:

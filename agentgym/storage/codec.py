@@ -17,7 +17,7 @@ from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Origin
 from agentgym.task.definition import Task
-from agentgym.trajectory import EndState, ForkPoint, PromptAddition, Provenance, Row, Span, TokenMask, training_help
+from agentgym.trajectory import EndState, ForkPoint, PromptAddition, Provenance, Row, Span, TokenMask
 from agentgym.trajectory.provenance import ReplayedTurns
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
@@ -300,7 +300,7 @@ def _additions_from_json(row: dict[str, Any]) -> tuple[PromptAddition, ...]:
     if "knowledge" in row:
         additions.append(PromptAddition("knowledge", row["knowledge"]))
     if "assistance" in row:
-        additions.append(training_help(**row["assistance"]))
+        additions.append(PromptAddition.training_help(**row["assistance"]))
     return tuple(additions)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from agentgym import strict_json
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
 from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
-from agentgym.task.definition import BOOKKEEPING, SPLITS, Split, Task, canonical_json
+from agentgym.task.definition import BOOKKEEPING, SPLITS, Split, Task, canonical_json, seed_of
 from agentgym.task.file_paths import with_absolute_paths
 from agentgym.task.script import task_player
 
@@ -242,6 +243,22 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         if not any(tasks.values()):
             raise TaskError(f"{source} holds no task.")
         return cls(name, tasks)
+
+    @classmethod
+    def seeded(cls, name: str, prompt: str, *, train: int, validation: int, held_out: int, seed: int) -> TaskSet:
+        """Return tasks that differ only by the seed of the reset, for an external environment of the same name.
+
+        Args:
+            train, validation, held_out: the number of tasks of each split. `parameters["seed"]` of each has 31 bits.
+        """
+
+        def task(split: Split, index: int) -> Task:
+            drawn = random.Random(seed_of(name, split, seed, index)).getrandbits(31)
+            parameters = {"seed": drawn}
+            return Task(f"{split}/{index:04d}", name, prompt, parameters=parameters, truth={"seed": drawn}, split=split)
+
+        sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
+        return cls(name, {split: [task(split, index) for index in range(size)] for split, size in sizes.items()})
 
     @property
     def canary(self) -> str:

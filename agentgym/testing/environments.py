@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contract import Environment
 from agentgym.registry import load_reward, load_task_set, make, task_set_for
 from agentgym.reward.contract import Reward
@@ -120,7 +120,7 @@ async def _check_episodes(
         checked.append("without tasks, no reward was checked: name a task set")
         return
     stage, tasks = episode_checks.EpisodeChecker(subject, judge), subject.tasks
-    public = (*public, *type(unwrapped(subject.make())).public_truth)
+    public = (*public, *type(EnvironmentWrapper.unwrap(subject.make())).public_truth)
     await episode_checks.check_truth_hidden(episode_checks.EpisodeChecker(subject, None), tasks, public)
     await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
     if await episode_checks.check_judged(stage):

@@ -7,16 +7,10 @@ output.py      a tool's return value as message content
 
 from agentgym.moved import moved_names
 
-from .arguments import WrongArguments, replace_lone_surrogates
-from .definition import collect_tools
+from .arguments import WrongArguments
 from .output import render_output
 
-__all__ = [
-    "WrongArguments",
-    "collect_tools",
-    "render_output",
-    "replace_lone_surrogates",
-]
+__all__ = ["WrongArguments", "render_output"]
 
 
 __getattr__ = moved_names(__name__)

@@ -143,6 +143,37 @@ class Tool:
             check=check,
         )
 
+    @staticmethod
+    def collect(
+        owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = (), *, reserved: Container[str] = ()
+    ) -> dict[str, Tool]:
+        """Return by name the tools that a class defines or inherits, in order of definition, then the free tools.
+
+        Args:
+            reserved: names that methods marked as tools must not have.
+        Raises: ToolDefinitionError naming the class, the function and what is missing.
+        """
+        methods: list[Tool] = []
+        for cls in reversed(owner.__mro__):
+            for attribute in vars(cls):
+                function: Callable[..., Any] = vars(cls)[attribute]
+                options: ToolOptions | None = getattr(function, _MARK, None)
+                if options is None:
+                    continue
+                if attribute in reserved:
+                    raise ToolDefinitionError(
+                        f"{owner.__qualname__}.{attribute} is a tool, but agentgym uses {attribute!r} of every class. "
+                        f"Give the method another name, and keep the tool's by @tool(name={attribute!r})."
+                    )
+                if isinstance(function, (staticmethod, classmethod)):
+                    raise ToolDefinitionError(
+                        f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, "
+                        "since it acts on the environment of one episode."
+                    )
+                if getattr(owner, attribute, None) is function:
+                    methods.append(Tool.from_function(function, options))
+        return tools_by_name((*methods, *free_tools), owner.__qualname__)
+
     def __repr__(self) -> str:
         return f"Tool({self.signature()})"
 
@@ -241,37 +272,6 @@ def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
         return marked
 
     return mark(function) if function is not None else mark
-
-
-def collect_tools(
-    owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = (), *, reserved: Container[str] = ()
-) -> dict[str, Tool]:
-    """Return by name the tools that a class defines or inherits, in order of definition, then the free tools.
-
-    Args:
-        reserved: names that methods marked as tools must not have.
-    Raises: ToolDefinitionError naming the class, the function and what is missing.
-    """
-    methods: list[Tool] = []
-    for cls in reversed(owner.__mro__):
-        for attribute in vars(cls):
-            function: Callable[..., Any] = vars(cls)[attribute]
-            options: ToolOptions | None = getattr(function, _MARK, None)
-            if options is None:
-                continue
-            if attribute in reserved:
-                raise ToolDefinitionError(
-                    f"{owner.__qualname__}.{attribute} is a tool, but agentgym uses {attribute!r} of every class. "
-                    f"Give the method another name, and keep the tool's by @tool(name={attribute!r})."
-                )
-            if isinstance(function, (staticmethod, classmethod)):
-                raise ToolDefinitionError(
-                    f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, since "
-                    "it acts on the environment of one episode."
-                )
-            if getattr(owner, attribute, None) is function:
-                methods.append(Tool.from_function(function, options))
-    return tools_by_name((*methods, *free_tools), owner.__qualname__)
 
 
 def tools_by_name(tools: Iterable[Tool | Callable[..., Any]], owner: str) -> dict[str, Tool]:

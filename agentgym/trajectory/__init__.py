@@ -6,7 +6,7 @@ record.py      Trajectory, its contexts, and its tokens as arrays
 """
 
 from agentgym.moved import moved_names
-from agentgym.trajectory.provenance import ForkPoint, PromptAddition, Provenance, training_help
+from agentgym.trajectory.provenance import ForkPoint, PromptAddition, Provenance
 from agentgym.trajectory.record import EndState, Row
 from agentgym.trajectory.turn import Span, TokenMask
 
@@ -18,7 +18,6 @@ __all__ = [
     "Row",
     "Span",
     "TokenMask",
-    "training_help",
 ]
 
 __getattr__ = moved_names(__name__)

@@ -43,10 +43,10 @@ class PromptAddition:
     role: str = ""
     """The role that the addition gives the agent, in an environment without roles of its own."""
 
-
-def training_help(kind: str, text: str = "", share: float = 1.0, role: str = "") -> PromptAddition:
-    """Return an addition that helps an agent in a training episode. Args: see the fields of PromptAddition."""
-    return PromptAddition(kind, text, is_help=True, share=share, role=role)
+    @classmethod
+    def training_help(cls, kind: str, text: str = "", share: float = 1.0, role: str = "") -> PromptAddition:
+        """Return an addition that helps an agent in a training episode. Args: see the fields."""
+        return cls(kind, text, is_help=True, share=share, role=role)
 
 
 @dataclass(slots=True)

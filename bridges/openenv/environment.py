@@ -32,7 +32,6 @@ from agentgym import (
     install_command,
     register,
 )
-from agentgym.interop import seeded_tasks
 from agentgym.interop.mcp import content_from_mcp
 from agentgym.reward import SUCCESS, Components
 from agentgym.tools import render_output
@@ -303,7 +302,7 @@ def openenv_tasks(
     Args:
         prompt: what the agent is told before what it observes.
     """
-    return seeded_tasks(name, prompt, train=train, validation=validation, held_out=held_out, seed=seed)
+    return TaskSet.seeded(name, prompt, train=train, validation=validation, held_out=held_out, seed=seed)
 
 
 def _environment_class(name: str, url: str, options: Mapping[str, Any]) -> type[OpenEnvEnvironment]:

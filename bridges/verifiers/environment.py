@@ -32,7 +32,7 @@ from agentgym import (
     strict_json,
 )
 from agentgym.reward import SUCCESS, Components
-from agentgym.tools import render_output, replace_lone_surrogates
+from agentgym.tools import render_output
 
 from .worker_process import SharedWorker, WorkerProcess
 
@@ -93,7 +93,7 @@ class VerifiersEnvironment(Environment):
     async def respond(self, message: Message) -> list[Message]:
         """Send a message without calls; this ends the episode in most harnesses. Raises: EnvironmentServerError."""
         async with self._in_order:
-            await self._say({"content": replace_lone_surrogates(message.text)})  # verifiers' servers write UTF-8
+            await self._say({"content": message.text.encode("utf-8", "replace").decode()})  # lone surrogates become ?
             return await self._next()
 
     async def _say(self, message: Mapping[str, Any]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Decay, Group, arithmetic, define_estimator
+from agentgym.credit import Array, Group, arithmetic, define_estimator
+from agentgym.options import Share
 
 
 @define_estimator(
@@ -12,7 +13,7 @@ from agentgym.credit import Array, Decay, Group, arithmetic, define_estimator
     minimum_group=1,
     zero_if_equal=False,
 )
-def archer(group: Group, *, gamma: Decay = 1.0) -> Array:
+def archer(group: Group, *, gamma: Share = 1.0) -> Array:
     """A_ik = Q(s_ik, a_ik) - V(s_ik), in the paper each the lower of two heads, which is the critic's business.
 
     Every token of the turn gets this advantage. Its bias is the error of Q, whatever the group size; exact for an exact

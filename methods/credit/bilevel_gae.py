@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import Array, BiasClass, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, BiasClass, Group, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 Boundary = Literal["first", "last"]
 
@@ -28,13 +29,13 @@ def _bias(options: Mapping[str, Any]) -> BiasClass:
 def bilevel_gae(
     group: Group,
     *,
-    gamma: Decay = 1.0,
-    lam: Decay = 1.0,
-    token_gamma: Decay = 1.0,
-    token_lam: Decay = 1.0,
+    gamma: Share = 1.0,
+    lam: Share = 1.0,
+    token_gamma: Share = 1.0,
+    token_lam: Share = 1.0,
     boundary: Boundary = "first",
     truncated: arithmetic.Truncated = "scored",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """The advantage of each turn's first token: the value of the whole turn minus the value of the state before it.

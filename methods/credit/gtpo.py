@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.credit import (
-    Array,
-    Baseline,
-    Ddof,
-    Decay,
-    Group,
-    PositiveWeight,
-    Scale,
-    Weight,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Baseline, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 
 @define_estimator(
@@ -26,11 +16,11 @@ from agentgym.credit import (
 def gtpo(
     group: Group,
     *,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     baseline: Baseline = "mean",
     scale: Scale = "std",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = (G_ik - mean of G_jk) / std of G_jk over the trajectories j that reached turn k.

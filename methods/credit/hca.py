@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Group, PositiveWeight, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Group, arithmetic, define_estimator
+from agentgym.options import Positive, Weight
 
 
 @define_estimator(
@@ -14,7 +15,7 @@ from agentgym.credit import Array, Group, PositiveWeight, Weight, arithmetic, de
     minimum_group=1,
     zero_if_equal=False,
 )
-def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
+def hca(group: Group, *, outcome_weight: Positive = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).
 
     The exact policy gradient, if the hindsight probability is the true one given the state before the turn and G_ik,

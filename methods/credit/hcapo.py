@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym import CreditError
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 from .shaping import above_others
 
@@ -19,12 +20,12 @@ def hcapo(
     group: Group,
     *,
     credit_weight: Weight = 1.0,
-    lowest: PositiveWeight = 0.5,
-    highest: PositiveWeight = 2.0,
-    gamma: Decay = 1.0,
+    lowest: Positive = 0.5,
+    highest: Positive = 2.0,
+    gamma: Share = 1.0,
     scale: Scale = "none",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import (
-    Array,
-    Ddof,
-    Decay,
-    Group,
-    PositiveWeight,
-    Scale,
-    Weight,
-    WholeNumber,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight, WholeNumber
 
 
 @define_estimator(
@@ -30,11 +20,11 @@ def hgpo(
     *,
     history: WholeNumber = 2,
     alpha: Weight = 1.0,
-    gamma: Decay = 0.95,
+    gamma: Share = 0.95,
     scale: Scale = "std",
     ddof: Ddof = 0,
     episode: bool = False,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 that are not 0.

@@ -7,8 +7,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt, Le
 
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, arithmetic, define_estimator
-from agentgym.options import Share
+from agentgym.credit import Array, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 from .shaping import above_others
 
@@ -23,12 +23,12 @@ def hindsight(
     *,
     share: Share = 0.5,
     band: Share = 0.5,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     success_at: float = 0.5,
     prior_floor: Annotated[float, Gt(0), Le(0.5)] = 0.05,
     scale: Scale = "std",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = A_i * (1 - share + share * w_ik), w_ik = clip(1 + band * z_ik, 1 - band, 1 + band).

@@ -8,18 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit import (
-    Array,
-    Baseline,
-    BiasClass,
-    Ddof,
-    Group,
-    PositiveWeight,
-    Scale,
-    Weight,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Baseline, BiasClass, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Weight
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -43,7 +33,7 @@ def hrpo(
     baseline: Baseline = "mean",
     scale: Scale = "std",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = outcome_weight * n(o_i) + turn_weight * m(r_ik); n compares trajectories, m all turns with a reward.

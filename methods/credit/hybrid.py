@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from agentgym.credit import (
-    Array,
-    Baseline,
-    Ddof,
-    Decay,
-    Group,
-    PositiveWeight,
-    Scale,
-    Weight,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Baseline, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 
 @define_estimator(requires=("outcomes",), bias="biased", source="arXiv:2604.02869, the hybrid row")
 def hybrid(
     group: Group,
     *,
-    gamma: Decay = 0.9,
+    gamma: Share = 0.9,
     outcome_share: Weight = 0.3,
     baseline: Baseline = "mean",
     scale: Scale = "std",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = n_k(G_ik) + outcome_share * n(o_i); n_k compares the trajectories that reached turn k, n all of them.

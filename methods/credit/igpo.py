@@ -6,18 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import (
-    Array,
-    Bools,
-    Ddof,
-    Decay,
-    Group,
-    PositiveWeight,
-    Scale,
-    Weight,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Bools, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 from .shaping import forward_fill
 
@@ -33,11 +23,11 @@ def igpo(
     *,
     gain: Literal["prob", "log_prob"] = "prob",
     normalise: Literal["joint", "separate"] = "joint",
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     scale: Scale = "std",
     ddof: Ddof = 1,
     truncated: Literal["outcome", "gain"] = "outcome",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     gain_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Decay, Group, PositiveWeight, Weight, define_estimator
+from agentgym.credit import Array, Baseline, Group, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 from .bias_classes import unbiased_if_leave_one_out
 from .shaping import shaped_advantages
@@ -19,9 +20,9 @@ def information_gain(
     group: Group,
     *,
     weight: Weight = 1.0,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     baseline: Baseline = "loo",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """`potential_shaping` with Phi_k = p_k, the probability of the gold answer given all before turn k.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Group, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 
 @define_estimator(
@@ -16,9 +17,9 @@ from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, arithme
 def kevin(
     group: Group,
     *,
-    gamma: Decay = 0.4,
+    gamma: Share = 0.4,
     weigh: arithmetic.Weigh = "turns",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of the group.

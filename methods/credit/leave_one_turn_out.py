@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentgym.credit import Array, Group, PositiveWeight, Scale, Weight, define_estimator
+from agentgym.credit import Array, Group, Scale, define_estimator
+from agentgym.options import Positive, Weight
 
 from .counterfactual import leave_one_out_values, turn_credit
 from .shaping import add_turn_credit
@@ -23,7 +24,7 @@ def leave_one_turn_out(
     credit: Literal["added", "returned"] = "added",
     credit_weight: Weight = 1.0,
     scale: Scale = "none",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.add_turn_credit`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Group, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Ddof, Group, arithmetic, define_estimator
+from agentgym.options import Weight
 
 
 @define_estimator(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849", by_turn=False)

@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Ddof, Decay, Group, Scale, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Baseline, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Share, Weight
 
 
 @define_estimator(
@@ -20,7 +21,7 @@ def mt_grpo_two_segment(
     *,
     combine: Literal["added", "cumulative"] = "added",
     alpha: Weight = 1.0,
-    discount: Decay = 1.0,
+    discount: Share = 1.0,
     boundary: Literal["last", "first"] = "last",
     baseline: Baseline = "mean",
     scale: Scale = "std",

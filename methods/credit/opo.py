@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, BiasClass, Group, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Baseline, BiasClass, Group, arithmetic, define_estimator
+from agentgym.options import Weight
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Baseline, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Baseline, Group, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 from .bias_classes import unbiased_if_leave_one_out
 
@@ -17,9 +18,9 @@ from .bias_classes import unbiased_if_leave_one_out
 def otb(
     group: Group,
     *,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     baseline: Baseline = "mean",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = G_ik - sum_j W_jk G_jk / sum_j W_jk over those that reached turn k; W_jk sums the score norms up to k.

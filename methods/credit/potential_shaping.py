@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.credit import Array, Baseline, Decay, Group, PositiveWeight, Weight, define_estimator
+from agentgym.credit import Array, Baseline, Group, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 from .bias_classes import unbiased_if_leave_one_out
 from .shaping import shaped_advantages
@@ -17,9 +18,9 @@ def potential_shaping(
     group: Group,
     *,
     weight: Weight = 1.0,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     baseline: Baseline = "loo",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """`return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.

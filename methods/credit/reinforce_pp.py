@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Group, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 
 @define_estimator(
@@ -18,9 +19,9 @@ from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, arithme
 def reinforce_pp(
     groups: Sequence[Group],
     *,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     weigh: arithmetic.Weigh = "trajectories",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> list[Array]:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.

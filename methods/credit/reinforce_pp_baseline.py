@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit import Array, Baseline, Group, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Baseline, Group, arithmetic, define_estimator
+from agentgym.options import Weight
 
 from .bias_classes import direction_by_trajectories
 

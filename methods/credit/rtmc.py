@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Decay, Group, Labels, PositiveWeight, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Group, Labels, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 
 @define_estimator(
@@ -16,9 +17,9 @@ from agentgym.credit import Array, Decay, Group, Labels, PositiveWeight, Weight,
 def rtmc(
     group: Group,
     *,
-    gamma: Decay = 1.0,
-    prior_weight: PositiveWeight = 1.0,
-    outcome_weight: PositiveWeight = 1.0,
+    gamma: Share = 1.0,
+    prior_weight: Positive = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = Q(s_ik, a_ik) - V(s_ik), V = (n_s mean_s G + c V_0) / (n_s + c), Q = (n_sa mean_sa G + c V) / (n_sa + c).

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import Array, BiasClass, Group, Weight, define_estimator
+from agentgym.credit import Array, BiasClass, Group, define_estimator
+from agentgym.options import Weight
 
 from .branches import build_tree, node_values
 

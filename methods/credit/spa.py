@@ -8,17 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import (
-    Array,
-    Baseline,
-    BiasClass,
-    Decay,
-    Group,
-    PositiveWeight,
-    Weight,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Baseline, BiasClass, Group, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 GROUNDED = 0.5  # the paper's reward of a turn whose action could be executed
 
@@ -37,11 +28,11 @@ def spa(
     group: Group,
     *,
     remainder: Literal["last", "none"] = "last",
-    contribution_weight: PositiveWeight = 1.0,
+    contribution_weight: Positive = 1.0,
     grounding_weight: Weight = 0.0,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     baseline: Baseline = "loo",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """`return_to_go` with the outcome replaced by the contributions c_k of the turns, see `shared_outcome`.

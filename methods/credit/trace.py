@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, arithmetic, define_estimator
-from agentgym.options import Count
+from agentgym.credit import Array, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Count, Positive, Share, Weight
 
 from .shaping import above_others, forward_fill
 
@@ -23,12 +23,12 @@ def trace(
     group: Group,
     *,
     window: Count = 3,
-    gamma: Decay = 0.8,
+    gamma: Share = 0.8,
     gain_weight: Weight = 0.2,
     outcome_share: Weight = 1.0,
     scale: Scale = "std",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
 ) -> Array:
     """A_ik = A_i + gain_weight * c_ik, with A_i the outcome's advantage over the group.
 

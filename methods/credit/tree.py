@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Ddof, Group, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Ddof, Group, arithmetic, define_estimator
+from agentgym.options import Weight
 
 from .branches import build_tree
 

@@ -7,19 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import (
-    Array,
-    Baseline,
-    BiasClass,
-    Ddof,
-    Decay,
-    Group,
-    PositiveWeight,
-    Scale,
-    Weight,
-    arithmetic,
-    define_estimator,
-)
+from agentgym.credit import Array, Baseline, BiasClass, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 CURVATURE = 2.0
 
@@ -40,11 +29,11 @@ def user_rl(
     *,
     turn_credit: Literal["equalized", "return_to_go", "exponential"] = "equalized",
     score: Literal["sum", "return_to_go"] = "return_to_go",
-    gamma: Decay = 0.8,
+    gamma: Share = 0.8,
     baseline: Baseline = "mean",
     scale: Scale = "std",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = n(S_i) c_ik / mean_k c_ik: a trajectory's turns have its advantage on average, turn k its share of it.

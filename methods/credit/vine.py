@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit import Array, Group, Weight, arithmetic, define_estimator
+from agentgym.credit import Array, Group, arithmetic, define_estimator
+from agentgym.options import Weight
 
 from .shaping import forward_fill
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit import Weight
+from agentgym.options import Weight
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 

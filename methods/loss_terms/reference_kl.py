@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from agentgym import CreditError
-from agentgym.credit import Decay
+from agentgym.options import Share
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(reference=True))
-def reference_kl(tokens: TokenBatch, *, decay: Decay = 1.0, first_attempt: bool = False) -> torch.Tensor:
+def reference_kl(tokens: TokenBatch, *, decay: Share = 1.0, first_attempt: bool = False) -> torch.Tensor:
     """The mean over turns of KL(pi, reference) per token of the turn, by the estimate of `train.kl`.
 
     Every turn has the same weight, whatever its length; `train.kl` gives every token the same weight.

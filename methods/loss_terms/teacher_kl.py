@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 
 from agentgym import CreditError
-from agentgym.credit import Weight
-from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss, k3
+from agentgym.options import Weight
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(teacher=True))
@@ -35,7 +35,7 @@ def teacher_kl(
     if tokens.teacher_logps is None:
         raise CreditError("teacher_kl needs the log-probabilities of a teacher. Name one in [train.teacher].")
     gaps = (tokens.teacher_logps - tokens.logps) * tokens.own
-    values = gaps**2 / 2 if estimate == "k2" else k3(gaps)
+    values = gaps**2 / 2 if estimate == "k2" else gaps.exp() - 1 - gaps
     counts = torch.ones_like(tokens.returns)
     if mask == "response":
         counts = counts * ~(tokens.successes > 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from agentgym import CreditError
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(advantages=False, reference=True, optimal_values=True))
-def apo(tokens: TokenBatch, *, beta: PositiveWeight = 1e-3) -> torch.Tensor:
+def apo(tokens: TokenBatch, *, beta: Positive = 1e-3) -> torch.Tensor:
     """(beta x log pi/pi_ref of the whole episode - (R - V*))^2, R its return and V* the optimal value of its task.
 
     V* = b log mean exp(R / b) over episodes that the reference plays before its task is trained on; [train.reference]

@@ -6,11 +6,11 @@ import math
 
 import torch
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import TokenBatch
 
 
-def critique_grpo(tokens: TokenBatch, *, gamma: PositiveWeight = 0.1) -> torch.Tensor:
+def critique_grpo(tokens: TokenBatch, *, gamma: Positive = 0.1) -> torch.Tensor:
     """-f(pi) A for each token of a refinement, with f(p) = p / (p + gamma); -pi/mu A for all other tokens, not clipped.
 
     A refinement was sampled with a critique in its prompt and is trained on without it, as with the gatherer `refined`

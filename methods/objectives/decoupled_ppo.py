@@ -6,8 +6,7 @@ from typing import Literal
 
 import torch
 
-from agentgym.credit import PositiveWeight
-from agentgym.options import Share
+from agentgym.options import Positive, Share
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
@@ -16,7 +15,7 @@ def decoupled_ppo(
     tokens: TokenBatch,
     *,
     clip: Share = 0.2,
-    max_weight: PositiveWeight = 5.0,
+    max_weight: Positive = 5.0,
     proximal: Literal["start", "interpolated"] = "start",
     share: Share = 0.5,
 ) -> torch.Tensor:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(average="episode"))
-def gspo(tokens: TokenBatch, *, epsilon: PositiveWeight = 3e-4, epsilon_high: PositiveWeight = 4e-4) -> torch.Tensor:
+def gspo(tokens: TokenBatch, *, epsilon: Positive = 3e-4, epsilon_high: Positive = 4e-4) -> torch.Tensor:
     """-min(s A, clip(s, 1 - epsilon, 1 + epsilon_high) A), averaged over each episode's own tokens.
 
     s has the value of (pi/mu of the whole episode)^(1 / its own tokens), and at each token the gradient of s log pi

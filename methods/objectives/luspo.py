@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 from .gspo import sequence_surrogate
 
 
 @define_loss(LossRequirements(average="none"))
-def luspo(tokens: TokenBatch, *, epsilon: PositiveWeight = 2e-3, epsilon_high: PositiveWeight = 2.5e-3) -> torch.Tensor:
+def luspo(tokens: TokenBatch, *, epsilon: Positive = 2e-3, epsilon_high: Positive = 2.5e-3) -> torch.Tensor:
     """-min(s A, clip(s, 1 - epsilon, 1 + epsilon_high) A), summed over each episode's own tokens; s as in `gspo`.
 
     GSPO divides by the number of tokens, so a token of a long episode counts for less. Here all tokens count alike.

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
@@ -15,7 +15,7 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 def pacs(
     tokens: TokenBatch,
     *,
-    beta: PositiveWeight = 1.0,
+    beta: Positive = 1.0,
     score: Literal["ratio", "likelihood"] = "ratio",
     balance: bool = False,
 ) -> torch.Tensor:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(advantages=False, group_outcomes=True, whole_groups=True))
-def pairwise_ppo(tokens: TokenBatch, *, component: str = "success", epsilon: PositiveWeight = 0.2) -> torch.Tensor:
+def pairwise_ppo(tokens: TokenBatch, *, component: str = "success", epsilon: Positive = 0.2) -> torch.Tensor:
     """PPO's clipped surrogate of each pair, whose ratio is that of i over that of j, and whose advantage is P - 1/2.
 
     P = 1/2 + (c_i - c_j) / 2 is the chance that i beats j, c an outcome component between 0 and 1. Each pair with

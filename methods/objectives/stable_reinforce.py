@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import TokenBatch
 
 LOG_1000 = 6.907755278982137
@@ -14,9 +14,9 @@ LOG_1000 = 6.907755278982137
 def stable_reinforce(
     tokens: TokenBatch,
     *,
-    epsilon: PositiveWeight = 0.2,
-    max_log_ratio: PositiveWeight = LOG_1000,
-    max_advantage: PositiveWeight = 3.0,
+    epsilon: Positive = 0.2,
+    max_log_ratio: Positive = LOG_1000,
+    max_advantage: Positive = 3.0,
 ) -> torch.Tensor:
     """-min(R A, clip(R, 1 - epsilon, 1 + epsilon) A), R = exp(clip(log pi/mu, -+ max_log_ratio)); 0 where |A| is large.
 

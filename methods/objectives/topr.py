@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit import PositiveWeight
+from agentgym.options import Positive
 from agentgym.training.objectives import TokenBatch
 
 
-def topr(tokens: TokenBatch, *, max_ratio: PositiveWeight = 1.0) -> torch.Tensor:
+def topr(tokens: TokenBatch, *, max_ratio: Positive = 1.0) -> torch.Tensor:
     """-w A log pi, with w = 1 where A >= 0, else pi/mu of the whole episode, between 0 and `max_ratio`.
 
     Old failures fade as the policy moves away from them, so their loss stays bounded; successes are imitated fully.

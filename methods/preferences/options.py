@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from agentgym.options import Count, Rate
+from agentgym.options import Count, Positive
 from agentgym.training.stages import LearningSection
 
 
@@ -26,7 +26,7 @@ class PreferSection(ComparingSection):
     """`outcome` compares whole episodes of a task. `turn` compares turns after the same history, by the credit that
     `ranking` gives them. `segment` plays failed episodes again from their worst turn and compares a few turns. `nodes`
     compares turns after the same history in the trees of a `collect` with `search`, by the nodes' values."""
-    beta: Rate = 0.1
+    beta: Positive = 0.1
     """How strongly the policy is held to the reference."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.7
     """The decay per turn of dmpo."""
@@ -54,9 +54,9 @@ class PreferSection(ComparingSection):
     """How many turns `segment` compares."""
     desirable_from: float = 1.0
     """The score from which `kto` calls an episode good."""
-    desirable_weight: Rate = 1.0
+    desirable_weight: Positive = 1.0
     """How much a good episode counts in `kto`."""
-    undesirable_weight: Rate | None = None
+    undesirable_weight: Positive | None = None
     """How much a bad episode counts in `kto`. By default all bad ones together count as much as all good ones, as the
     paper advises: where nine of ten are bad, equal weights only make everything less likely."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from agentgym import CreditError, Policy, Trajectory
-from agentgym.rollout import Fork, tree_labels
+from agentgym.rollout import Fork
 from agentgym.training import Rollouts
 from agentgym.training.signals import SignalProvider, SignalSources
 
@@ -120,4 +120,4 @@ class BranchLabels(SignalProvider):
     provides: ClassVar[tuple[str, ...]] = ("branches",)
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, list[Any]]:
-        return {"branches": tree_labels(trajectories)}
+        return {"branches": Fork.tree_labels(trajectories)}

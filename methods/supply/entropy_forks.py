@@ -12,8 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym import AgentGymError, CreditError, Trajectory, seed_of
-from agentgym.credit import Weight
-from agentgym.options import Count, Share
+from agentgym.options import Count, Share, Weight
 from agentgym.rollout import Fork
 from agentgym.training import Exclusion, TrainingPart, TrainingPlan
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest

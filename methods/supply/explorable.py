@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentgym import Task, TaskError, Trajectory
-from agentgym.credit import Decay, WholeNumber
-from agentgym.options import Share
+from agentgym.options import Share, WholeNumber
 from agentgym.training.samplers import make_random_stream
 
 
@@ -38,7 +37,7 @@ class Explorable:
         *,
         skipped: Share = 0.3,
         revisit_every: WholeNumber = 8,
-        memory: Decay = 0.5,
+        memory: Share = 0.5,
     ) -> None:
         if not len(tasks):
             raise TaskError("A sampler needs tasks to draw from.")

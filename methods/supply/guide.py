@@ -13,7 +13,7 @@ from typing_extensions import override
 from agentgym import AgentGymError, CreditError, Policy, ScriptedPolicy, Task, TaskError, TaskSet, load, seed_of
 from agentgym.options import Count
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
-from agentgym.trajectory import training_help
+from agentgym.trajectory import PromptAddition
 
 from .guided_policy import GuidedPolicy
 
@@ -83,7 +83,7 @@ class Guide(GathererWrapper):
         step.rollouts.finish(step.policy.refresh())
         policies = _PolicyByTask(step.policy, self._guide_of, guided_turns)
         label, size = f"{step.label}-guide", step.group_size
-        assistance = [training_help("guide")] * (len(tasks) * size)
+        assistance = [PromptAddition.training_help("guide")] * (len(tasks) * size)
         episodes = step.play(tasks, label, size, policy=policies, assistance=assistance)
         return [
             replace(

@@ -13,7 +13,7 @@ from agentgym import EpisodesFailed, Task, TaskError, TaskSet, Trajectory
 from agentgym.options import Count, Share
 from agentgym.training import TrainingPlan
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
-from agentgym.trajectory import PromptAddition, training_help
+from agentgym.trajectory import PromptAddition
 
 from .refined import feedback_on, missing_feedback
 
@@ -91,7 +91,7 @@ class Guided(GathererWrapper):
             for row in failed:
                 if (text := hint_of(groups[row].trained[0].task, share)) != texts.get(row, ""):
                     texts[row] = text
-                    longer[row] = training_help("hint", text, share)
+                    longer[row] = PromptAddition.training_help("hint", text, share)
             solved = self._help(step, groups, longer, f"hint{number}")
             failed = [row for row in failed if row not in solved]
         return groups
@@ -104,7 +104,9 @@ class Guided(GathererWrapper):
         best = [max((t for t in groups[row].trained if t.valid), key=Trajectory.return_from) for row in failed]
         texts = feedback_on(step, best, gatherer="guided") if best else []
         return {
-            row: training_help("feedback", f"Hint:\n{text}") for row, text in zip(failed, texts, strict=True) if text
+            row: PromptAddition.training_help("feedback", f"Hint:\n{text}")
+            for row, text in zip(failed, texts, strict=True)
+            if text
         }
 
     def _help(

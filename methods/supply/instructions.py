@@ -12,8 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from agentgym import CreditError, Policy, Task, load, seed_of
-from agentgym.credit import Decay, PositiveWeight
-from agentgym.options import Count
+from agentgym.options import Count, Positive, Share
 from agentgym.storage import RunFolder
 from agentgym.task import Origin
 from agentgym.training import TrainingRun
@@ -78,9 +77,9 @@ class Instructions(GathererWrapper):
         inner: Gatherer,
         *,
         population: list[str],
-        temperature: PositiveWeight = 0.1,
+        temperature: Positive = 0.1,
         every: Count = 10,
-        memory: Decay = 0.8,
+        memory: Share = 0.8,
         writer: str = LEARNER,
         options: Mapping[str, Any] | None = None,
     ) -> None:

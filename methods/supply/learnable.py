@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Task, TaskError, Trajectory
-from agentgym.credit import Decay
 from agentgym.options import Share
 from agentgym.training.samplers import make_random_stream
 
@@ -27,7 +26,7 @@ class Learnable:
     Source: learnability p (1 - p), Foster and Foerster 2025, arXiv:2502.12272; the running estimate is our own.
     """
 
-    def __init__(self, tasks: Sequence[Task], seed: int = 0, *, uniform: Share = 0.2, memory: Decay = 0.5) -> None:
+    def __init__(self, tasks: Sequence[Task], seed: int = 0, *, uniform: Share = 0.2, memory: Share = 0.5) -> None:
         if not len(tasks):
             raise TaskError("A sampler needs tasks to draw from.")
         self._tasks = {task.id: task for task in tasks}

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from agentgym import Trajectory
-from agentgym.credit import WholeNumber
-from agentgym.options import Count
+from agentgym.options import Count, WholeNumber
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest
 
 

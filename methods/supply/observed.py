@@ -9,7 +9,7 @@ from typing import ClassVar
 from agentgym import CreditError, Trajectory
 from agentgym.training import Exclusion
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
-from agentgym.trajectory import training_help
+from agentgym.trajectory import PromptAddition
 
 from .writing import attempt_of
 
@@ -58,7 +58,7 @@ class ObservedPairs(GathererWrapper):
         """Play one observer for each pioneer."""
         size = step.group_size
         tasks = [pioneers[start].task for start in range(0, len(pioneers), size)]
-        assistance = [training_help(PARTNER, _words_of(pioneer), role=OBSERVER) for pioneer in pioneers]
+        assistance = [PromptAddition.training_help(PARTNER, _words_of(pioneer), role=OBSERVER) for pioneer in pioneers]
         return step.play(tasks, f"{step.label}-{OBSERVER}", size, assistance=assistance)
 
 

@@ -14,7 +14,7 @@ from agentgym.options import Count
 from agentgym.reward import validate_feedback
 from agentgym.training import Exclusion, TrainingPlan
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
-from agentgym.trajectory import training_help
+from agentgym.trajectory import PromptAddition
 
 from .writing import MAX_CHARS, attempt_of
 
@@ -74,7 +74,7 @@ class Refined(GathererWrapper):
     def _play(self, step: StepRequest, tasks: Sequence[Task], prompts: Sequence[str]) -> list[Trajectory]:
         if not tasks:
             return []
-        assistance = [training_help("critique", text) for text in prompts]
+        assistance = [PromptAddition.training_help("critique", text) for text in prompts]
         try:
             return step.play(tasks, f"{step.label}-refined", 1, assistance=assistance)
         except EpisodesFailed:  # only the refinements failed; the step has other episodes

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing_extensions import override
 
 from agentgym import Task, TaskError, TaskSet
-from agentgym.credit import Weight
-from agentgym.options import Share
+from agentgym.options import Share, Weight
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
-from agentgym.trajectory import PromptAddition, training_help
+from agentgym.trajectory import PromptAddition
 
 
 class Scaffolded(GathererWrapper):
@@ -57,7 +56,7 @@ class Scaffolded(GathererWrapper):
             if not chosen:
                 return None
             text = "A good answer meets these criteria:\n" + "\n".join(f"- {line}" for line in chosen)
-            return training_help("rubric", text, len(chosen) / len(lines))
+            return PromptAddition.training_help("rubric", text, len(chosen) / len(lines))
 
         groups = self.inner(replace(step, assist=assist))
         if not self._strip:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from agentgym.credit import Decay
 from agentgym.options import Share
 from agentgym.training import Exclusion
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
@@ -60,7 +59,7 @@ class SpreadThreshold(GathererWrapper):
 
     excludes: ClassVar[tuple[Exclusion, ...]] = ()
 
-    def __init__(self, inner: Gatherer, *, memory: Decay = 0.99, factor: Share = 1.0) -> None:
+    def __init__(self, inner: Gatherer, *, memory: Share = 0.99, factor: Share = 1.0) -> None:
         super().__init__(inner)
         self._memory, self._factor = memory, factor
         self._mean: float | None = None

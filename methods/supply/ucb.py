@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym import Task, TaskError, Trajectory
-from agentgym.credit import PositiveWeight, Weight
-from agentgym.options import Count
+from agentgym.options import Count, Positive, Weight
 from agentgym.training.samplers import make_random_stream
 
 Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
@@ -44,7 +43,7 @@ class Ucb:
         over: Over = "difficulty",
         window: Count = 32,
         exploration: Weight = 0.2,
-        temperature: PositiveWeight = 0.1,
+        temperature: Positive = 0.1,
     ) -> None:
         if not len(tasks):
             raise TaskError("A sampler needs tasks to draw from.")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentgym import Call, Environment, Message, Result, ResultStatus, Task, Tool, ToolDefinitionError, ToolError, tool
-from agentgym.environment import ContextChange, EnvironmentWrapper, unwrapped
+from agentgym.environment import ContextChange, EnvironmentWrapper
 
 PLANNER, EXECUTOR = "planner", "executor"
 MAX_REPORT_CHARS = 2_000
@@ -175,7 +175,7 @@ class Delegation(EnvironmentWrapper):
         """Give the agent a role and its tools. Raises: ToolDefinitionError."""
         tools = self._environment.tools
         if clash := tools.keys() & self._own.keys():
-            name = type(unwrapped(self._environment)).__qualname__
+            name = type(EnvironmentWrapper.unwrap(self._environment)).__qualname__
             raise ToolDefinitionError(
                 f"{name} has a tool {sorted(clash)[0]!r}, and so has a team: "
                 "remove it from the environment, or give it another name."

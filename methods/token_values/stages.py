@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, model_validator
 
 from agentgym import RecipeError, Trajectory
-from agentgym.options import Count, Rate, Section, Share
+from agentgym.options import Count, Positive, Section, Share
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage, measure_held_out
 
 from ..stored_turns.transitions import ReturnSpec, StoredEpisode
@@ -30,7 +30,7 @@ class TokenValuesSection(ReadsEpisodes):
     """How many optimiser steps are taken."""
     batch_size: Count = 16
     """How many episodes a step learns from."""
-    learning_rate: Rate = 1e-3
+    learning_rate: Positive = 1e-3
     """The learning rate of the optimiser."""
 
 

@@ -17,7 +17,7 @@ from agentgym.messages import Message, StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
-from agentgym.trajectory import Provenance, training_help
+from agentgym.trajectory import PromptAddition, Provenance
 
 TASKS = [
     Task(f"t{index}", "test/none-v1", "?", tags=("all", "long" if index % 2 else "short"), difficulty=index % 2)
@@ -80,7 +80,7 @@ def test_only_judged_training_episodes_without_help_count():
         episode(measured, 0, 0.0),
         episode(task, 0, 0.0, stop_reason=StopReason.INFRA_ERROR),
         episode(task, 0, 0.0, outcome={}),
-        episode(task, 0, 0.0, provenance=Provenance(additions=(training_help("hint", "Left."),))),
+        episode(task, 0, 0.0, provenance=Provenance(additions=(PromptAddition.training_help("hint", "Left."),))),
     ]
     assert histories(others) == []
     (history,) = histories([*others, episode(task, 0, 1.0)])

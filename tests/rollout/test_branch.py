@@ -12,7 +12,6 @@ from agentgym import Budgets, Checkpoint, Environment, EpisodeManager, ScriptedP
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message, StopReason
 from agentgym.rollout import Fork
-from agentgym.rollout.replay import tree_labels
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
 from agentgym.trajectory import ForkPoint
 
@@ -240,7 +239,7 @@ async def test_branches_share_the_labels_of_the_turns_they_repeat():
     record = await play(counting(2), environment=CounterWithState)
     (other,) = await branches([None, say("submit")], Fork(record, 1))
     (branch_of_branch,) = await branches(counting(2), Fork(other, 1))
-    labels = tree_labels([record, other, branch_of_branch])
+    labels = Fork.tree_labels([record, other, branch_of_branch])
     assert labels[0][0] == labels[1][0] == labels[2][0]
     assert len({labels[0][1], labels[1][1], labels[2][1]}) == 3
     group = Group.from_arrays(outcomes=[1, 0, 1], branches=labels)

@@ -25,7 +25,7 @@ from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import trl_rows
-from agentgym.trajectory import training_help
+from agentgym.trajectory import PromptAddition
 
 DIGITS = 20
 
@@ -199,7 +199,11 @@ def test_the_hint_can_be_taken_out_of_the_prompt_that_is_trained_on(rollouts):
 def test_no_measurement_takes_an_episode_with_help(rollouts):
     with pytest.raises(HeldOutError, match=r"'validation0' is a task of the split 'validation'.* with a hint"):
         rollouts.play(
-            Guesser(), [lock(0, "validation")], label="x", group_size=1, assistance=[training_help("hint", "1")]
+            Guesser(),
+            [lock(0, "validation")],
+            label="x",
+            group_size=1,
+            assistance=[PromptAddition.training_help("hint", "1")],
         )
     groups = make_gatherer(play_groups, ["guided"])(step(rollouts))
     helped = next(group for group in groups if group.differs)

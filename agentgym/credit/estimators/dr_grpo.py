@@ -5,8 +5,8 @@ from __future__ import annotations
 from agentgym.credit.arithmetic import broadcast_to_turns, centred, episode_returns
 from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Weight
 from agentgym.credit.signals import Array
+from agentgym.number_types import Weight
 
 
 @define_estimator(requires=("outcomes",), bias="direction", source="Liu et al. 2025, arXiv:2503.20783", by_turn=False)

@@ -19,8 +19,9 @@ from agentgym.credit.arithmetic import (
 )
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.options import Baseline, Ddof, Scale
 from agentgym.credit.signals import Array
+from agentgym.number_types import Positive, Share, Weight
 
 Alone = Literal["zero", "group"]
 
@@ -39,14 +40,14 @@ def _bias(options: Mapping[str, Any]) -> BiasClass:
 def gigpo(
     group: Group,
     *,
-    gamma: Decay = 0.95,
+    gamma: Share = 0.95,
     step_weight: Weight = 1.0,
     baseline: Baseline = "mean",
     scale: Scale = "std",
     alone: Alone = "zero",
     statistics: Literal["trajectories", "steps"] = "trajectories",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = n(R_i) + step_weight * n_s(G_ik); n_s compares the turns that were made in the same state s_ik.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from agentgym.credit.arithmetic import broadcast_to_turns, episode_returns, standardised
 from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Ddof, Weight
+from agentgym.credit.options import Ddof
 from agentgym.credit.signals import Array
+from agentgym.number_types import Weight
 
 
 @define_estimator(

@@ -10,8 +10,9 @@ import numpy as np
 from agentgym.credit.arithmetic import broadcast_to_turns, centred, normalise_columns, returns_to_go, rewards_or_zero
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline, Ddof, PositiveWeight, Scale, Weight
+from agentgym.credit.options import Baseline, Ddof, Scale
 from agentgym.credit.signals import Array
+from agentgym.number_types import Positive, Weight
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -33,7 +34,7 @@ def mt_grpo(
     baseline: Baseline = "loo",
     scale: Scale = "none",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = turn_weight * sum_{l=k..T} n_l(r_il) + outcome_weight * n(o_i), with r_il = 0 where turn l was not played.

@@ -18,8 +18,9 @@ from agentgym.credit.arithmetic import (
 )
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.options import Baseline, Ddof, Scale
 from agentgym.credit.signals import Array
+from agentgym.number_types import Positive, Share, Weight
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -34,11 +35,11 @@ def _bias(options: Mapping[str, Any]) -> BiasClass:
 def return_to_go(
     group: Group,
     *,
-    gamma: Decay = 1.0,
+    gamma: Share = 1.0,
     baseline: Baseline = "loo",
     scale: Scale = "none",
     ddof: Ddof = 1,
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_ik = G_ik - mean of G_jk over the other trajectories j that reached turn k.

@@ -8,8 +8,9 @@ from typing import Any
 from agentgym.credit.arithmetic import Truncated, turn_advantages, values_before, whitened
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.options import Scale
 from agentgym.credit.signals import Array
+from agentgym.number_types import Positive, Share, Weight
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -28,11 +29,11 @@ def _bias(options: Mapping[str, Any]) -> BiasClass:
 def turn_gae(
     group: Group,
     *,
-    gamma: Decay = 1.0,
-    lam: Decay = 1.0,
+    gamma: Share = 1.0,
+    lam: Share = 1.0,
     truncated: Truncated = "scored",
     scale: Scale = "none",
-    outcome_weight: PositiveWeight = 1.0,
+    outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
     """A_k = d_k + gamma lam A_k+1, d_k = r_k + gamma V_k+1 - V_k; the last turn's reward holds the outcome.

@@ -10,9 +10,9 @@ import numpy as np
 
 from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
-from agentgym.credit.options import PositiveWeight, Weight, WholeNumber
 from agentgym.credit.signals import Array
 from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
+from agentgym.number_types import Positive, Weight, WholeNumber
 
 Mode = Literal["tis", "mis", "icepop", "none"]
 Level = Literal["turn", "token", "sequence"]
@@ -42,7 +42,7 @@ def off_policy(
     mode: Mode = "tis",
     level: Level = "turn",
     over: Over = "mean",
-    high: PositiveWeight = 2.0,
+    high: Positive = 2.0,
     low: Weight = 0.5,
     max_lag: WholeNumber | None = None,
 ) -> list[Array]:

@@ -8,7 +8,12 @@ python_image.py  makes an image from an interpreter installed on this host
 """
 
 from agentgym.moved import moved_names
-from agentgym.sandbox.rootfs.python_image import OLDEST_PYTHON, find_interpreter, make_python_image  # noqa: F401
-from agentgym.sandbox.rootfs.store import HOST_IMAGE, locate, names, prepare_rootfs  # noqa: F401
+from agentgym.sandbox.rootfs.python_image import OLDEST_PYTHON as OLDEST_PYTHON
+from agentgym.sandbox.rootfs.python_image import find_interpreter as find_interpreter
+from agentgym.sandbox.rootfs.python_image import make_python_image as make_python_image
+from agentgym.sandbox.rootfs.store import HOST_IMAGE as HOST_IMAGE
+from agentgym.sandbox.rootfs.store import locate as locate
+from agentgym.sandbox.rootfs.store import names as names
+from agentgym.sandbox.rootfs.store import prepare_rootfs as prepare_rootfs
 
 __getattr__ = moved_names(__name__)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentgym import registry
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError, EnvironmentServerError, JudgeError, RecipeError, RewardError, SandboxError
 from agentgym.policy.scripted import ScriptedPolicy
@@ -92,7 +92,7 @@ class _Reset:
                 if parameters is not None:
                     public = replace(public, parameters=parameters)
                 opening = await environment.reset(public, seed=self.seed)
-            check_messages(opening, unwrapped(environment).reset, "return task.opening()")
+            check_messages(opening, EnvironmentWrapper.unwrap(environment).reset, "return task.opening()")
         except (SandboxError, EnvironmentServerError):  # the error names what the machine or the server lacks
             raise
         except Exception as error:

@@ -4,12 +4,7 @@ contract.py: gatherers and wrappers. step.py: what a step requests. groups.py: w
 """
 
 from agentgym.moved import moved_names
-from agentgym.training.gatherers.contract import (
-    Gatherer,
-    GathererWrapper,
-    make_gatherer,
-    play_groups,
-)
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
 

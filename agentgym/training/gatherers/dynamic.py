@@ -9,8 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym.credit.options import Decay
-from agentgym.number_types import Count
+from agentgym.number_types import Count, Share
 from agentgym.task.definition import Task
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup
@@ -37,7 +36,7 @@ class DynamicSampling(GathererWrapper):
         arXiv:2505.24183, with our own running mean.
     """
 
-    def __init__(self, inner: Gatherer, *, max_rounds: Count = 4, max_rate: Count = 1, memory: Decay = 0.5) -> None:
+    def __init__(self, inner: Gatherer, *, max_rounds: Count = 4, max_rate: Count = 1, memory: Share = 0.5) -> None:
         super().__init__(inner)
         self._max_rounds, self._max_rate, self._memory = max_rounds, max_rate, memory
         self._useful_share = 1.0

@@ -8,13 +8,12 @@ functions of `TokenBatch`, registered under the kinds `objectives` and `loss_ter
 from __future__ import annotations
 
 from agentgym.moved import moved_names
-from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss, k3
+from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss
 
 __all__ = [
     "LossRequirements",
     "TokenBatch",
     "define_loss",
-    "k3",
 ]
 
 __getattr__ = moved_names(__name__)

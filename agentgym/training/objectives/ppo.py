@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import PositiveWeight
+from agentgym.number_types import Positive
 from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss
 
 
 @define_loss(LossRequirements(critic=True, estimator="turn_gae"))
-def ppo(
-    tokens: TokenBatch, *, epsilon: PositiveWeight = 0.2, epsilon_high: PositiveWeight | None = None
-) -> torch.Tensor:
+def ppo(tokens: TokenBatch, *, epsilon: Positive = 0.2, epsilon_high: Positive | None = None) -> torch.Tensor:
     """-min(R A, clip(R, 1 - epsilon, 1 + epsilon_high) A) for each token, with the advantage of its turn by a critic.
 
     The recipe's estimator is `turn_gae` unless it names another that requires a critic. The critic is a copy of the

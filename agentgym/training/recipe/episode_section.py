@@ -11,7 +11,8 @@ from pydantic import Field, field_validator, model_validator
 
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, UnknownNameError
-from agentgym.options import Count, Rate, Seconds, Section
+from agentgym.number_types import Positive
+from agentgym.options import Count, Section
 from agentgym.registry import load
 from agentgym.reward.contract import Reward
 from agentgym.rollout import EpisodeHook
@@ -81,13 +82,13 @@ class EpisodeSection(Section):
     max_turn_tokens: Count = 256
     max_calls: Count = 64
     max_void_turns: Count = 3
-    time_s: Seconds = 120.0
-    reply_s: Seconds = 3600.0
+    time_s: Positive = 120.0
+    reply_s: Positive = 3600.0
     instruction: str = ""
     attempts: AttemptsSection | None = None
     """Let the agent try each task several times, in training and in every measurement. Without this section it tries
     once."""
-    temperature: Rate = 1.0
+    temperature: Positive = 1.0
     """The sampling temperature in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
@@ -113,7 +114,7 @@ class EpisodeSection(Section):
     """Further episode hooks with their options, such as "reminder(every=2)", in training and in every measurement.
     `agentgym list episode_hooks` lists the names."""
     max_failures_in_a_row: Count = 100
-    stall_warning_s: Seconds = 300.0
+    stall_warning_s: Positive = 300.0
 
     @model_validator(mode="before")
     @classmethod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentgym.options import Count, Rate, Section, Share
+from agentgym.number_types import Positive
+from agentgym.options import Count, Section, Share
 
 
 class GuardSection(Section):
@@ -23,17 +24,17 @@ class GuardSection(Section):
     """Alarm above this share of episodes without a call that ran."""
     ended_on_tool: Share = 0.5
     """Alarm above this share of episodes that a budget ended while they still called tools."""
-    length_growth: Rate = 4.0
+    length_growth: Positive = 4.0
     """Alarm where messages have more tokens than this multiple of the baseline."""
     entropy_floor: Share = 0.02
     """Alarm where the policy's entropy falls below this multiple of the baseline."""
-    entropy_ceiling: Rate = 4.0
+    entropy_ceiling: Positive = 4.0
     """Alarm where the policy's entropy rises above this multiple of the baseline."""
     diversity_floor: Share = 0.05
     """Alarm where the diversity of the messages of a group falls below this multiple of the baseline."""
-    gradient_growth: Rate = 50.0
+    gradient_growth: Positive = 50.0
     """Alarm where the gradient's norm before clipping rises above this multiple of the baseline."""
-    drift: Rate = 0.2
+    drift: Positive = 0.2
     """Alarm above this mean distance, in nats, of a token's sampled and recomputed log-probabilities."""
     success_drop: Share = 0.4
     """Alarm where success of the last steps falls below this share of the best so far."""

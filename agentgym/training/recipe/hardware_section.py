@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from agentgym.options import Count, Seconds, Section
+from agentgym.number_types import Positive
+from agentgym.options import Count, Section
 
 
 class VllmSection(Section):
@@ -32,9 +33,9 @@ class VllmSection(Section):
     memory."""
     options: list[str] = []
     """Further arguments of the started server, as `vllm serve` takes them, for example ["--max-model-len=4096"]."""
-    start_s: Seconds = 600.0
+    start_s: Positive = 600.0
     """The seconds within which a started server must be ready."""
-    deadline_s: Seconds = 300.0
+    deadline_s: Positive = 300.0
     """One of several servers that has not answered a request, or taken new weights, for this many seconds is left
     out."""
 

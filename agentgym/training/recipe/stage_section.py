@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from agentgym.evaluation.search import make_search
-from agentgym.options import Count, Rate, Section, Share
+from agentgym.number_types import Positive
+from agentgym.options import Count, Section, Share
 
 MICROBATCH_TOKENS = 16_384
 """Tokens of a part of a batch by default, padding included."""
@@ -124,9 +125,9 @@ class LearningSection(ReadsEpisodes):
     """How many optimiser steps are taken."""
     batch_size: Count = 8
     """How many pairs, labelled episodes or groups a step learns from."""
-    learning_rate: Rate = 1e-4
+    learning_rate: Positive = 1e-4
     """The peak learning rate, which decays to a tenth."""
-    max_grad_norm: Rate = 1.0
+    max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
     save_every: Count = 50
     """How many steps lie between two checkpoints, from which an interrupted stage goes on."""

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentgym.options import Rate, Section
+from agentgym.number_types import Positive
+from agentgym.options import Section
 
 Every = Annotated[int, Field(ge=0)]
 
@@ -18,14 +19,14 @@ class KeyGroup(Section):
 class OptimiserSection(KeyGroup):
     """How the weights move."""
 
-    learning_rate: Rate = 3e-4
+    learning_rate: Positive = 3e-4
     """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule."""
     snr_learning_rate: bool = False
     """Scale the learning rate in each step by SNR / (1 + SNR), where SNR is the signal-to-noise ratio of the groups'
     gradients."""
     warmup_steps: Every = 0
     """Over how many optimiser steps the learning rate rises from 0, with a schedule that warms up."""
-    max_grad_norm: Rate = 1.0
+    max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
 
 

@@ -11,7 +11,8 @@ from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
 from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
-from agentgym.options import Count, Rate, Section, Share
+from agentgym.number_types import Positive
+from agentgym.options import Count, Section, Share
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
@@ -30,14 +31,14 @@ class ReplaySection(Section):
     """How many turns an update learns from."""
     capacity: Count = 10_000
     """How many turns are kept, the last ones."""
-    half_life: Rate | None = None
+    half_life: Positive | None = None
     """A turn is drawn half as often once it is this many optimiser steps of the policy old. By default all turns are
     drawn alike."""
     follow: Share = 0.1
     """How far the slow copy moves towards the critic after each of its steps, 0 to 1."""
     weighted: bool = True
     """Whether turns count by their probability now over that when they were sampled."""
-    max_ratio: Rate = 10.0
+    max_ratio: Positive = 10.0
     """By how much a turn counts at most when it is `weighted`."""
     runs: list[str] = []
     """The folders of other runs whose episodes are stored from the start."""
@@ -58,7 +59,7 @@ class SignalsSection(Section):
     """Hindsight is estimated by a network that is `learnt` during training, or by the `prompted` policy itself."""
     exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
     """In episodes of up to this many turns, every subset of the turns is replayed."""
-    learning_rate: Rate = 1e-3
+    learning_rate: Positive = 1e-3
     """The learning rate of the networks that are learnt for signals."""
     epochs: Count = 2
     """How many passes over a step's turns train these networks."""
@@ -88,7 +89,7 @@ class ReferenceSection(Section):
     """Forget the optimiser's moments with each reset."""
     episodes: Count = 8
     """How many episodes the reference plays of each task for the objective `apo`."""
-    temperature: Rate = 0.5
+    temperature: Positive = 0.5
     """The temperature of the soft maximum over the returns of these episodes."""
 
     @model_validator(mode="after")

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from agentgym.options import Count, Rate, Share
+from agentgym.number_types import Positive
+from agentgym.options import Count, Share
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
 
 
@@ -27,7 +28,7 @@ class WarmStartSection(ReadsEpisodes):
     """How many optimiser steps are taken at most. 0 leaves the imitation out."""
     batch_size: Count = 32
     """How many demonstrations a step learns from."""
-    learning_rate: Rate = 2e-3
+    learning_rate: Positive = 2e-3
     """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
     tenth of it or less."""
     optimizer: Literal["adamw", "muon"] = "adamw"

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit import Array, BiasClass, Group, Weight
+from agentgym.credit import Array, BiasClass, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper
-from agentgym.options import Count, Share
+from agentgym.options import Count, Share, Weight
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from agentgym import CreditError
-from agentgym.credit import Array, BiasClass, Group, Weight
+from agentgym.credit import Array, BiasClass, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper
+from agentgym.options import Weight
 
 
 def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Gt
 
-from agentgym.credit import Array, BiasClass, Group, Weight
+from agentgym.credit import Array, BiasClass, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper
-from agentgym.options import Share
+from agentgym.options import Share, Weight
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:

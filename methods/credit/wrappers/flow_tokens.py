@@ -7,8 +7,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt
 
-from agentgym.credit import Array, Group, Weight
+from agentgym.credit import Array, Group
 from agentgym.credit.wrappers import define_token_weights, pad_tokens
+from agentgym.options import Weight
 
 
 @define_token_weights(

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Gt
 
-from agentgym.credit import Array, Group, Weight
+from agentgym.credit import Array, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper
+from agentgym.options import Weight
 
 _DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit import Array, BiasClass, Bools, Group, Weight
+from agentgym.credit import Array, BiasClass, Bools, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper, pad_tokens
+from agentgym.options import Weight
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:

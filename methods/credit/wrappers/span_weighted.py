@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Group, Weight
+from agentgym.credit import Array, Group
 from agentgym.credit.wrappers import define_token_weights, pad_tokens
+from agentgym.options import Weight
 
 
 @define_token_weights(

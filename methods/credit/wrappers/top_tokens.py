@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit import Array, Group, WholeNumber
+from agentgym.credit import Array, Group
 from agentgym.credit.wrappers import define_token_weights, pad_tokens
-from agentgym.options import Share
+from agentgym.options import Share, WholeNumber
 
 
 @define_token_weights(

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym import CreditError
-from agentgym.credit import Array, BiasClass, Group, Weight, arithmetic
+from agentgym.credit import Array, BiasClass, Group, arithmetic
 from agentgym.credit.wrappers import Estimate, define_wrapper
-from agentgym.options import Count
+from agentgym.options import Count, Weight
 
 
 def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from agentgym import (
     ToolError,
     tool,
 )
-from agentgym.environment import unwrapped
+from agentgym.environment import EnvironmentWrapper
 from agentgym.errors import ConformanceError, ContextFull
 from agentgym.messages import StopReason
 from agentgym.methods.users import END, SimulatedUser, UserBehaviour, UserEnvironment, with_user
@@ -224,7 +224,7 @@ async def test_a_user_has_tools_of_its_own_which_the_agent_does_not_see():
     user = SimulatedUser(ScriptedPolicy(user_with_phone), environment=Phone())
     assert await user.answer("What does it say?") == ("It says screen 0.", False)
     assert user.report()["user_calls"] == 2
-    assert set(unwrapped(counting()()).tools) == {"add", "slow_add", "refuse", "submit"}
+    assert set(EnvironmentWrapper.unwrap(counting()()).tools) == {"add", "slow_add", "refuse", "submit"}
 
 
 async def test_an_agent_that_talks_too_much_for_the_user_ends_the_conversation_and_voids_nothing():
