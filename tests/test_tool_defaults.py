@@ -8,13 +8,14 @@ import decimal
 import enum
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field
 
-from agentgym import Tool
+from agentgym import Call, Environment, Message, Task, Tool, tool
 from agentgym.errors import ToolDefinitionError
 
 
@@ -95,3 +96,58 @@ def test_titles_of_data_stay_and_titles_of_fields_go():
     assert "title" not in fields["title"]
     assert fields["settings"]["default"] == {"title": "y"}
     assert fields["kind"]["examples"] == [{"title": "z"}]
+
+
+class Old(TypedDict):
+    at: int
+
+
+@pytest.mark.parametrize("default", [float("nan"), float("inf"), [1.0, float("-inf")], "\ud800", {"a": "\udc00"}])
+def test_a_default_that_no_server_can_send_is_refused(default):
+    with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot write: value = "):
+        tool_with(Any, default)
+    schema = {"type": "object", "properties": {"value": {"default": default}}}
+    with pytest.raises(ToolDefinitionError, match=r"'look' are not a JSON Schema that can be used"):
+        Tool.from_schema("look", "Look.", schema, str)
+
+
+@pytest.mark.parametrize("hint", [type, Callable[[], None], range, Old], ids=str)
+def test_a_type_without_a_schema_is_refused_with_the_tool(hint):
+    with pytest.raises(ToolDefinitionError, match=r"look' has a type that has no JSON Schema"):
+        tool_with(hint, None)
+
+
+class Keeps(Environment):
+    """Changes the defaults of its tool. In memory, nothing is isolated."""
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        return task.opening()
+
+    @tool
+    def note(self, items: list[int] = [], seen: dict[str, list[int]] = {"a": []}, point: Point = Point()) -> list[int]:  # noqa: B006, B008
+        """Note."""
+        items.append(1)
+        seen["a"].append(1)
+        point.x += 1
+        return [len(items), len(seen["a"]), point.x]
+
+    @tool
+    async def wait(self, items: list[int] = []) -> int:  # noqa: B006
+        """Wait."""
+        items.append(1)
+        return len(items)
+
+
+@tool
+def free(items: list[int] = []) -> int:  # noqa: B006
+    """Note."""
+    items.append(1)
+    return len(items)
+
+
+async def test_a_tool_that_changes_its_default_changes_it_for_no_other_call_or_episode():
+    for environment in (Keeps(), Keeps()):
+        environment.add_tools(free)
+        for _ in range(2):
+            for name, expected in (("note", "[1,1,2]"), ("wait", "1"), ("free", "1")):
+                assert (await environment.call(Call(name, {}))).content == expected

@@ -18,7 +18,7 @@ from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.prompt import Prompt, PromptSource
 from agentgym.sandbox import Backend
-from agentgym.task.definition import Task
+from agentgym.task.definition import Task, own_data
 from agentgym.trajectory import PromptAddition
 
 _SETUP = {"group_size", "concurrency", "backend", "engine", "state_keys", "max_failures_in_a_row", "stall_warning_s"}
@@ -119,8 +119,9 @@ class RolloutConfig:
         return self.environment if callable(self.environment) else environment_of(self.environment, task.environment)
 
     def options_for(self, task: Task) -> dict[str, Any]:
-        """Return the constructor options of a task's environment."""
-        return {**self.environment_options, **self.source_options.get(task.source or "", {})}
+        """Return the constructor options of a task's environment: a copy, which an environment may use up."""
+        own: dict[str, Any] = own_data({**self.environment_options, **self.source_options.get(task.source or "", {})})
+        return own
 
     def identity(self) -> dict[str, Any]:
         """Return the options that episodes depend on; the ledger compares them when a run resumes under its label.

@@ -65,7 +65,7 @@ def arguments_of_signature(
         descriptions: text for the model, by parameter name.
     Raises: ToolDefinitionError naming the function and the parameter.
     """
-    from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter
     from typing_extensions import TypedDict
 
     hints = _hints_of(function)
@@ -80,7 +80,7 @@ def arguments_of_signature(
     try:
         adapter = TypeAdapter(shape)
         schema = adapter.json_schema()
-    except PydanticSchemaGenerationError as error:
+    except PydanticUserError as error:
         raise ToolDefinitionError(
             f"The tool {function.__qualname__!r} has a type that has no JSON Schema: {error}"
         ) from error
@@ -115,9 +115,10 @@ def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict
         )
     validator_class = validator_for(given, default=Draft202012Validator)
     try:
+        json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
         validator_class.check_schema(given)
         _check_references(given)
-    except (SchemaError, ValueError) as error:
+    except (SchemaError, TypeError, ValueError) as error:
         text = error.message if isinstance(error, SchemaError) else str(error)
         raise ToolDefinitionError(
             f"The parameters of the tool {tool_name!r} are not a JSON Schema that can be used: {text[:300]}"
@@ -195,8 +196,7 @@ def _field(
 def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     """Return a default as the agent would write it: a date as text, an Enum as its value, a dataclass as an object.
 
-    Non-finite numbers stay; `check_tool` reports them.
-    Raises: ToolDefinitionError for a default that JSON cannot represent.
+    Raises: ToolDefinitionError for a default that JSON cannot represent, such as an infinite number.
     """
     from pydantic import TypeAdapter
 
@@ -204,7 +204,9 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
         as_json = adapter.dump_python(default, mode="json", warnings=False)
-        json.dumps(as_json)
+        if _not_finite(default) is not None:  # where no type is given, pydantic writes null
+            raise ValueError("a number that is not finite")
+        json.dumps(as_json, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:  # includes pydantic's errors
         raise ToolDefinitionError(
             f"The tool {function.__qualname__!r} has a default that JSON cannot write: {parameter.name} = "

@@ -7,6 +7,7 @@ to tell the agent something; any other exception counts as an infrastructure fai
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
@@ -102,7 +103,7 @@ class Tool:
             description=description,
             parameters=parameters,
             options=options,
-            function=function if is_method else _ignoring_environment(function),
+            function=_with_own_defaults(function if is_method else _ignoring_environment(function)),
             is_async=inspect.iscoroutinefunction(function),
             check=check,
         )
@@ -307,6 +308,23 @@ def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(_environment: object, /, **arguments: Any) -> Any:
         return function(**arguments)
+
+    return call
+
+
+def _with_own_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function whose defaults can be changed: each call gets copies, so that none changes another's."""
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is not parameter.empty and copy.deepcopy(parameter.default) is not parameter.default
+    }
+    if not defaults:
+        return function
+
+    @functools.wraps(function)
+    def call(environment: object, /, **arguments: Any) -> Any:
+        return function(environment, **{**copy.deepcopy(defaults), **arguments})
 
     return call
 

@@ -71,3 +71,27 @@ def test_a_copy_has_containers_of_its_own_and_shares_what_cannot_change():
     assert parameters["list"] == [[1], (2, [3])]
     assert parameters["set"] == {4}
     assert copied["object"] is marker
+
+
+class UsesUpOptions(Counter):
+    def __init__(self, cards: list[int]) -> None:
+        super().__init__()
+        self.cards = cards
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        self.cards.pop()
+        return await super().reset(task, seed=seed)
+
+
+async def test_an_environment_that_uses_up_its_options_changes_them_for_no_other_episode():
+    options = {"cards": [1]}
+    manager = make_manager(
+        ScriptedPolicy(counting(2), ByteRenderer()),
+        environment=UsesUpOptions,
+        environment_options=options,
+        reward=TargetReached(),
+        max_failures_in_a_row=1,
+    )
+    task = Task("t", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)
+    assert [each.success for each in await manager.collect([task], group_size=3)] == [1.0] * 3
+    assert options == {"cards": [1]}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from breaches import breach
 
 from agentgym import Tool
@@ -25,12 +23,3 @@ def test_a_tool_with_a_name_that_models_cannot_write_is_caught():
 
     with breach("cannot be called by models"):
         check_tool(Tool.from_function(look_at_the_moon_and_the_stars_and_everything_else_that_is_in_the_night_sky))
-
-
-def test_a_tool_whose_default_is_no_json_is_caught():
-    def look(where: float = math.inf) -> str:
-        """Look somewhere."""
-        return str(where)
-
-    with breach("is not JSON"):
-        check_tool(Tool.from_function(look))
