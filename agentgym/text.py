@@ -14,13 +14,29 @@ from functools import lru_cache
 from typing import Any
 
 _TWINS = {
-    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2039\u203a\u2032\u00b4\u02bc\u02b9\uff07", "'"),
-    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\uff02", '"'),
-    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u2043", "-"),
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2035\u00b4\u02b9\u02bb\u02bc\u02bd\u05f3\uff07\ua78c", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u2036\u301d\u301e\u301f\u05f4\uff02", '"'),
+    **dict.fromkeys("\u2039\u203a", "'"),
+    **dict.fromkeys(
+        "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u2043\u02d7\u05be\u2e3a\u2e3b\u2796", "-"
+    ),
+    **dict.fromkeys("\u2044\u2215\u2571\u29f8", "/"),
+    **dict.fromkeys("\u066b\u3002\u06d4\uff61", "."),
+    **dict.fromkeys("\u066c\u060c\u3001\uff64", ","),
+    **dict.fromkeys("\u2236\ua789", ":"),
+    **dict.fromkeys("\u223c\u02dc\u301c", "~"),
+    "\u2217": "*",
+    "\u2223": "|",
+    "\u066a": "%",
+    "\u061f": "?",
 }
-"""The ASCII apostrophe, quote or hyphen for each of its typographic variants."""
-_OWN_MEANING = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>")
+"""The ASCII character for each of its typographic, mathematical and foreign variants."""
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Characters without a form of their own that Unicode does not call format characters: joiners, fillers, variants."""
+_OWN_MEANING = ("<super>", "<sub>", "<circle>")
 """The kinds of compatibility characters whose meaning differs from that of their plain characters."""
+_FRACTION = re.compile(r"(\d)(?=[\u00bc-\u00be\u2150-\u215e\u2189])")
+"""A digit before a fraction, which is no digit of its numerator: 1\N{VULGAR FRACTION ONE HALF} is 1 1/2."""
 
 
 def hundredfold(share: float, digits: int = 0) -> str:
@@ -51,11 +67,12 @@ def fold_text(text: str) -> str:
     """Return a text in the normal form that judges compare, whatever its Unicode and typographic variants.
 
     Letters become lower case and composed; whitespace becomes single spaces, none at the ends; quotes, apostrophes,
-    hyphens, minus signs, digits and full-width letters become ASCII; invisible characters are removed. Exponents,
-    indices and fractions stay, so that 10\N{SUPERSCRIPT TWO} is not 102.
+    hyphens, minus signs, fractions, digits and full-width letters become ASCII; invisible characters are removed.
+    Exponents and indices stay, so that 10\N{SUPERSCRIPT TWO} is not 102.
     """
     if not text.isascii():
-        text = "".join(char if char.isascii() else _plain(char) for char in unicodedata.normalize("NFC", text))
+        text = _FRACTION.sub(r"\1 ", unicodedata.normalize("NFC", text))
+        text = "".join(char if char.isascii() else _plain(char) for char in text)
     text = text.casefold()
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
@@ -65,12 +82,14 @@ def _plain(char: str) -> str:
     """Return the normal form of a character for comparison; "" for an invisible one."""
     if (twin := _TWINS.get(char)) is not None:
         return twin
-    if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
+    if unicodedata.category(char) == "Cf" or _INVISIBLE.match(char):
         return ""
     if (digit := unicodedata.decimal(char, None)) is not None:
         return str(digit)
     kind = unicodedata.decomposition(char).partition(" ")[0]
-    return char if kind in _OWN_MEANING else unicodedata.normalize("NFKC", char)
+    if kind in _OWN_MEANING:
+        return char
+    return "".join(_TWINS.get(each, each) for each in unicodedata.normalize("NFKC", char))
 
 
 def visible(value: Any) -> str:

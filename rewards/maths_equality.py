@@ -29,11 +29,13 @@ def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
     """Return whether two trees mean the same.
 
     Whole numbers and fractions are compared exactly, other numbers and expressions to a relative `tolerance`. Sets,
-    lists of solutions and unions are unordered; tuples, intervals and matrices are ordered. `x = 5` equals `5`;
-    equations in several symbols are equal up to a constant factor.
+    lists of solutions and unions are unordered; tuples, intervals and matrices are ordered. `x = 5` equals `5`,
+    and `y = 2x` equals `2x`; equations in several symbols are equal up to a constant factor.
     Raises: MissingExtraError without mpmath, if numbers and fractions alone do not decide.
     """
     left, right = _bare(left), _bare(right)
+    if (left[0] == "relation") != (right[0] == "relation"):
+        left, right = _assigned(left), _assigned(right)
     left, right = _solutions(left), _solutions(right)
     if left == right and left[0] not in ("set", "union"):
         return _has_value(left)
@@ -57,6 +59,13 @@ def _bare(tree: Tree) -> Tree:
     """Return the tree without a leading `x =`."""
     if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym" and not _symbols(tree[3]):
         return _bare(tree[3])
+    return tree
+
+
+def _assigned(tree: Tree) -> Tree:
+    """Return the right side of `y = 2x + 1`, as the other answer is no equation; any other tree as it is."""
+    if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym":
+        return tree if tree[1][1] in _symbols(tree[3]) else tree[3]
     return tree
 
 

@@ -14,6 +14,8 @@ Tree = tuple[Any, ...]
 """("num", text), ("sym", name), ("const", name), ("fn", name, *trees), (operator, *trees), ("set", ...), ..."""
 
 MAX_CHARS, MAX_DEPTH = 600, 40
+_SUMS = {"+": "add", "-": "sub", "±": "pm", "∓": "pm"}
+_INVERTIBLE = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
 
 
 def read(text: str) -> Tree:
@@ -77,11 +79,14 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise NoMaths("nested too deeply")
-        sign = self._take("+", "-", "±")
+        sign = self._take(*_SUMS)
         tree = self._product()
-        tree = ("neg", tree) if sign == "-" else ("pm", ("num", "0"), tree) if sign == "±" else tree
-        while operator := self._take("+", "-", "±"):
-            tree = ({"+": "add", "-": "sub", "±": "pm"}[operator], tree, self._product())
+        if sign in ("±", "∓"):
+            tree = ("pm", ("num", "0"), tree)
+        tree = ("neg", tree) if sign in ("-", "∓") else tree
+        while operator := self._take(*_SUMS):
+            term = self._product()
+            tree = (_SUMS[operator], tree, ("neg", term) if operator == "∓" else term)
         self._depth -= 1
         return tree
 
@@ -200,6 +205,8 @@ class _Parser:
             base = self._argument()
         power = self._argument() if self._take("^") else None
         argument = self._argument() if name == "sqrt" or self.token in ("(", "{") else self._bare_argument()
+        if power == ("neg", ("num", "1")) and name in _INVERTIBLE:
+            return ("fn", f"a{name}", argument)
         tree: Tree = ("fn", name, argument) if base is None else ("div", ("fn", "ln", argument), ("fn", "ln", base))
         return tree if power is None else ("pow", tree, power)
 

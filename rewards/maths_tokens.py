@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 FUNCTIONS = frozenset(
     """
@@ -59,6 +60,7 @@ _OPERATORS = {
     "**": "^",
     "ast": "*",
     "pm": "±",
+    "mp": "∓",
     "\u222a": "cup",
     "√": "sqrt",
     "vert": "|",
@@ -73,7 +75,7 @@ _MATRIX = re.compile(
 _DEGREES = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree")
 _TOKEN = re.compile(
     r"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?![\d.]))?)|\\(?P<command>[a-zA-Z]+)|(?P<brace>\\[{}])|(?P<row>\\\\)"
-    r"|(?P<operator>\*\*|<=|>=|[-+*/^_=<>(){}\[\]|!,;&\u00b7\u00d7\u00f7\u2212\u2013\u00b1\u2264\u2265\u2260\u222a\u221a])|(?P<word>[a-zA-Z\u221e\u03b1-\u03c9]+)|(?P<space>\s+)"
+    r"|(?P<operator>\*\*|<=|>=|[-+*/^_=<>(){}\[\]|!,;&\u00b7\u00d7\u00f7\u2212\u2013\u00b1\u2213\u2264\u2265\u2260\u222a\u221a])|(?P<word>[a-zA-Z\u221e\u03b1-\u03c9]+)|(?P<space>\s+)"
 )
 _THOUSANDS = re.compile(r"(?<![\d.(\[{,])(\d{1,3}(?:,\d{3})+)(?![\d,])")  # in brackets, these are a tuple
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:(?:\{,\}|,?\\!|\\!,|\\[,;: ])\d{3})+)(?![\d,])")
@@ -89,8 +91,14 @@ _SYNONYMS = {
     "geqq": "geq",
     "lvert": "vert",
     "rvert": "vert",
+    "varnothing": "emptyset",
 }
 GAP = "\\gap"
+_EXPONENT = re.compile("[\u207a\u207b]?[\u00b9\u00b2\u00b3\u2070\u2074-\u2079\u207f]+")
+_INDEX = re.compile("[\u2080-\u2089]+")
+_FRACTION_SIGN = re.compile("[\u00bc-\u00be\u2150-\u215e]")
+_SIGNS = {"\u2205": r"\emptyset ", "\u2044": "/", "\u2215": "/", "\u22c5": r"\cdot ", "\u2217": "*"}
+_REPEATING = re.compile(r"(\d{0,40})\.(\d{0,40})\\overline\s*\{\s*(\d{1,40})\s*\}")
 
 
 class NoMaths(ValueError):
@@ -125,6 +133,27 @@ def tokens_of(text: str) -> list[str]:
     return tokens
 
 
+def latex_of(text: str) -> str:
+    r"""Return a text with exponents, indices, fractions and signs of Unicode in LaTeX, and 0.\overline{3} as 3/9."""
+    if not text.isascii():
+        text = _EXPONENT.sub(lambda m: f"^{{{_plain(m[0])}}}", text)
+        text = _INDEX.sub(lambda m: f"_{{{_plain(m[0])}}}", text)
+        text = _FRACTION_SIGN.sub(lambda m: "\\frac{{{}}}{{{}}}".format(*_plain(m[0]).split("/")), text)
+        text = "".join(_SIGNS.get(char, char) for char in text)
+    return _REPEATING.sub(_as_fraction, text)
+
+
+def _plain(characters: str) -> str:
+    normal = unicodedata.normalize("NFKC", characters)
+    return normal.replace("\u2044", "/").replace("\u2212", "-").removeprefix("+")
+
+
+def _as_fraction(repeating: re.Match[str]) -> str:
+    whole, start, period = repeating.groups()
+    numerator = int(whole + start + period) - int("0" + whole + start)
+    return f"\\frac{{{numerator}}}{{{10 ** len(start) * (10 ** len(period) - 1)}}}"
+
+
 def _ends_factor(tokens: list[str]) -> bool:
     last = tokens[-1] if tokens else ""
     return last[:1].isdigit() or last.isalpha() or last in (")", "]", "}") or last[1:] in GREEK or last[1:] in CONSTANTS
@@ -141,6 +170,7 @@ def plain_text(text: str) -> str:
     text = _TEXT.sub(r"\1", _NOISE.sub("", _without_thousands(text)))
     for name, synonym in _SYNONYMS.items():
         text = re.sub(rf"\\{name}(?![a-zA-Z])", rf"\\{synonym}", text)
+    text = re.sub(r"\{\s*(\w)\s*\}", r" \1", text)  # \pmod{5} is \pmod 5
     return "".join(text.split()).casefold().rstrip(".")
 
 

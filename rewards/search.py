@@ -14,8 +14,14 @@ from .evidence import Evidence
 from .final_answer import final_answer, gold_answers
 from .token_overlap import exact_match
 
-_NUMBER = re.compile(r"(?<![\w.])[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|(?:(?<![\w.])[+-])?\d+(?:\.\d+)?", re.ASCII)
+_NUMBER = re.compile(
+    r"(?:(?<![\w.])[+-]|(?:^|(?<=\())[+-] )?"
+    r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|(?<![\w.])\.\d+)(?:e[+-]?\d{1,3}(?!\w))?",
+    re.ASCII,
+)
 """A number with its sign, which is one only at the beginning of a word: 1914-1918 holds 1914 and 1918."""
+_SHARP = re.compile(r"(?<=[a-z])#")
+"""A mark that makes another name of a letter, as in C#."""
 
 
 class QuestionAnswered(AnswerMatch):
@@ -31,13 +37,15 @@ class QuestionAnswered(AnswerMatch):
         gold = gold_answers(episode, "search")
         answer = final_answer(episode, self.argument) or ""
         same = any(same_answer(answer, g, tolerance=self.tolerance) for g in gold)
-        alike = any(exact_match(answer, [g]) and _numbers_in(answer) == _numbers_in(g) for g in gold)
+        alike = any(exact_match(answer, [g]) and _marks_in(answer) == _marks_in(g) for g in gold)
         return {SUCCESS: float(same or alike)}
 
 
-def _numbers_in(text: str) -> list[Fraction | None]:
-    """Return the numbers in a text in order, with their signs."""
-    return [read_number(number[0]) for number in _NUMBER.finditer(fold_text(text))]
+def _marks_in(text: str) -> tuple[list[Fraction | None], int]:
+    """Return the numbers in a text in order, with their signs, and how many sharps follow letters."""
+    folded = fold_text(text)
+    numbers = [read_number(number[0].replace(" ", "")) for number in _NUMBER.finditer(folded)]
+    return numbers, len(_SHARP.findall(folded))
 
 
 class SearchReward(Combined):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from agentgym import JudgeError, Reward, Task, ToolError, Trajectory
@@ -14,6 +16,7 @@ from .sql_official import Row, same_up_to_columns
 from .sql_submission import submitted_sql
 
 HARMLESS = "SELECT 1"
+FEWEST_DIGITS, MOST_DIGITS = 6, 12
 
 
 class SqlTable(Reward):
@@ -25,7 +28,8 @@ class SqlTable(Reward):
     own kind, as in `sql_execution`.
 
     Args:
-        digits: significant digits to which fractional numbers are compared.
+        digits: significant digits to which fractional numbers are compared; by default as many as the table is written
+            with, from 6 to 12. A table of rounded numbers asks for no more, and a lost row shows in one of exact sums.
         backend, environment_options: as in `sql_execution`.
     Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
         columns one by one; here the rows must agree as well.
@@ -36,7 +40,7 @@ class SqlTable(Reward):
     def __init__(
         self,
         *,
-        digits: int = 6,
+        digits: int | None = None,
         backend: str | Backend | None = None,
         environment_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -54,10 +58,7 @@ class SqlTable(Reward):
         result = await judge_submission(lambda: self._run(task, submitted), lambda: self._run(task, HARMLESS), None)
         if result is None:
             return {SUCCESS: 0.0, "runs": 0.0}
-        rows = self._rounded(result["rows"])
-        right = not result["more"] and any(
-            same_up_to_columns(table, rows, ordered=ordered, others=True) for table, ordered in tables
-        )
+        right = not result["more"] and any(self._same(table, result["rows"], ordered) for table, ordered in tables)
         return {SUCCESS: float(right), "runs": 1.0}
 
     async def _run(self, task: Task, sql: str) -> dict[str, Any] | None:
@@ -79,17 +80,25 @@ class SqlTable(Reward):
             for table in tables or ():
                 chosen = table.get("columns")
                 rows = [row if chosen is None else [row[index] for index in chosen] for row in table["rows"]]
-                parsed.append((self._rounded(rows), bool(table.get("ordered", False))))
+                parsed.append(([tuple(row) for row in rows], bool(table.get("ordered", False))))
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise JudgeError(f"{name}: truth['tables'] is not a list of tables with rows: {error!r}.") from error
         if not parsed or not all(rows for rows, _ in parsed):
             raise JudgeError(f"{name}: truth['tables'] names no table with rows, so sql_table cannot judge it.")
         return parsed
 
-    def _rounded(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        return [tuple(self._rounded_value(value) for value in row) for row in rows]
+    def _same(self, table: Sequence[Row], rows: Sequence[Row], ordered: bool) -> bool:
+        digits = self.digits or max(FEWEST_DIGITS, *(_digits(value) for row in table for value in row))
+        gold, result = ([tuple(_rounded(value, digits) for value in row) for row in each] for each in (table, rows))
+        return same_up_to_columns(gold, result, ordered=ordered, others=True)
 
-    def _rounded_value(self, value: Any) -> Any:
-        if not isinstance(value, float) or value.is_integer():
-            return value
-        return float(f"{value:.{self.digits}g}")
+
+def _digits(value: Any) -> int:
+    """Return the number of significant digits of a fractional number, at most MOST_DIGITS; 0 for anything else."""
+    if not isinstance(value, float) or not math.isfinite(value) or value.is_integer():
+        return 0
+    return min(len(Decimal(repr(value)).as_tuple().digits), MOST_DIGITS)
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    return float(f"{value:.{digits}g}") if isinstance(value, float) and not value.is_integer() else value

@@ -15,7 +15,7 @@ from agentgym.reward import SUCCESS, Components, fold_text
 from .final_answer import final_answer, gold_answers
 from .maths_equality import same
 from .maths_notation import read
-from .maths_tokens import NoMaths, plain_text
+from .maths_tokens import NoMaths, latex_of, plain_text
 
 MAX_CHARS, MAX_WITH_UNIT = 100_000, 600
 _AROUND = tuple(
@@ -69,10 +69,15 @@ _SPELLINGS = (
     "unit",
 )
 _UNITS = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
+_RATES = {"mph": "mile hour", "kph": "km hour", "kmh": "km hour"}
+_LETTERS = {"m": "meter", "g": "gram", "l": "liter", "s": "second", "h": "hour"}
+"""A letter is a unit only where it is marked as text, or behind another unit."""
+_WORDS = "|".join(sorted((*_UNITS, *_RATES), key=len, reverse=True))
 _UNIT = re.compile(
     r"(?<=[\d})])(?:\s|~|\\[,;: ])*"
     r"(?:\\(?:text|mathrm|mbox|textrm)\s*\{(?P<wrapped>[^{}\d]{1,30})\}"
-    rf"|(?:(?:square|cubic|sq\.?)\s+)?(?P<plain>{'|'.join(_UNITS)})s?)"
+    r"|(?:\^\s*\{?\s*\\circ\s*\}?|\u00b0|\\degree)\s*(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])\}?"
+    rf"|(?:(?:square|cubic|sq\.?)\s+)?(?P<plain>(?:{_WORDS}|m(?=\s*/))s?(?:\s*(?:/|\bper\b)\s*(?:{_WORDS}|[hs]\b)s?)?))"
     r"(?:\s*\^\s*(?:[23]|\{[23]\}))?\s*\.?\Z",
     re.IGNORECASE,
 )
@@ -139,7 +144,7 @@ def _last_box(text: str) -> str | None:
 
 
 def _same(answer: str, gold: str, tolerance: float) -> bool:
-    (answer, unit), (gold, gold_unit) = (_without_unit(unwrapped(text)) for text in (answer, gold))
+    (answer, unit), (gold, gold_unit) = (_without_unit(latex_of(unwrapped(text))) for text in (answer, gold))
     if unit and gold_unit and unit != gold_unit:
         return False
     if not answer or not gold:
@@ -161,9 +166,15 @@ def _without_unit(text: str) -> tuple[str, str]:
     match = _UNIT.search(text) if len(text) <= MAX_WITH_UNIT else None
     if match is None:
         return text, ""
-    words = (match["plain"] or match["wrapped"]).casefold().split()
-    unit = words[-1].rstrip(".").removesuffix("s") if words else ""
-    return text[: match.start()], _UNITS.get(unit, unit)
+    words = re.split(r"[\s/]+", (match["plain"] or match["wrapped"] or match["scale"]).casefold())
+    units = [_unit(word.strip(".")) for word in words if word not in ("", "per", "square", "cubic", "sq", "sq.")]
+    return text[: match.start()], " ".join(units)
+
+
+def _unit(word: str) -> str:
+    known = _UNITS | _RATES | _LETTERS
+    singular = word.removesuffix("s")
+    return known.get(word) or known.get(singular) or singular or word
 
 
 def unwrapped(text: str) -> str:

@@ -83,6 +83,11 @@ def test_numbers_by_hand(left, right, same):
         ("-$-5", None),
         ("1e9999", None),
         ("1_000", None),
+        ("\u0663\u066b\u0661\u0664", Fraction("3.14")),
+        ("5 \u20ac", 5),
+        ("\u20b9500", 500),
+        ("$5$", None),
+        ("50%", None),
         ("9" * 5000, None),
     ],
 )
@@ -104,6 +109,22 @@ def test_a_plain_number_is_read_and_nothing_else(text, value):
         ("\ufb01ne", "fine"),
         ("zero\u200bwidth", "zerowidth"),
         ("Stra\u00dfe", "STRASSE"),
+        ("1\u20442", "1/2"),
+        ("\u00bd", "1/2"),
+        ("1\u00bd", "1 1/2"),
+        ("\u0661\u00bd", "1 1/2"),
+        ("\u0663\u066b\u0661\u0664", "3.14"),
+        ("\u0661\u066c\u0660\u0660\u0660", "1,000"),
+        ("50\u066a", "50%"),
+        ("Hawai\u02bbi", "Hawai'i"),
+        ("\u5317\u4eac\u3002", "\u5317\u4eac."),
+        ("5 \u338f", "5 kg"),
+        ("5 \u33a7", "5 m/s"),
+        ("so\u00adft", "soft"),
+        ("a\u034fb", "ab"),
+        ("\u845b\U000e0100", "\u845b"),
+        ("\u2162", "III"),
+        ("a \u2217 b", "a * b"),
     ],
 )
 def test_what_unicode_spells_in_two_ways_is_one_answer(left, right):
@@ -113,6 +134,24 @@ def test_what_unicode_spells_in_two_ways_is_one_answer(left, right):
     assert not same_data([left], [right])
     first, second = (Task("t", "test/any-v1", text) for text in (left, right))
     assert first.content_key() == second.content_key()
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "same"),
+    [
+        ("5 \u20ac", "\u20ac5.00", True),
+        ("$5", "5", True),
+        ("$5", "\u20ac5", False),
+        ("50 %", "50.0%", True),
+        ("50%", "0.5", False),
+        ("0.5%", "0.5", False),
+        ("10000001 %", "10000002%", False),
+        ("\u066b5", ".5", True),
+    ],
+)
+def test_units_that_are_written_are_the_same(answer, gold, same):
+    assert same_answer(answer, gold) is same
+    assert same_answer(gold, answer) is same
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,12 @@ TOLERANCE, LEAST = 1e-9, 1e-12
 the summation order of floats, but is less than the effect of a missing row."""
 _EXACT_FLOATS = 2.0**53
 _MAX_DIGITS = 400
+_CURRENCIES = "$\u20ac\u00a3\u00a5\u20b9\u20a9"
 _NUMBER = re.compile(
-    r"([+-]?)[$€£]?([+-]?)(\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)", re.ASCII
+    rf"(?P<sign>[+-]?)(?P<before>[{_CURRENCIES}]?)(?P<inner>[+-]?)"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)"
+    rf" ?(?P<after>[{_CURRENCIES}%]?)",
+    re.ASCII,
 )
 _QUOTES = "'\"`"
 
@@ -48,25 +52,38 @@ def is_whole(number: Number) -> bool:
 
 
 def read_number(text: str) -> Fraction | None:
-    """Return the value of a plain number such as `$1,184.50`, `-3` or `1e6`; None for anything else (a date, nan)."""
-    match = _NUMBER.fullmatch(fold_text(text)) if len(text) <= _MAX_DIGITS else None
-    if match is None or (match[1] and match[2]):
-        return None
-    return Fraction(match[1] + match[2] + match[3].replace(",", ""))
+    """Return the value of a plain number such as `$1,184.50`, `-3` or `1e6`; None for anything else (a date, 5%)."""
+    value, unit = _number_and_unit(fold_text(text)) if len(text) <= _MAX_DIGITS else (None, "")
+    return None if unit == "%" else value
+
+
+def _number_and_unit(folded: str) -> tuple[Fraction | None, str]:
+    """Return a number with its currency, "%" or ""; None for anything else."""
+    match = _NUMBER.fullmatch(folded)
+    if match is None or (match["sign"] and match["inner"]) or (match["before"] and match["after"]):
+        return None, ""
+    value = Fraction(match["sign"] + match["inner"] + match["digits"].replace(",", ""))
+    return value, match["before"] or match["after"]
 
 
 def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool:
     """Whether two answers are equal: numbers by value, other texts folded, without outer quotes and a last full stop.
 
-    An empty answer equals nothing.
+    A currency may be left out, but not another one written; 50% is neither 50 nor 0.5. An empty answer equals nothing.
     """
     left, right = fold_answer(str(answer)), fold_answer(str(gold))
     if not left or not right:
         return False
     if left == right:
         return True
-    numbers = read_number(left), read_number(right)
-    return None not in numbers and same_number(*numbers, tolerance=tolerance)  # type: ignore[arg-type]
+    if max(len(left), len(right)) > _MAX_DIGITS:
+        return False
+    (number, unit), (gold_number, gold_unit) = _number_and_unit(left), _number_and_unit(right)
+    if number is None or gold_number is None:
+        return False
+    if unit != gold_unit and ("%" in (unit, gold_unit) or (unit and gold_unit)):
+        return False
+    return same_number(number, gold_number, tolerance=tolerance)
 
 
 def same_data(left: Any, right: Any, *, folded: bool = False) -> bool:

@@ -35,6 +35,12 @@ async def outcome(sql, *tables):
             0.0,
         ),  # the right columns, not rows
         ("SELECT name, price FROM item LIMIT 1", TABLE, 0.0),
+        ("SELECT 4949998.5", {"rows": [[4949996.25]]}, 0.0),  # a sum that lost a row
+        ("SELECT 4949996.2500000005", {"rows": [[4949996.25]]}, 1.0),
+        ("SELECT price FROM item LIMIT 1", {"rows": [[0.33]]}, 0.0),
+        ("SELECT price FROM item LIMIT 1", {"rows": [[0.333333]]}, 1.0),
+        ("SELECT 10000001.5", {"rows": [[10000002.5]]}, 0.0),
+        ("SELECT 10000001", {"rows": [[10000002]]}, 0.0),
     ],
 )
 async def test_a_result_needs_the_columns_that_count_row_by_row(sql, table, success):
