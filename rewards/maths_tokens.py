@@ -149,8 +149,8 @@ def _plain(characters: str) -> str:
 
 
 def _as_fraction(repeating: re.Match[str]) -> str:
-    whole, start, period = repeating.groups()
-    numerator = int(whole + start + period) - int("0" + whole + start)
+    integer, start, period = repeating.groups()
+    numerator = int(integer + start + period) - int("0" + integer + start)
     return f"\\frac{{{numerator}}}{{{10 ** len(start) * (10 ** len(period) - 1)}}}"
 
 
