@@ -17,6 +17,7 @@ from agentgym.evaluation.cuts import command_option, cuts_of, format_cuts
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.proportion import success_rate
+from agentgym.evaluation.strata import strata
 from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_search, format_usage
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox.metering import combine_usage
@@ -24,7 +25,7 @@ from agentgym.storage.failures import calls_of, count_failures
 from agentgym.text import percent, visible
 from agentgym.trajectory.record import Trajectory
 
-MAX_LINES = 40
+MAX_LINES, MAX_TAGS = 40, 16
 
 
 def evaluation_table(evaluation: Evaluation) -> RenderableType:
@@ -36,7 +37,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     for k in ks:
         table.add_column(f"pass@{k}", justify="right")
         table.add_column(f"pass^{k}", justify="right")
-    tags = [tag for tag in evaluation.tags if len(evaluation.select(tag)) < len(evaluation.rows)][:16]
+    tags, left_out = strata(evaluation, MAX_TAGS)
     for tag in [None, *tags]:
         estimate = evaluation.success(tag)
         if not estimate.n:
@@ -69,13 +70,14 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     if cuts := format_cuts(evaluation.cuts(), command_option, episodes=sum(len(row.stop) for row in evaluation.rows)):
         lines.append(Text(cuts, style="yellow"))
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
+    unshown = [Text(f"not shown: {left_out}", style="dim")] if left_out else []
     causes = [Text(f"  {line}", style="red") for line in format_causes(evaluation.causes())]
     failures = evaluation.failures()
     most_frequent = next((kind for kind, _ in failures.most_common() if evaluation.run), None)
     examples = [
         Text(f"  for example {visible(name)}", style="dim") for name in evaluation.examples(most_frequent or "", 1)
     ]
-    return Group(*lines, Text(), table, *_failures(failures), *examples, *causes)
+    return Group(*lines, Text(), table, *unshown, *_failures(failures), *examples, *causes)
 
 
 def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.cuts import format_cuts
 from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.strata import strata
 from agentgym.text import percent, points, visible
 
 MAX_TAGS, MAX_CAUSES = 5, 3
@@ -49,8 +50,8 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
 
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
-    common = [tag for tag in after.tags if 1 < len(after.select(tag)) < len(after.rows) and tag != first][:MAX_TAGS]
-    tags = [first, None, *common] if first in after.tags else [None, *common]
+    common, left_out = strata(after, MAX_TAGS, first)
+    tags = [first, None, *common[1:]] if first in common else [None, *common]
     lines = [f"Success on {len(after.rows)} {after.split} tasks of {after.task_set}"]
     lines += [f"  {e.label} was {e.adapted}" for e in (before, after) if e.adapted]
     lines += [f"  {e.label} was {e.knowledge}" for e in (before, after) if e.knowledge]
@@ -63,6 +64,8 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
             f"  {tag or 'all tasks':<{width}}  {rates[0]:>4} -> {rates[1]:>4}   gain {points(change.value)} points, "
             f"95 % interval {points(change.low)} to {points(change.high)}, p = {p:.1g}"
         )
+    if left_out:
+        lines.append(f"  not shown: {left_out}")
     if failed := before.failed + after.failed:
         lines.append(f"  {failed} episodes failed and are left out")
         lines += [f"    {line}" for line in format_causes(before.causes() + after.causes())]

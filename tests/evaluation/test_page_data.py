@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -124,6 +125,15 @@ def test_an_episode_as_data_is_json_a_browser_reads_with_nothing_hidden_in_it():
     assert "image/svg+xml" in parts[2]["text"]  # a document, which could hold a script
     assert (data["run"], data["verdict"], data["credit_step"]) == ("run", "solved", 3)
     assert [m["role"] for m in data["opening"]] == ["user"]
+
+
+def test_an_episode_names_the_tools_that_its_agent_saw():
+    own = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}}}
+    tools = [{"name": "look", "description": "Look.", "parameters": {"type": "object"}}]
+    assert episode_data(example_trajectory(tools=[own]))["tools"] == tools
+    registered = replace(example_trajectory(), task=Task("t", "agentgym/sql-v1", "ask"))
+    assert "query" in [tool["name"] for tool in episode_data(registered)["tools"]]
+    assert episode_data(example_trajectory())["tools"] is None, "nobody here knows the environment"
 
 
 def test_an_image_is_found_at_its_place_and_only_if_pages_show_its_kind():

@@ -78,14 +78,18 @@ def _without_script(name: str, run: Mapping[str, Any]) -> Html:
     if not run["gains"]:
         result = el("p", "Nothing has been evaluated yet.")
     else:
-        heads = ("Tasks", "n", "Before", "After", "Gain, points")
+        several = run["same_tasks"] if len(run["same_tasks"]) > 2 else []
+        rates = [evaluation["label"] for evaluation in several] or ["Before", "After"]
+        heads = ("Tasks", "n", *rates, "Gain, points")
         rows = [
             el(
                 "tr",
                 el("th", row["tag"] or "all tasks", scope="row"),
                 el("td", row["tasks"], cls="num"),
-                el("td", _percent(row["before"]), cls="num"),
-                el("td", _percent(row["after"]), cls="num"),
+                *(
+                    el("td", _percent(success), cls="num")
+                    for success in (row["each"] if several else (row["before"], row["after"]))
+                ),
                 el("td", _points(row["gain"]), cls="num"),
             )
             for row in run["gains"]

@@ -62,15 +62,22 @@ class Contents:
         Only evaluations of exactly the same tasks are paired: those labelled before and after,
         otherwise the oldest and the newest.
         """
-        groups: dict[tuple[str, str, str], list[Evaluation]] = defaultdict(list)
-        for evaluation in self.evaluations:
-            groups[evaluation.task_set, evaluation.split, evaluation.manifest].append(evaluation)
-        if not groups:
+        best = self.same_tasks()
+        if not best:
             return None, None
-        best = max(groups.values(), key=lambda g: (g[0].split == "held_out", len(g) > 1, g[-1].created))
         before = next((e for e in best if "before" in e.label), best[0])
         after = next((e for e in reversed(best) if "after" in e.label), best[-1])
         return (before, after) if before is not after else (None, after)
+
+    def same_tasks(self) -> list[Evaluation]:
+        """Return all evaluations of the tasks that `pair` compares, oldest first.
+
+        Held-out tasks come before others, then tasks that were evaluated several times, then the latest.
+        """
+        groups: dict[tuple[str, str, str], list[Evaluation]] = defaultdict(list)
+        for evaluation in self.evaluations:
+            groups[evaluation.task_set, evaluation.split, evaluation.manifest].append(evaluation)
+        return max(groups.values(), key=lambda g: (g[0].split == "held_out", len(g) > 1, g[-1].created), default=[])
 
     def episodes(self, ids: list[str]) -> dict[str, Trajectory]:
         """Return the trajectories by id, without ids missing in the ledger."""

@@ -45,7 +45,7 @@ def embedded(contents: Contents, *, most_bytes: int = MAX_BYTES) -> dict[str, An
 
 def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict[str, Any]:
     """Return the rows of the list, and the full episodes that fit; all empty without a readable ledger."""
-    nothing: dict[str, Any] = {name: {} for name in ("episodes", "tokens", "pieces", "credit")}
+    nothing: dict[str, Any] = {name: {} for name in ("episodes", "tools", "tokens", "pieces", "credit")}
     nothing |= {"columns": [], "rows": [], "left_out": 0}
     path = contents.path / "ledger.sqlite"
     if not path.is_file():
@@ -98,6 +98,7 @@ def _full_episodes(contents: Contents, reader: LedgerReader, names: Sequence[str
     """Return episodes and tokens by id as long as they fit, and the texts of their tokens."""
     episodes: dict[str, Any] = {}
     tokens: dict[str, Any] = {}
+    tools: dict[str, int] = {}
     space, refused = most_bytes, 0
     credit = read_credit(contents.path / "credit.jsonl", names)
     for name in names:
@@ -106,18 +107,21 @@ def _full_episodes(contents: Contents, reader: LedgerReader, names: Sequence[str
         except AgentGymError:
             continue
         episode, spans = episode_data(trajectory, credit.get(name)), token_data(trajectory)
-        size = len(json.dumps([episode, spans]))
+        schemas = json.dumps(episode.pop("tools"))  # the same in most episodes, so a report holds them once
+        size = len(json.dumps([episode, spans])) + (0 if schemas in tools else len(schemas))
         if size > space:
             refused += 1
             if refused > MAX_REFUSED:
                 break
             continue
         space -= size
+        episode["tools"] = tools.setdefault(schemas, len(tools))
         episodes[name], tokens[name] = episode, spans
     groups = {name.rpartition("#")[0] for name in episodes}
     advantages = {name: list(given.advantages) for name, given in credit.items() if name.rpartition("#")[0] in groups}
     pieces = _vocabulary(contents).of(i for spans in tokens.values() for span in spans for i in span["ids"])
-    return {"episodes": episodes, "tokens": tokens, "pieces": pieces, "credit": advantages}
+    every_tool = [json.loads(schemas) for schemas in tools]
+    return {"episodes": episodes, "tools": every_tool, "tokens": tokens, "pieces": pieces, "credit": advantages}
 
 
 def _vocabulary(contents: Contents) -> Vocabulary:

@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.messages import Call, Content, ImagePart, Message, Result
+from agentgym.rollout.environments import schemas_of
 from agentgym.storage.codec import provenance_to_json
 from agentgym.storage.failures import count_failures, turn_failures
 from agentgym.text import visible
@@ -60,6 +62,7 @@ def episode_data(
             "parameters": _json(dict(task.parameters)),
             "truth": _json(task.truth),
         },
+        "tools": _tools(trajectory),
         "opening": [
             message_data(message, link, (0, i))
             for i, message in enumerate(trajectory.opening or trajectory.task.opening())
@@ -158,6 +161,18 @@ def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, byte
 def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
     """Return the image as a data URI."""
     return f"data:{image.media_type};base64,{image.data}"
+
+
+def _tools(trajectory: Trajectory) -> list[dict[str, Any]] | None:
+    """Return what the agent was shown of its first tools; None if their environment is not registered here."""
+    if trajectory.tools is None and "://" in trajectory.task.environment:
+        return None  # reading them would ask a server
+    try:
+        schemas = schemas_of(trajectory)
+    except AgentGymError:
+        return None
+    functions = [schema.get("function", schema) for schema in schemas]
+    return [{name: _json(tool.get(name)) for name in ("name", "description", "parameters")} for tool in functions]
 
 
 def _row(row: Row, number: int, link: Link) -> dict[str, Any]:

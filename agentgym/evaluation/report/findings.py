@@ -14,6 +14,7 @@ from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.statistics.estimate import Estimate
+from agentgym.evaluation.strata import strata
 from agentgym.evaluation.text import format_attempts, format_usage
 from agentgym.text import visible
 
@@ -27,10 +28,11 @@ def findings(contents: Contents) -> dict[str, Any]:
     """Return all findings of this module, under the names used by the page's scripts."""
     return {
         "gains": gains(contents),
+        "kinds_left_out": strata(after, MAX_TAGS, stratum(contents))[1] if (after := contents.pair()[1]) else "",
         "to_read": episodes_to_read(contents),
         "timings": timings(contents),
         "usage": usage(contents),
-        "attempts": format_attempts(after) if (after := contents.pair()[1]) is not None else "",
+        "attempts": format_attempts(after) if after is not None else "",
         "adapted": visible(after.adapted) if after is not None else "",
         "control": success_of(contents, "control"),
         "zero_shot": success_of(contents, "zero_shot"),
@@ -48,10 +50,11 @@ def gains(contents: Contents) -> list[dict[str, Any]]:
     before, after = contents.pair()
     if after is None:
         return []
-    tags = [tag for tag in after.tags if len(after.select(tag)) < len(after.rows)]
-    headline = stratum(contents)
-    tags.sort(key=lambda tag: tag != headline)  # stable: the other tags stay in order of frequency
-    return [_gain(tag, before, after) for tag in (None, *tags[:MAX_TAGS])]
+    tags, _ = strata(after, MAX_TAGS, stratum(contents))
+    each = contents.same_tasks()
+    return [
+        _gain(tag, before, after) | {"each": [estimate_data(e.success(tag)) for e in each]} for tag in (None, *tags)
+    ]
 
 
 def _gain(tag: str | None, before: Evaluation | None, after: Evaluation) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
 from agentgym.evaluation.report.pace_data import pace_rows
 from agentgym.evaluation.statistics.proportion import wilson
+from agentgym.evaluation.strata import strata
 from agentgym.text import visible
 
 MAX_POINTS = 600
@@ -61,6 +62,8 @@ def run_summary(contents: Contents) -> dict[str, Any]:
         "last": last,
         "validation": validated[-1][1] if validated else None,
         "held_out": [_evaluation(e, tag) for e in (before, after) if e is not None],
+        "same_tasks": [_evaluation(e, tag) for e in contents.same_tasks()],
+        "evaluated": len(contents.evaluations),
         "stratum": tag,
     }
 
@@ -192,8 +195,7 @@ def _points(rows: Sequence[Mapping[str, float]], name: str) -> list[list[float]]
 
 def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, Any]:
     """Return an evaluation's data with its most frequent tags, starting with `first`."""
-    tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)]
-    tags = sorted(tags, key=lambda tag: tag != first)[:MAX_TAGS]
+    tags, _ = strata(evaluation, MAX_TAGS, first)
     return {
         "label": visible(evaluation.label),
         "task_set": visible(evaluation.task_set),

@@ -1,6 +1,6 @@
 // One episode as a conversation, with the credit of every turn, its group beside it, and its tokens.
 
-import { callOf, messageOf, partsOf, resultOf, thoughtOf, valueOf } from "./content.js";
+import { callOf, messageOf, partsOf, resultOf, textOf, thoughtOf, valueOf } from "./content.js";
 import { fill, h } from "./dom.js";
 import { heatLegend, heatScale, heatStrip, heated } from "./heat.js";
 import { go, link, replaceQuery } from "./address.js";
@@ -54,9 +54,21 @@ export async function episodeView(key, id, query) {
       ]);
   }
   function drawTurns() {
-    fill(main, h("section", { class: "opening", "aria-label": "What was asked" }, episode.opening.map(messageOf)),
+    fill(main, h("section", { class: "opening", "aria-label": "What was asked" }, episode.opening.map(messageOf), toolsOf(episode.tools), truthOf(episode.task.truth)),
       h("ol", { class: "turns" }, episode.turns.map((turn, i) => [rowBefore(episode, i), turnOf(turn, scale, i === active, () => point(i))])),
       endOf(episode));
+    showWritten();
+  }
+  /** Below each turn with an unreadable call, what the agent wrote, which its tokens alone tell. */
+  async function showWritten() {
+    const unreadable = episode.turns.filter((turn) => turn.tokens > 0 && turn.calls.some((call) => call.error !== null));
+    const blocks = [...main.querySelectorAll(".turn")];
+    if (!unreadable.length) return;
+    const { spans, pieces } = await source.tokens(key, id);
+    for (const turn of unreadable) {
+      const written = spans.find((span) => span.kind === "turn" && span.turn === turn.index)?.ids.map((token) => pieces[token]);
+      if (!written?.includes(undefined)) blocks[episode.turns.indexOf(turn)].append(h("div", { class: "written" }, h("p", { class: "label" }, "as the agent wrote it"), textOf(written.join(""), true)));
+    }
   }
   async function drawTokens() {
     fill(main, h("p", { class: "empty" }, "Reading the tokens\u2026"));
@@ -196,12 +208,27 @@ function measuresOf(turn) {
   ].filter(Boolean).join(" \u00b7 ");
 }
 
+const prettyJson = (value) => h("pre", {}, typeof value === "string" ? value : JSON.stringify(value, null, 1));
+
+/** What the agent was told of its tools. */
+function toolsOf(tools) {
+  if (!tools?.length) return null;
+  return h("details", { class: "message tools" }, h("summary", {}, `${tools.length} tool${tools.length === 1 ? "" : "s"}: ${tools.map((tool) => tool.name).join(", ")}`),
+    tools.map((tool) => h("section", {}, h("h3", {}, h("code", {}, tool.name)), textOf(tool.description ?? ""), prettyJson(tool.parameters))));
+}
+
+/** What is right, before the turns are read. */
+function truthOf(truth) {
+  if (truth === null) return null;
+  return h("details", { class: "message truth", open: true }, h("summary", {}, "truth"), textOf(typeof truth === "string" ? truth : JSON.stringify(truth, null, 1), true),
+    h("p", { class: "faint" }, "It is for judges: neither the agent nor its tools see it."));
+}
+
 function endOf(episode) {
-  const json = (value) => h("pre", {}, typeof value === "string" ? value : JSON.stringify(value, null, 1));
   const table = (data) => h("dl", { class: "facts-list" }, Object.entries(data).map(([name, value]) => h("div", {}, h("dt", {}, plain(name)), h("dd", {}, typeof value === "object" ? valueOf(value) : typeof value === "number" ? number(value) : String(value)))));
   return h("section", { class: "end", "aria-label": "How it ended" },
     h("p", { class: "stop" }, episode.stop ? `Ended: ${plain(episode.stop)}${episode.provenance.hopeless ? ` (${episode.provenance.hopeless})` : ""}` : "Still running\u2026"),
     episode.error && h("p", { class: "notice" }, episode.error),
-    h("details", {}, h("summary", {}, "Truth and parameters"), h("p", { class: "faint" }, "The truth is for judges: neither the agent nor its tools see it."), json(episode.task.truth), h("h3", {}, "Parameters"), json(episode.task.parameters)),
+    h("details", {}, h("summary", {}, "Parameters of the task"), prettyJson(episode.task.parameters)),
     h("details", {}, h("summary", {}, "What it took, and what made it"), table({ seed: String(episode.seed), ...episode.usage }), table(episode.provenance)));
 }

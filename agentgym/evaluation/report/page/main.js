@@ -23,7 +23,7 @@ let version = null; // of the files, from before the view was made of them: what
 
 function viewOf({ parts, query }) {
   const [place, key, what, id] = parts;
-  if (place !== "run" || !key) return source.alone ? runView(source.key) : runsView();
+  if (place !== "run" || !key) return source.alone ? runView(source.key) : runsView(query);
   if (what === "episodes") return episodesView(key, query);
   if (what === "episode" && id) return episodeView(key, id, query);
   if (what === "compare") return compareView(key, query.a ?? "", query.b ?? "");

@@ -70,16 +70,17 @@ function allTasks(row) {
   return [" ", h("b", {}, `On all ${number(row.tasks)} tasks: ${percent(row.before.value)} to ${percent(row.after.value)}`), ` (${pointsOf(row.gain.value)} points, ${pointsOf(row.gain.low)} to ${pointsOf(row.gain.high)}).`];
 }
 
-/** Success by kind of task, before and after, with the paired gain of each. */
+/** Success by kind of task in each evaluation of these tasks, with the paired gain between the two of the headline. */
 function gains(run) {
   if (!run.gains.length) return null;
-  const paired = run.gains[0].before !== null;
-  const heads = paired ? ["Tasks", "n", "Before", "After", "Gain, points"] : ["Tasks", "n", "Success, 95 % interval"];
+  const paired = run.gains[0].before !== null, several = run.same_tasks.length > 2;
+  const from = paired && several ? `Gain, points: ${run.held_out[0].label} to ${run.held_out[1].label}` : "Gain, points";
+  const heads = several ? ["Tasks", "n", ...run.same_tasks.map((one) => one.label), from] : paired ? ["Tasks", "n", "Before", "After", from] : ["Tasks", "n", "Success, 95 % interval"];
   const rows = run.gains.map((row) => h("tr", { class: row.tag === null ? "all" : null }, h("th", { scope: "row" }, row.tag ?? "all tasks"), h("td", { class: "num" }, number(row.tasks)),
-    paired && h("td", {}, interval(row.before)), h("td", {}, interval(row.after)), paired && h("td", { class: "num" }, gainOf(row.gain))));
+    several ? row.each.map((one) => h("td", {}, interval(one))) : [paired && h("td", {}, interval(row.before)), h("td", {}, interval(row.after))], paired && h("td", { class: "num" }, gainOf(row.gain))));
   const failed = run.held_out.reduce((sum, one) => sum + one.failed, 0);
   return h("section", { "aria-label": "By kind of task" }, h("h2", {}, "By kind of task"), table("evaluations", heads, rows),
-    h("p", { class: "facts" }, "n counts tasks. Success has Wilson's 95 % interval", paired && ", the gain a bootstrap interval over pairs of tasks", ". ",
+    h("p", { class: "facts" }, "n counts tasks. Success has Wilson's 95 % interval", paired && ", the gain a bootstrap interval over pairs of tasks", ". ", run.kinds_left_out && `Not shown: ${run.kinds_left_out}. `,
       failed ? `${number(failed)} episodes failed with their infrastructure and are excluded from every number.` : "No episode failed with its infrastructure."));
 }
 
@@ -91,14 +92,15 @@ function gainOf(gain) {
 
 /** What went wrong in the evaluated episodes, per 100 of them. */
 function failures(run) {
-  const kinds = [...new Set(run.held_out.flatMap((one) => Object.keys(one.failures)))];
+  const played = run.same_tasks;
+  const kinds = [...new Set(played.flatMap((one) => Object.keys(one.failures)))];
   if (!kinds.length) return null;
   const rate = (one, kind) => (100 * (one.failures[kind] ?? 0)) / Math.max(1, one.episodes);
-  const largest = Math.max(...run.held_out.flatMap((one) => kinds.map((kind) => rate(one, kind))));
-  kinds.sort((a, b) => rate(run.held_out.at(-1), b) - rate(run.held_out.at(-1), a));
-  const rows = kinds.map((kind) => h("tr", {}, h("th", { scope: "row" }, failureOf(kind)), run.held_out.map((one) =>
+  const largest = Math.max(...played.flatMap((one) => kinds.map((kind) => rate(one, kind))));
+  kinds.sort((a, b) => rate(played.at(-1), b) - rate(played.at(-1), a));
+  const rows = kinds.map((kind) => h("tr", {}, h("th", { scope: "row" }, failureOf(kind)), played.map((one) =>
     h("td", {}, h("span", { class: "share", vars: { "--share": `${(100 * rate(one, kind)) / largest}%` } }, h("i", { "aria-hidden": "true" })), number(Math.round(10 * rate(one, kind)) / 10)))));
-  return h("section", { "aria-label": "What goes wrong" }, h("h2", {}, "What goes wrong, per 100 episodes"), table("evaluations", ["Failure", ...run.held_out.map((one) => one.label)], rows));
+  return h("section", { "aria-label": "What goes wrong" }, h("h2", {}, "What goes wrong, per 100 episodes"), table("evaluations", ["Failure", ...played.map((one) => one.label)], rows));
 }
 
 /** Links to pairs of episodes that show what changed. */
@@ -204,8 +206,8 @@ function passes(run) {
 }
 
 function table(kind, heads, rows) {
-  const right = ["n", "Turns", "Calls ran", "Failed", "Gain, points"];
-  return h("div", { class: "scroll" }, h("table", { class: kind }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: right.includes(name) ? "num" : null }, name)))), h("tbody", {}, rows)));
+  const right = ["n", "Turns", "Calls ran", "Failed"];
+  return h("div", { class: "scroll" }, h("table", { class: kind }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: right.includes(name) || name.startsWith("Gain, points") ? "num" : null }, name)))), h("tbody", {}, rows)));
 }
 
 function rangeOf(estimate) {

@@ -70,7 +70,7 @@ function embedded(data) {
     const one = found(id, data.episodes);
     const tries = all.filter((row) => row.task === one.task.id);
     const group = tries.filter((row) => row.run === one.run).map((row) => ({ ...row, credit: data.credit[row.id] ?? null }));
-    return { ...one, group, same_task: tries.filter((row) => row.id in data.episodes) };
+    return { ...one, tools: data.tools[one.tools], group, same_task: tries.filter((row) => row.id in data.episodes) };
   }
 
   return {
