@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -47,6 +48,35 @@ ROWS = {
     "LoRA, parts of 4,096": ["train.microbatch_tokens=4096", LORA],
     "LoRA, 4,096, checkpointing": ["train.microbatch_tokens=4096", LORA, CHECKPOINTING],
 }
+LARGE_VOCABULARY_ROWS = {
+    f"{kind}, 152,000 words, parts of {tokens:,}": [f"train.microbatch_tokens={tokens}", *settings]
+    for kind, settings in {
+        "all weights": [],
+        "all weights in bf16": ["train.trl.bf16=true"],
+        "LoRA": [LORA],
+    }.items()
+    for tokens in (256, 2048)
+}
+SMALL_VOCABULARY = {
+    "vocab_size": 32_000,
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "tie_word_embeddings": True,
+}
+"""59 M weights, a third of them in the vocabulary."""
+LARGE_VOCABULARY = {
+    "vocab_size": 152_000,
+    "hidden_size": 384,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+}
+"""123 M weights, nearly all in embeddings and an output layer apart from them."""
 
 
 def recipe_of(model: str, settings: list[str]) -> Recipe:
@@ -65,14 +95,12 @@ def recipe_of(model: str, settings: list[str]) -> Recipe:
         return Recipe.load(file, settings)
 
 
-def random_model(folder: str) -> None:
-    """Save a model of 59 M random weights, a third of them in the vocabulary."""
+def random_model(folder: str, shape: dict[str, Any]) -> str:
+    """Save a model of random weights, and return its folder."""
     tokenizer = make_tokenizer(["select email from customers"] * 50, vocab_size=400)
-    sizes = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=8, head_dim=64)
-    Qwen3ForCausalLM(
-        Qwen3Config(vocab_size=32_000, num_key_value_heads=4, tie_word_embeddings=True, **sizes)
-    ).save_pretrained(folder)
+    Qwen3ForCausalLM(Qwen3Config(head_dim=64, **shape)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
 
 
 def measured(model: str, settings: list[str]) -> float:
@@ -116,15 +144,20 @@ def main() -> None:
     table = Table(title=f"Memory of a training step of {TASKS * GROUP} episodes, GB")
     for column in ("", "planned", "measured", "planned / measured"):
         table.add_column(column, justify="right" if column else "left")
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments.model is None:
-            random_model(folder)
-        model = arguments.model or folder
-        for name, settings in ROWS.items():
-            plan = plan_memory(recipe_of(model, settings))
-            planned = sum(plan.always.values()) + sum(plan.training.values())
-            peak = measured(model, settings)
-            table.add_row(name, f"{planned / 1e9:.2f}", f"{peak / 1e9:.2f}", f"{planned / peak:.2f}")
+    with tempfile.TemporaryDirectory() as small, tempfile.TemporaryDirectory() as large:
+        if arguments.model is not None:
+            models = {arguments.model: ROWS}
+        else:
+            models = {
+                random_model(small, SMALL_VOCABULARY): ROWS,
+                random_model(large, LARGE_VOCABULARY): LARGE_VOCABULARY_ROWS,
+            }
+        for model, rows in models.items():
+            for name, settings in rows.items():
+                plan = plan_memory(recipe_of(model, settings))
+                planned = sum(plan.always.values()) + sum(plan.training.values())
+                peak = measured(model, settings)
+                table.add_row(name, f"{planned / 1e9:.2f}", f"{peak / 1e9:.2f}", f"{planned / peak:.2f}")
     Console().print(table)
 
 

@@ -95,8 +95,9 @@ def train(
         check_launch(planned_stages(recipe), task_set, processes)
         if not run.recipe.is_file():  # a run that has begun was checked at its start
             check_before_start(recipe, task_set, processes)
-            if note := memory_note(recipe, processes.count):
-                console.print(note, style="yellow", markup=False, soft_wrap=True)
+            if plan := memory_note(recipe, processes.count):
+                note, fits = plan
+                console.print(note, style="dim" if fits else "yellow", markup=False, soft_wrap=True)
         _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,12 +65,15 @@ def test_a_plan_follows_the_recipe(folder):
     size = sum(parameter.nbytes for parameter in AutoModelForCausalLM.from_pretrained(folder).parameters())
     assert plain.always["weights"] == plain.training["gradients"] == size
     assert plain.always["optimiser"] == 2 * size
+    words = AutoModelForCausalLM.from_pretrained(folder).config.vocab_size
+    assert plain.training["gradient of the output layer"] == 4 * words * 64, "of 64 features, in float32"
     double = plan_of(folder, train={"microbatch_tokens": 2000})
     assert double.training["activations"] == pytest.approx(2 * plain.training["activations"])
     sparing = plan_of(folder, train={"microbatch_tokens": 1000}, machine={"gradient_checkpointing": True})
     assert sparing.training["activations"] < 0.7 * plain.training["activations"]
     lora = plan_of(folder, policy={"path": str(folder), "lora": {"rank": 4}}, train={"microbatch_tokens": 1000})
     assert lora.training["gradients"] < 0.3 * size < lora.always["weights"]
+    assert "gradient of the output layer" not in lora.training
     assert lora.training["activations"] < plain.training["activations"]
     assert plan_of(folder, train={"kl": 0.1}).always["reference"] == size
     assert plan_of(folder, train={"reference": {"kind": "fixed"}}).always["reference"] == size
@@ -129,11 +133,13 @@ def test_a_model_that_cannot_fit_is_refused_before_a_folder_is_written(folder, t
 
 
 def test_a_plan_beyond_the_free_memory_is_said_in_one_line(folder, monkeypatch):
-    assert memory_note(recipe_of(folder)) is None
+    note, fits = memory_note(recipe_of(folder))
+    assert fits
+    assert re.fullmatch(r"Memory: about [\d.]+ GB at the peak, and [\d.]+ GB are free\.", note)
     plan = plan_of(folder)
     monkeypatch.setattr(memory_plan, "available_bytes", lambda device: (plan.fixed + plan.peak) / 2)
-    note = memory_note(recipe_of(folder))
-    assert note is not None
+    note, fits = memory_note(recipe_of(folder))
+    assert not fits
     assert "\n" not in note
     assert "lower train.microbatch_tokens" in note
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import subprocess
+import sys
 import threading
 import time
 
@@ -30,6 +32,25 @@ def test_a_stage_that_leaves_no_memory_is_stopped_with_the_remedy():
         ),
     ):
         work(20)
+
+
+def test_a_backward_pass_that_hears_no_interrupt_ends_the_process_with_the_remedy():
+    """The main thread computes outside of Python while the memory falls on."""
+    program = """
+import hashlib
+from agentgym.sandbox.pool.headroom import Headroom
+from agentgym.training.model.model_failures import stopped_before_memory_runs_out
+left = iter([4000.0, 200.0, 150.0, 100.0])
+with stopped_before_memory_runs_out("the training", "Lower x.", measure=lambda: Headroom(next(left), 512.0)):
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000_000)  # minutes, without the lock of the interpreter
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert (
+        ended.stderr.strip()
+        .splitlines()[-1]
+        .endswith("100 MiB are left, so it was stopped before the kernel would have ended it. Lower x.")
+    )
 
 
 def test_with_memory_left_nothing_is_interrupted_and_the_user_may_interrupt():

@@ -121,6 +121,8 @@ def plan_memory(
         "activations": tokens * activations,
         "logits": float(_COPIES_OF_LOGITS[kind] * tile),
     }
+    if new_gradient := _output_gradient_bytes(model):
+        training["gradient of the output layer"] = new_gradient
     if cast:
         training["weights in " + str(precision).removeprefix("torch.")] = float(precision.itemsize * cast)
     if shares > 1:
@@ -151,8 +153,17 @@ def _gathered_bytes(model: Any) -> float:
     return float(ends + 2 * max(of_layers, default=0))
 
 
-def memory_note(recipe: Recipe, processes: int = 1) -> str | None:
-    """Return a warning if a run may not fit this machine's memory; None if it fits or there is no model to plan for.
+def _output_gradient_bytes(model: Any) -> float:
+    """Return the bytes in which the fused head computes its gradient, in float32, beside the one accumulated so far."""
+    weight = own_model(model).get_output_embeddings().weight
+    if not weight.requires_grad:
+        return 0.0
+    beside = weight.itemsize if weight.dtype != torch.float32 else 0
+    return float(weight.numel() * (4 + beside))
+
+
+def memory_note(recipe: Recipe, processes: int = 1) -> tuple[str, bool] | None:
+    """Return what a run's memory is planned to be, and whether that fits; None if there is no model to plan for.
 
     Args:
         processes: number of processes that train together.
@@ -170,12 +181,11 @@ def memory_note(recipe: Recipe, processes: int = 1) -> str | None:
             f"{plan.available / _GB:.1f} GB are free. Train an adapter ([policy.lora], policy.quantization) or a "
             "smaller model."
         )
+    summary = f"Memory: about {plan.peak / _GB:.1f} GB at the peak, and {plan.available / _GB:.1f} GB are free."
     if plan.peak <= plan.available:
-        return None
-    return (
-        f"Memory: about {plan.peak / _GB:.1f} GB at the peak, and {plan.available / _GB:.1f} GB are free. If it runs "
-        "out, lower train.microbatch_tokens or machine.max_batch_tokens; `agentgym model plan` shows the parts."
-    )
+        return summary, True
+    remedy = "lower train.microbatch_tokens or machine.max_batch_tokens; `agentgym model plan` shows the parts."
+    return f"{summary} If it runs out, {remedy}", False
 
 
 def available_bytes(device: str) -> float:

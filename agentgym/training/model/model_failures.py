@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,22 +16,33 @@ from agentgym.errors import PolicyError
 from agentgym.policy.batching import is_out_of_memory
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 
-EVERY_S = 0.1
+EVERY_S = 0.05
 """Seconds between two measurements of the free memory."""
+INTERRUPTED_AT = 0.5
+"""The share of the reserved memory at which a training is interrupted; at half of it, the process ends."""
 
 
 @contextmanager
 def stopped_before_memory_runs_out(
-    stage: str, remedy: str, *, measure: Callable[[], Headroom] = measure_headroom
+    stage: str,
+    remedy: str,
+    *,
+    measure: Callable[[], Headroom] = measure_headroom,
+    end: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
     """Watch the main memory, and interrupt the block when nearly none is free.
+
+    An interrupt waits until Python code runs again. A backward pass takes longer, and goes on taking memory: if even
+    less is free by then, the process says why and ends, since the kernel would end it without a word.
 
     Only the main thread can be interrupted: in other threads nothing is watched.
 
     Args:
         stage: the running stage, for the message. remedy: advice, for the message. measure: measures the free memory.
+        end: ends the process with a message; by default at once, with exit code 1.
     Raises: PolicyError with the stage and the remedy.
     """
+    end = end or _end_process
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -39,12 +51,15 @@ def stopped_before_memory_runs_out(
     def watch() -> None:
         while not done.wait(EVERY_S):
             headroom = measure()
-            if headroom.memory_mib < headroom.memory_kept_mib / 2:
-                with deciding:
-                    if not done.is_set():  # else the interrupt would hit what comes after the block
-                        left_mib.append(headroom.memory_mib)
-                        _thread.interrupt_main()
-                return
+            with deciding:
+                if done.is_set():  # what comes after the block is not to be hit
+                    return
+                if left_mib and headroom.memory_mib < headroom.memory_kept_mib * INTERRUPTED_AT / 2:
+                    end(_message(stage, headroom.memory_mib, remedy))
+                    return
+                if not left_mib and headroom.memory_mib < headroom.memory_kept_mib * INTERRUPTED_AT:
+                    left_mib.append(headroom.memory_mib)
+                    _thread.interrupt_main()
 
     watcher = threading.Thread(target=watch, name="memory watch", daemon=True)
     watcher.start()
@@ -58,12 +73,22 @@ def stopped_before_memory_runs_out(
     except KeyboardInterrupt as error:
         if not left_mib:
             raise
-        raise PolicyError(
-            f"The memory has nearly run out in {stage}: {left_mib[0]:.0f} MiB are left, so it was stopped before the "
-            f"kernel would have ended it. {remedy}"
-        ) from error
+        raise PolicyError(_message(stage, left_mib[0], remedy)) from error
     finally:
         done.set()
+
+
+def _message(stage: str, left_mib: float, remedy: str) -> str:
+    return (
+        f"The memory has nearly run out in {stage}: {left_mib:.0f} MiB are left, so it was stopped before the "
+        f"kernel would have ended it. {remedy}"
+    )
+
+
+def _end_process(message: str) -> None:
+    """Print an error and end the process, as Ctrl-C twice would: what is in the ledger and on disk stays."""
+    os.write(2, f"\nError: {message}\n".encode())
+    os._exit(1)
 
 
 @contextmanager
