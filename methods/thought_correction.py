@@ -95,7 +95,7 @@ class ThoughtCorrector:
             episode=f"correction-{trajectory.id}-{turn.index}",
         )
         try:
-            reply = await self.policy.generate(request)
+            reply = await self.policy.generate_in_time(request)
         except PolicyError:
             return ""  # the agent still learns from its own episode
         return reply.message.text.strip()

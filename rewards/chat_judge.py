@@ -158,7 +158,8 @@ class ChatJudge:
         messages = [Message("system", rules), Message("user", f"{fenced}\n\n{question}")]
         sampling = Sampling(0.0 if attempt == 0 else 0.7, 1.0, self.max_tokens, seed=attempt)
         try:
-            reply = await policy.generate(Request(messages, sampling=sampling, episode=f"judge/{mark}/{attempt}"))
+            request = Request(messages, sampling=sampling, episode=f"judge/{mark}/{attempt}")
+            reply = await policy.generate_in_time(request)
         except PolicyError as error:
             raise JudgeSilent(f"The judge {policy.name} cannot be asked: {error}") from error
         return reply.message.text

@@ -18,6 +18,7 @@ from agentgym.text import percent
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
+    from agentgym.evaluation.price import Spending
     from agentgym.rollout.config import RolloutConfig
     from agentgym.rollout.manager import EpisodeManager
     from agentgym.task.definition import Task
@@ -32,6 +33,10 @@ class KeepOptions:
     """Keep the episodes in DIR/ledger.sqlite, and resume."""
     label: str = "rollout"
     """Begins the id of every episode."""
+    price: Annotated[str | None, typer.Option("--price", metavar="IN,OUT")] = None
+    """What a million tokens cost that a paid policy reads, and that it writes, such as 0.15,0.6."""
+    max_cost: float | None = None
+    """Stop once the episodes that have ended cost more than this; needs --price."""
 
 
 ORACLE = Fields(AgentOptions, defaults={"policy": "oracle"})
@@ -64,11 +69,13 @@ def play_and_keep(
     from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger
     from agentgym.cli.tables import episodes_table
+    from agentgym.evaluation.price import Price, Spending
     from agentgym.evaluation.runner import choose
     from agentgym.rollout.environment_options import check_environment_options
     from agentgym.rollout.manager import EpisodeManager
     from agentgym.storage.identity import identity_of_policy
 
+    spending = Spending(Price.parse(output.price) if output.price else None, output.max_cost)
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
     name, split = tasks
     task_set = registry.load_task_set(name)
@@ -79,7 +86,7 @@ def play_and_keep(
     identity = {"policy": identity_of_policy(agent, agent_name), "task_set": name, "split": split}
     with opened_ledger(output.folder, config) as ledger, resumable(hint):
         manager = EpisodeManager(agent, config, ledger=ledger, label=output.label, identity=identity)
-        trajectories = run(_play(manager, chosen), agent)
+        trajectories = run(_play(manager, chosen, spending), agent)
     out().print(episodes_table(trajectories))
     if output.folder:
         hint = f"Read one with: agentgym show {output.folder} --episode '{trajectories[0].id}'"
@@ -87,13 +94,15 @@ def play_and_keep(
     exit_by_failures(Counter(t.error or "" for t in trajectories if not t.scored), len(trajectories))
 
 
-async def _play(manager: EpisodeManager, tasks: list[Task]) -> list[Trajectory]:
+async def _play(manager: EpisodeManager, tasks: list[Task], spending: Spending) -> list[Trajectory]:
     trajectories: list[Trajectory] = []
     solved = 0.0
     with progress_bar() as progress:
-        bar = progress.add_task("episodes", total=len(tasks) * manager.config.group_size, note="")
+        total = len(tasks) * manager.config.group_size
+        bar = progress.add_task("episodes", total=total, note="")
         async for trajectory in manager.run(tasks):
             trajectories.append(trajectory)
             solved += (trajectory.success or 0.0) if trajectory.scored else 0.0
             progress.update(bar, advance=1, note=f"solved {percent(solved / len(trajectories))}")
+            spending.add(trajectory, len(trajectories), total)
     return trajectories

@@ -26,6 +26,16 @@ def train(
     extend: Annotated[
         bool, typer.Option("--extend", help="Go on with a run, also a finished one, to a larger train.steps.")
     ] = False,
+    price: Annotated[
+        str | None,
+        typer.Option("--price", metavar="IN,OUT", help="What a million tokens cost that chat_api reads, and writes."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            "--max-cost", help="Send no more requests to chat_api, of judges and teachers too, once they cost more."
+        ),
+    ] = None,
     modules: Import = None,
 ) -> None:
     """Run a recipe: warm start, reinforcement, held-out evaluation before and after, report.
@@ -33,9 +43,12 @@ def train(
     Example: agentgym train quickstart --set train.steps=50 --out runs/first
     """
     from agentgym.errors import RecipeError
+    from agentgym.evaluation.price import Price, Spending
+    from agentgym.policy.account import charged_to
     from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
     from agentgym.training import Recipe
 
+    account = Spending(Price.parse(price) if price else None, max_cost).account()
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
     run = RunFolder(folder or Path("runs") / chosen.name)
     is_alone = os.environ.get("WORLD_SIZE", "1") == "1"  # of several processes, one says it later
@@ -46,7 +59,8 @@ def train(
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
         from agentgym.training import train as execute
 
-        execute(chosen, folder=folder, resume=resume, extend=extend, console=out())
+        with charged_to(account):
+            execute(chosen, folder=folder, resume=resume, extend=extend, console=out())
 
 
 def _resume_command(recipe: Path, overrides: list[str], folder: Path | None, modules: list[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentgym.errors import EvaluationError
+from agentgym.policy.account import SpendingLimit
 from agentgym.trajectory.record import Trajectory
 
 PRICE = "price"
@@ -64,6 +65,10 @@ class Spending:
             raise EvaluationError("--max-cost needs --price IN,OUT, the price of a million tokens read and written.")
         if self.most is not None and not self.most > 0:
             raise EvaluationError(f"--max-cost {self.most:g}: expected a number above 0.")
+
+    def account(self) -> SpendingLimit | None:
+        """Return an account that refuses paid requests beyond the limit; None without a limit."""
+        return None if self.price is None or self.most is None else SpendingLimit(self.price.of, self.most)
 
     def add(self, trajectory: Trajectory, done: int, total: int) -> None:
         """Count a finished episode. Raises: EvaluationError if the limit is exceeded, or the tokens are not known.

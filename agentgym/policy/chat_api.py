@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
+from agentgym.policy.account import open_account
 from agentgym.policy.contract import FinishReason, Policy, Reply, Request
 from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import (
@@ -87,7 +88,9 @@ class ChatApiPolicy(Policy):
         return {**super().identity(), "call_format": call_format, "extra": self._extra, "omit": self._omit}
 
     async def generate(self, request: Request) -> Reply:
-        """Answer. Raises: PolicyError, ContextFull; see JsonEndpoint.post."""
+        """Answer. Raises: PolicyError, ContextFull; see JsonEndpoint.post, and SpendingLimit."""
+        if (account := open_account()) is not None:
+            account.check()
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.model,
@@ -108,12 +111,15 @@ class ChatApiPolicy(Policy):
         except PolicyError as error:
             raise PolicyError(f"{error}{_field_remedy(str(error), body)}") from error
         choice, usage = _choice(answer)
+        prompt_tokens, completion_tokens = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        if account is not None:
+            account.charge(self.name, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
         return Reply(
             message=self._message(choice["message"], request.tools),
             finish_reason=finish_reason(choice),
             policy_version=self.version,
-            prompt_tokens=_count(usage, "prompt_tokens"),
-            completion_tokens=_count(usage, "completion_tokens"),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
         )
 
     async def close(self) -> None:

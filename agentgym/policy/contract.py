@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -10,6 +11,8 @@ from agentgym.errors import PolicyError
 from agentgym.messages import Message
 from agentgym.trajectory import TokenMask
 
+REPLY_S = 3600.0
+"""How many seconds a policy may take for one message unless told otherwise: much longer than any slow model takes."""
 FinishReason = Literal["stop", "length", "content_filter"]
 
 
@@ -144,6 +147,23 @@ class Policy:
             if the program that plays has disconnected, which ends the episode as it stands.
         """
         raise NotImplementedError
+
+    async def generate_in_time(self, request: Request, reply_s: float = REPLY_S) -> Reply:
+        """Answer a request by `generate`, within a time. Call this, and not `generate`: a server may hang for ever.
+
+        Args:
+            reply_s: the seconds that the reply may take, waiting for its turn included.
+        Raises: PolicyError if the reply takes longer; as `generate`.
+        """
+        try:
+            async with asyncio.timeout(reply_s) as limit:
+                return await self.generate(request)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise PolicyError(
+                f"{self.name!r} gave no reply in {reply_s:g} s. If it hangs, start it anew; if slow, raise reply_s."
+            ) from error
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Return the natural-log probability of each continuation token after the prefix, teacher-forced."""

@@ -59,7 +59,7 @@ async def ask_model(policy: TransformersPolicy) -> TemplateFinding:
         prefix_ids=renderer.prompt(messages, [PROBE_TOOL]),
         sampling=Sampling(temperature=0.0, max_tokens=MAX_TOKENS),
     )
-    reply = await policy.generate(request)
+    reply = await policy.generate_in_time(request)
     if _is_call(reply.message):
         return TemplateFinding("the model's own call", True, f"{renderer.call_format.name} reads what the model writes")
     ids = [token for token in reply.token_ids or [] if token not in renderer.end_ids]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from agentgym.messages import StopReason
 from agentgym.number_types import Count, Positive, WholeNumber
 from agentgym.options import validated_dataclass
+from agentgym.policy.contract import REPLY_S
 from agentgym.storage.failures import says_nothing
 from agentgym.trajectory.turn import Turn
 
@@ -30,7 +31,7 @@ class Budgets:
     time_s: Positive = 600.0
     """How many seconds the reset, the tools and the judging of turns may take in an episode. The time in which the
     policy samples, or waits for its turn to sample, does not count, and neither does judging the outcome."""
-    reply_s: Positive = 3600.0
+    reply_s: Positive = REPLY_S
     """How many seconds the policy may take for one message, waiting for its turn included. One that takes longer hangs:
     it is asked again as after any failure of the infrastructure, and then the episode has failed."""
     max_void_turns: Count = 3

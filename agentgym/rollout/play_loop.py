@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contexts import changes_context
-from agentgym.errors import ContextFull, PolicyError, PolicyLeft, SandboxExhausted
+from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.reward import SUCCESS
@@ -205,7 +205,7 @@ class PlayLoop:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
             try:
                 with self._clock.stopped():
-                    reply = await self._reply_in_time(request)
+                    reply = await self._policy.generate_in_time(request, self._budgets.reply_s)
                 check_reply(policy, reply)
                 return reply
             except (ContextFull, PolicyLeft):
@@ -213,19 +213,6 @@ class PlayLoop:
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
                 if not self._retries.take(error):
                     raise
-
-    async def _reply_in_time(self, request: Request) -> Reply:
-        """Return the policy's reply. Raises: PolicyError if it takes more than `reply_s`; as `Policy.generate`."""
-        policy, reply_s = self._policy, self._budgets.reply_s
-        try:
-            async with asyncio.timeout(reply_s) as limit:
-                return await policy.generate(request)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise PolicyError(
-                f"{policy.name!r} gave no reply in {reply_s:g} s. If it hangs, start it anew; if slow, raise reply_s."
-            ) from error
 
     @property
     def _role(self) -> str:

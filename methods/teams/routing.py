@@ -15,7 +15,6 @@ from agentgym import (
     Environment,
     Message,
     Policy,
-    PolicyError,
     Result,
     Task,
     Tool,
@@ -180,12 +179,10 @@ class Routing(EnvironmentWrapper):
         sampling = Sampling(0.0, 1.0, MAX_ANSWER_TOKENS, seed_of(ROUTE, self._seed, self._questions))
         self._questions += 1
         try:
-            async with asyncio.timeout(ASK_S):
-                reply = await policy.generate(Request(messages, (), prefix, sampling, f"{ROUTE}/{self._seed}", 0))
+            request = Request(messages, (), prefix, sampling, f"{ROUTE}/{self._seed}", 0)
+            reply = await policy.generate_in_time(request, ASK_S)
         except ContextFull:
             raise ToolError(f"The question is too long for {model}.") from None
-        except TimeoutError as error:
-            raise PolicyError(f"The model {model!r} said nothing in {ASK_S:g} s.") from error
         self._spent[asyncio.current_task()] = self._pool.prices[model].cost(reply, question)
         return reply.message.text
 

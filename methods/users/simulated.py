@@ -157,7 +157,7 @@ class SimulatedUser:
             sampling = Sampling(self._temperature, 1.0, self._max_tokens, seed)
             turn = sum(message.role == "assistant" for message in self._messages)
             request = Request(tuple(self._messages), tools, prefix, sampling, f"user/{self._seed}", turn)
-            message = (await self.policy.generate(request)).message
+            message = (await self.policy.generate_in_time(request)).message
             text = message.text[:MAX_CHARS].strip()
             if message.calls and tools and self.environment is not None:
                 self._messages.append(message)

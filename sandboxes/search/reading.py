@@ -72,5 +72,5 @@ class PolicyReader:
         request = Message("user", f"Question: {question}\n\nPage: {title}\n<page>\n{_CLOSING.sub(' ', piece)}\n</page>")
         messages = [Message("system", ASKED_OF_A_MODEL), request]
         prefix = self._policy.renderer.prompt(messages, ()) if self._policy.renderer is not None else None
-        reply = await self._policy.generate(Request(messages, (), prefix, self._sampling))
+        reply = await self._policy.generate_in_time(Request(messages, (), prefix, self._sampling))
         return " ".join(reply.message.text.split())

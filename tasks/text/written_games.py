@@ -51,7 +51,8 @@ async def write_game(
     why = ""
     for attempt in range(attempts):
         sampling = Sampling(0.8, 1.0, 8_192, seed=seed + attempt)
-        reply = (await policy.generate(Request(messages, sampling=sampling, episode=f"{name}/{attempt}"))).message.text
+        request = Request(messages, sampling=sampling, episode=f"{name}/{attempt}")
+        reply = (await policy.generate_in_time(request)).message.text
         try:
             answer = _object(reply[:MAX_CHARS])
             task: Task = environment.task_of(name, str(answer["wish"]), answer["game"], least=least)
