@@ -161,9 +161,13 @@ class Policy:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise PolicyError(
-                f"{self.name!r} gave no reply in {reply_s:g} s. If it hangs, start it anew; if slow, raise reply_s."
-            ) from error
+            raise self.no_reply_in(reply_s) from error
+
+    def no_reply_in(self, reply_s: float) -> PolicyError:
+        """Return the error for a reply that takes longer, for a caller that limits the time by a clock of its own."""
+        return PolicyError(
+            f"{self.name!r} gave no reply in {reply_s:g} s. If it hangs, start it anew; if slow, raise reply_s."
+        )
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Return the natural-log probability of each continuation token after the prefix, teacher-forced."""

@@ -52,7 +52,7 @@ class ScriptedPolicy(Policy):
         if request.attempt is not None and isinstance(script, TaskScript):
             script, messages = self._script_of_attempt(script, request), request.attempt
         answer = script(messages) if callable(script) else self._line(script, request)
-        if not isinstance(answer, Message | str):
+        if not isinstance(answer, (Message, str)):
             raise PolicyError(
                 f"The script answered {answer!r:.80}: it returns a Message of the agent, such as "
                 'Message("assistant", "", (Call("look", {"shelf": "a"}),)), or text. A branch may lack its `return`.'

@@ -138,7 +138,9 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
 
 def _finite(value: Any) -> float | None:
     """Return a number of any kind, a bool too, as a float; None for anything else, and for NaN and infinity."""
-    if isinstance(value, str | bytes | bytearray) or getattr(value, "ndim", None):
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if isinstance(value, (str, bytes, bytearray)) or getattr(value, "ndim", None):
         return None
     try:
         number = float(value)

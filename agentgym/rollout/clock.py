@@ -1,48 +1,136 @@
-"""The clock of an episode, which is paused while the policy samples."""
+"""The clock of an episode, which is paused while the policy samples, and the time limit of one reply."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from types import TracebackType
+from typing import Self
 
 
-class EpisodeClock:
+class TimeLimit:
+    """A time limit of the task that begins it, as `asyncio.timeout` sets one.
+
+    Attributes:
+        ends: when the time is up, by the event loop's clock; infinite while the limit is not in use, or paused.
+        expired: whether the time of the latest use was up.
+    """
+
+    def __init__(self) -> None:
+        self.ends = math.inf
+        self.expired = False
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+
+    def begin(self, loop: asyncio.AbstractEventLoop, ends: float) -> None:
+        """Limit the time of the current task. Raises: RuntimeError if there is none."""
+        self._task = task = asyncio.current_task(loop)
+        if task is None:
+            raise RuntimeError("A time limit cancels a task, and this code runs in none.")
+        self._cancelling, self.expired, self.ends = task.cancelling(), False, ends
+
+    def expire(self) -> None:
+        """Cancel the task."""
+        self.ends, self.expired = math.inf, True
+        if self._task is not None:
+            self._task.cancel()
+
+    def end(self, error: BaseException | None) -> None:
+        """End the use. Raises: TimeoutError in place of the cancellation `error`, if the time was up."""
+        task, self._task, self.ends = self._task, None, math.inf
+        if not self.expired or task is None:
+            return
+        if task.uncancel() <= self._cancelling and type(error) is asyncio.CancelledError:
+            raise TimeoutError from error
+
+
+class EpisodeClock(TimeLimit):
     """Limits the time of an episode. Sampling time does not count, because it says nothing about the agent.
 
-    Use once, with `async with`. TimeoutError is raised inside when the time is used up.
+    Use once, in a `with` block. TimeoutError is raised inside when the time is used up.
+
+    The limit in force changes twice a turn, and hardly ever ends an episode. So a timer of the event loop is not
+    cancelled and set anew each time, as `asyncio.Timeout.reschedule` does: one that goes off too early is set again.
 
     Args:
         time_s: the time limit in seconds, while the clock runs.
+        reply_s: the time limit of one reply.
+    Attributes:
+        loop: the event loop, once the clock runs.
+        sampling: pauses the clock in a `with` block, and limits its time to that of a reply.
     """
 
-    def __init__(self, time_s: float) -> None:
-        self._limit = asyncio.timeout(time_s)
+    loop: asyncio.AbstractEventLoop
 
-    async def __aenter__(self) -> EpisodeClock:
-        await self._limit.__aenter__()
+    def __init__(self, time_s: float, reply_s: float) -> None:
+        super().__init__()
+        self._time_s = time_s
+        self.sampling = PausedClock(self, reply_s)
+        self._timer: asyncio.TimerHandle | None = None
+        self.goes_off = math.inf
+
+    def __enter__(self) -> Self:
+        self.loop = loop = asyncio.get_running_loop()
+        self.begin(loop, loop.time() + self._time_s)
+        self.set_timer(self.ends)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._limit.__aexit__(kind, error, traceback)
+        self.sampling.ends = math.inf
+        self._stop_timer()
+        self.end(error)
 
-    def expired(self) -> bool:
-        """Return whether the time is used up."""
-        return self._limit.expired()
+    def set_timer(self, when: float) -> None:
+        """Let the timer go off at a time of the event loop."""
+        self._stop_timer()
+        self.goes_off, self._timer = when, self.loop.call_at(when, self._go_off)
 
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Pause the clock inside this context. Does nothing if the clock is not running."""
-        if self._limit.expired() or (ends := self._limit.when()) is None:
-            yield
-            return
-        now = asyncio.get_running_loop().time
-        stopped_at = now()
-        self._limit.reschedule(None)
-        try:
-            yield
-        finally:
-            self._limit.reschedule(ends + now() - stopped_at)
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.goes_off, self._timer = math.inf, None
+
+    def _go_off(self) -> None:
+        self._stop_timer()
+        now = self.loop.time()
+        for limit in (self, self.sampling):
+            if limit.ends <= now:
+                limit.expire()
+        if (ends := min(self.ends, self.sampling.ends)) < math.inf:
+            self.set_timer(ends)
+
+
+class PausedClock(TimeLimit):
+    """Limits the time of one reply, and pauses the clock of the episode meanwhile.
+
+    Attributes:
+        total_s: the time of all replies so far.
+    """
+
+    def __init__(self, clock: EpisodeClock, reply_s: float) -> None:
+        super().__init__()
+        self._clock, self._reply_s = clock, reply_s
+        self.total_s = 0.0
+        self._began = self._paused = 0.0
+
+    def __enter__(self) -> Self:
+        clock = self._clock
+        self._began = clock.loop.time()
+        self.begin(clock.loop, self._began + self._reply_s)
+        self._paused, clock.ends = clock.ends, math.inf
+        if self.ends < clock.goes_off:
+            clock.set_timer(self.ends)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        clock = self._clock
+        took_s = clock.loop.time() - self._began
+        self.total_s += took_s
+        clock.ends = self._paused + took_s
+        if clock.ends < clock.goes_off:
+            clock.set_timer(clock.ends)
+        self.end(error)

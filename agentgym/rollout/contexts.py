@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentgym.environment import ContextChange
@@ -13,6 +13,7 @@ from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
 from agentgym.rollout.conversation import Conversation, tools_change
 from agentgym.rollout.environments import EnvironmentFactory, ToolSchemas
+from agentgym.rollout.failures import Retries
 from agentgym.trajectory import Row
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
@@ -24,7 +25,7 @@ class Contexts:
     Most episodes have one context. An environment may begin and end further contexts, and add and remove tools.
 
     Args:
-        note: called with the current activity, for error messages.
+        retries: noted in it is the current activity, for error messages.
     Attributes:
         current: the agent's current conversation.
         row: the number of that conversation's row in the trajectory; 0 is the first.
@@ -36,10 +37,10 @@ class Contexts:
         policy: Policy,
         usage: BudgetUsage,
         environments: EnvironmentFactory,
-        note: Callable[[str], None],
+        retries: Retries,
     ) -> None:
         self._trajectory, self._policy, self._usage = trajectory, policy, usage
-        self._environments, self._note = environments, note
+        self._environments, self._retries = environments, retries
         self.current = Conversation((), (), None)
         self.row = 0
         self._tools = ToolSchemas({}, (), {})
@@ -75,7 +76,8 @@ class Contexts:
         """
         change, self._restarted = self._restarted or take_context_change(environment), None
         if change is None:
-            self._announce_tools(turn, environment)
+            if environment.tools is not self._tools.tools:
+                self._announce_tools(turn, environment)
             self._append(turn)
         elif change.opening:
             self._begin(turn, change, environment)
@@ -96,7 +98,7 @@ class Contexts:
         return settled
 
     def _begin(self, turn: Turn, change: ContextChange, environment: Environment) -> None:
-        self._note(f"rendering the context that follows turn {turn.index}")
+        self._retries.activity = f"rendering the context that follows turn {turn.index}"
         tools = self.read_tools(environment).schemas
         if change.nested:
             self._waiting.append((self.current, turn))
@@ -120,13 +122,13 @@ class Contexts:
         self._append(waiting)
 
     def _announce_tools(self, turn: Turn, environment: Environment) -> None:
-        """Add a message to the turn if the tools changed during the turn."""
+        """Add a message to the turn if the schemas of the tools changed during the turn."""
         before = self._tools.schemas
         if (after := self.read_tools(environment).schemas) is not before and (text := tools_change(before, after)):
             turn.replies = (*turn.replies, Message("user", text))
 
     def _append(self, turn: Turn) -> None:
-        self._note(f"rendering what came back in turn {turn.index}")
+        self._retries.activity = f"rendering what came back in turn {turn.index}"
         observation_ids = self.current.append(turn)
         if self.current.prefix_ids is None:  # these tokens are counted with the next reply
             return

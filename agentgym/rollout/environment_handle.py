@@ -51,20 +51,25 @@ class EnvironmentHandle:
             because that call moves the wrapper on to the next turn.
     Attributes:
         current: the environment in use.
+        unwrapped: the environment inside its transparent wrappers, which gives the episode its class, tools and role.
         state: its most recently read state.
+        has_state: whether its class offers any part of a state.
     """
 
     def __init__(self, make: Callable[[], Environment], *, checkpoints: bool, state_keys: bool = True) -> None:
         self._make = make
-        self.current = make()
+        self._use(make())
         self.state = NO_STATE
-        self._closed = False
         environment_class = type(self.current)
-        is_wanted = state_keys or EnvironmentWrapper.unwrap(self.current) is not self.current
+        is_wanted = state_keys or self.unwrapped is not self.current
         self._offers_state_key = is_wanted and environment_class.state_key is not Environment.state_key
         self._offers_potential = environment_class.potential is not Environment.potential
         self._offers_checkpoint = checkpoints and environment_class.checkpoint is not Environment.checkpoint
-        self._last_usage = Usage()
+        self.has_state = self._offers_state_key or self._offers_potential or self._offers_checkpoint
+
+    def _use(self, environment: Environment) -> None:
+        self.current, self.unwrapped = environment, EnvironmentWrapper.unwrap(environment)
+        self._closed, self._last_usage = False, Usage()
 
     async def read_state(self, turns: Sequence[Turn], note: Callable[[str], None]) -> EnvironmentState:
         """Return the state after some turns, reading only the parts that the environment's class offers.
@@ -133,7 +138,7 @@ class EnvironmentHandle:
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> str | None:
         """Continue in a fresh environment restored to a checkpoint. Returns: as `close`, for the old environment."""
         close_error = await self.close()
-        self.current, self._closed, self._last_usage = self._make(), False, Usage()
+        self._use(self._make())
         await self.current.restore(task.public(), checkpoint, seed=seed)
         return close_error
 
@@ -142,7 +147,7 @@ class EnvironmentHandle:
 
         Returns: the opening messages, with the prompt additions.
         """
-        method = EnvironmentWrapper.unwrap(self.current).reset
+        method = self.unwrapped.reset
         opening: list[Message] = await awaited(self.current.reset(task.public(), seed=seed), method)
         check_messages(opening, method, "return task.opening()")
         return with_additions(opening, additions)
@@ -156,7 +161,7 @@ class EnvironmentHandle:
         """
         close_error = await self.close()
         self._make = make
-        self.current, self._closed, self._last_usage = make(), False, Usage()
+        self._use(make())
         return close_error
 
     async def close(self) -> str | None:

@@ -68,7 +68,7 @@ class Judge:
         Raises: RewardError for an invalid answer; JudgeError for no answer in time; whatever the reward raises.
         """
         if self._judges_turns:
-            turn.rewards = dict(await self.ask(self.reward.turn, turn, trajectory, check=validate_components))
+            turn.rewards = dict(await self.ask(self._reward.turn, turn, trajectory, check=validate_components))
 
     async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
         """Judge the last turn of a trajectory that is being rescored.
@@ -105,20 +105,20 @@ class Judge:
     async def ask(self, stage: Callable[..., Any], *subject: Any, check: Check[V]) -> V:
         """Return a reward's checked answer at a stage; try again after a failure as long as `retry` allows."""
         while True:
-            limit: asyncio.Timeout | None = None
+            reward, limit = self._reward, None
             try:
                 answer = stage(*subject)
                 if isinstance(answer, dict):  # nothing to wait for
-                    return await check(answer, self.reward)
+                    return await check(answer, reward)
                 async with asyncio.timeout(self._time_s) as limit:
-                    return await check(answer, self.reward)
+                    return await check(answer, reward)
             except RewardError as error:
-                location = defined_at(getattr(self.reward, "function", stage))
+                location = defined_at(getattr(reward, "function", stage))
                 raise RewardError(f"{error} See {location}." if location else str(error)) from error
             except Exception as error:
                 failure = error
                 if limit is not None and limit.expired():
-                    failure = JudgeError(f"{type(self.reward).__name__} gave no verdict in {self._time_s:g} s")
+                    failure = JudgeError(f"{type(reward).__name__} gave no verdict in {self._time_s:g} s")
                 if not self._retry(failure):
                     if failure is error:
                         raise

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contexts import changes_context
 from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
@@ -18,8 +17,7 @@ from agentgym.rollout.clock import EpisodeClock
 from agentgym.rollout.contexts import Contexts
 from agentgym.rollout.conversation import CUT, EMPTY, FILTERED, Attempt, Conversation, open_turn, over_budget
 from agentgym.rollout.environment_handle import EnvironmentHandle
-from agentgym.rollout.environments import ToolSchemas
-from agentgym.rollout.episodes import EpisodeConfig
+from agentgym.rollout.episodes import EpisodeConfig, TurnRecord
 from agentgym.rollout.failures import Retries
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook
 from agentgym.rollout.judging import Judge
@@ -46,10 +44,10 @@ class PlayLoop:
     ) -> None:
         self._config, self._budgets, self._policy, self._trajectory = config, config.budgets, policy, trajectory
         self._environment, self._retries = environment, retries
-        self._task = trajectory.task.public()
+        self._task = trajectory.task
         self._usage = BudgetUsage(self._budgets)
-        self._clock = EpisodeClock(self._budgets.time_s)
-        self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries.note)
+        self._clock = EpisodeClock(self._budgets.time_s, self._budgets.reply_s)
+        self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries)
         self._added_role = next((added.role for added in trajectory.provenance.additions if added.role), "")
         self._attempt: Attempt | None = None
         self._ready = False
@@ -74,7 +72,7 @@ class PlayLoop:
     async def play(self) -> StopReason:
         """Reset the environment and play the episode. Returns: why it ended."""
         try:
-            async with self._clock:
+            with self._clock:
                 await self._reset()
                 await self._read_state()
                 await self.play_turns()
@@ -90,7 +88,7 @@ class PlayLoop:
             await self._keep_open_turn(str(error))
             return StopReason.ENVIRONMENT
         except TimeoutError:
-            if not self._clock.expired():
+            if not self._clock.expired:
                 raise
             if not self._ready:
                 raise TimeoutError(f"not ready after {self._budgets.time_s:g} s") from None
@@ -122,14 +120,15 @@ class PlayLoop:
         is_answer = await self._act(turn)
         await self._judge_turn(turn)
         stop = self._reason_to_stop(turn, limit, is_answer)
-        if stop is None:
+        if stop is None and self._environment.has_state:
             await self._read_state()
         if self._hooks:
             stop = await self._ask_hooks(turn, stop)
         if stop is not None:
             raise EpisodeOver(stop)
-        self._contexts.show(turn, EnvironmentWrapper.unwrap(self._environment.current))
-        await self._write(turn)
+        self._contexts.show(turn, self._environment.unwrapped)
+        if self._config.ledger is not None:
+            await self._write(turn, self._config.ledger)
 
     async def conclude(self) -> None:
         """Read the end state of an ended episode, if wanted, and judge the outcome."""
@@ -155,7 +154,7 @@ class PlayLoop:
         trajectory.provenance.reset_usage = await environment.usage_since_last()
         trajectory.provenance.image_digests = environment.current.sandboxes.image_digests
         self._retries.activity = "rendering the prompt"
-        self._contexts.open(opening, EnvironmentWrapper.unwrap(environment.current))
+        self._contexts.open(opening, environment.unwrapped)
 
     async def _open(self) -> list[Message]:
         """Reset the environment. Returns: its opening messages."""
@@ -166,15 +165,17 @@ class PlayLoop:
     async def _read_state(self) -> None:
         """Read the state before the next turn."""
         state = await self._environment.read_state(self._trajectory.turns, self._retries.note)
-        self._config.keep_checkpoint(self._trajectory, state.checkpoint)
+        if state.checkpoint is not None:
+            self._config.keep_checkpoint(self._trajectory, state.checkpoint)
 
     async def _ask_policy(self, limit: TokenLimit) -> Turn:
         """Ask the policy for a message. Returns: the turn that the message begins. Raises: as `_generate`."""
-        trajectory, now = self._trajectory, asyncio.get_running_loop().time
-        began, index, tools, role = now(), len(trajectory.turns), self._read_tools(), self._role
+        sampling, index, environment = self._clock.sampling, len(self._trajectory.turns), self._environment.unwrapped
+        sampled_s = sampling.total_s
+        tools, role = self._contexts.read_tools(environment), environment.role or self._added_role
         reply = await self._generate(self._contexts.current, tools.schemas, limit.tokens, role)
         turn = self._open_turn = open_turn(index, reply, self._environment.state, tools.costs)
-        turn.generate_s, turn.role, turn.row = now() - began, role, self._contexts.row
+        turn.generate_s, turn.role, turn.row = sampling.total_s - sampled_s, role, self._contexts.row
         return turn
 
     async def _generate(
@@ -204,23 +205,20 @@ class PlayLoop:
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
             try:
-                with self._clock.stopped():
-                    reply = await self._policy.generate_in_time(request, self._budgets.reply_s)
+                with self._clock.sampling:
+                    reply = await policy.generate(request)
                 check_reply(policy, reply)
                 return reply
             except (ContextFull, PolicyLeft):
                 raise
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
-                if not self._retries.take(error):
+                is_late = isinstance(error, TimeoutError) and self._clock.sampling.expired
+                failure = policy.no_reply_in(self._budgets.reply_s) if is_late else error
+                if self._retries.take(failure):
+                    continue
+                if failure is error:
                     raise
-
-    @property
-    def _role(self) -> str:
-        """The agent's current role, from the environment or else from a prompt addition."""
-        return EnvironmentWrapper.unwrap(self._environment.current).role or self._added_role
-
-    def _read_tools(self) -> ToolSchemas:
-        return self._contexts.read_tools(EnvironmentWrapper.unwrap(self._environment.current))
+                raise failure from error
 
     async def _act(self, turn: Turn) -> bool:
         """Run the calls of a turn, or let the environment answer the message, and record the turn with its usage.
@@ -229,8 +227,8 @@ class PlayLoop:
         Returns: whether the turn answered the task.
         Raises: SandboxExhausted; the failure, if there is no checkpoint or no retry is left.
         """
-        now, calls = asyncio.get_running_loop().time, turn.calls
-        began = now()
+        calls, loop = turn.calls, self._clock.loop
+        began = loop.time()
         while True:
             try:
                 if len(calls) == 1 and self._usage.calls < self._budgets.max_calls:  # nearly every message
@@ -247,10 +245,11 @@ class PlayLoop:
                 raise
             except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
                 await self._restore(turn, error)
-        turn.tools_s = now() - began
+        turn.tools_s = loop.time() - began
         turn.usage.update(await self._environment.usage_since_last(turn.results))
-        if cost := sum(result.usage.get("cost", 0.0) for result in turn.results):
-            turn.usage["cost"] = turn.usage.get("cost", 0.0) + cost
+        for result in turn.results:
+            if cost := result.usage.get("cost"):
+                turn.usage["cost"] = turn.usage.get("cost", 0.0) + cost
         self._open_turn = None
         self._usage.count(turn, exact=self._contexts.current.prefix_ids is not None)
         self._trajectory.turns.append(turn)
@@ -268,7 +267,7 @@ class PlayLoop:
         else:
             self._retries.activity = f"answering the agent's message of turn {turn.index}"
             replies = await environment.respond(turn.message.spoken())
-            check_messages(replies, EnvironmentWrapper.unwrap(environment).respond, "return [] to end the episode")
+            check_messages(replies, self._environment.unwrapped.respond, "return [] to end the episode")
             turn.replies = tuple(replies)
             return not (turn.replies or environment.ended or changes_context(environment))
         return False
@@ -346,11 +345,10 @@ class PlayLoop:
             turn.replies = (*turn.replies, *messages, *changed)
         await self._read_state()
 
-    async def _write(self, turn: Turn) -> None:
+    async def _write(self, turn: Turn, ledger: TurnRecord) -> None:
         """Write the turns that are final after this turn to the ledger."""
-        if (ledger := self._config.ledger) is not None:
-            for settled in self._contexts.settle(turn):
-                await ledger.write_turn(self._trajectory, settled)
+        for settled in self._contexts.settle(turn):
+            await ledger.write_turn(self._trajectory, settled)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
         """Record the unfinished turn of an episode that ran out of time, or ended as `reply` says.

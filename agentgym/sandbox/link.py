@@ -215,11 +215,11 @@ class Link:
             self.close("The sandbox ended: the processes that the agent's code left behind do not end.")
             return
         number = header.get("id")
-        call = self._pending.pop(number, None) if isinstance(number, int) else None
-        if call is None:
+        if not isinstance(number, int) or (call := self._pending.get(number)) is None:
             raise FrameError(f"a reply to request {number!r:.40}, which was not sent")
         if len(blob) > call.max_blob:
             raise FrameError(f"{len(blob)} bytes where at most {call.max_blob} were requested")
+        del self._pending[number]  # only now: who waits for a reply that is refused is told so by `close`
         if not call.future.done():  # else its caller was cancelled
             call.future.set_result((header, blob))
 

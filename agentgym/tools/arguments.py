@@ -141,7 +141,11 @@ def replace_lone_surrogates(value: Any) -> Any:
     Tokenizers and UTF-8 encoders do not accept lone surrogates.
     """
     if isinstance(value, str):
-        return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return (
+            value
+            if value.isascii() or _is_utf8(value)
+            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
     if isinstance(value, dict):
         return {replace_lone_surrogates(key): replace_lone_surrogates(item) for key, item in value.items()}
     return type(value)(map(replace_lone_surrogates, value)) if isinstance(value, (list, tuple)) else value
@@ -234,7 +238,8 @@ def _pydantic_check(validate: Callable[[Any], Any]) -> Check:
 
     def check(arguments: Any) -> dict[str, Any]:
         try:
-            return cast("dict[str, Any]", validate(arguments))
+            valid: dict[str, Any] = validate(arguments)
+            return valid
         except ValidationError as error:
             details = error.errors(include_url=False)[:MAX_PROBLEMS]
             raise InvalidArguments([_pydantic_problem(detail) for detail in details]) from error

@@ -228,17 +228,17 @@ class Tool:
         """
         try:
             valid = self.check(arguments)
-            broken = [name for name, value in valid.items() if holds_lone_surrogate(value)]
+            for name, value in valid.items():
+                if holds_lone_surrogate(value):
+                    raise WrongArguments(
+                        f"Wrong arguments for {self.name!r}: argument {name!r} holds half a character, an escape from "
+                        "\\ud800 to \\udfff without its other half. Write the character itself."
+                    )
         except InvalidArguments as error:
             expected = f". Expected {self.signature()}."
             raise WrongArguments(f"Wrong arguments for {self.name!r}: {error}{expected}") from error
         except RecursionError as error:
             raise WrongArguments(f"The arguments of {self.name!r} are nested too deeply.") from error
-        if broken:
-            raise WrongArguments(
-                f"Wrong arguments for {self.name!r}: argument {broken[0]!r} holds half a character, an escape from "
-                "\\ud800 to \\udfff without its other half. Write the character itself."
-            )
         return valid
 
 

@@ -131,4 +131,4 @@ class Turn:
     @property
     def void(self) -> bool:
         """Whether the turn has no call that could be run."""
-        return not any(call.error is None for call in self.calls)
+        return None not in [call.error for call in self.calls]

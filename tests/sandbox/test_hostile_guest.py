@@ -162,9 +162,34 @@ async def test_a_reply_that_comes_byte_by_byte_wakes_the_host_seldom(monkeypatch
 async def test_a_second_answer_to_one_call_kills_the_sandbox():
     fake_guest = FakeGuest(encode(GOOD) + encode(GOOD))
     await fake_guest.sandbox.run_python("pass")
-    with pytest.raises(SandboxDied):
+    with pytest.raises(SandboxDied, match="which was not sent"):
         await fake_guest.sandbox.run_python("pass")
     await fake_guest.close()
+
+
+async def test_an_answer_larger_than_its_own_call_asked_for_kills_the_link_though_another_call_asked_for_more():
+    control, guest = socket.socketpair()
+    link = Link(control)
+    small, large = (asyncio.create_task(link.call({"op": "read"}, deadline_s=5, max_blob=most)) for most in (5, 1000))
+    await asyncio.sleep(0)
+    guest.sendall(encode({"id": 1}, b"x" * 10))
+    for calling in (small, large):
+        with pytest.raises(SandboxDied, match="10 bytes where at most 5 were requested"):
+            await calling
+    assert not link.hung_up, "the guest has not ended, so nothing says why"
+    guest.close()
+
+
+async def test_a_link_says_that_its_guest_has_ended():
+    control, guest = socket.socketpair()
+    link = Link(control)
+    calling = asyncio.create_task(link.call({"op": "run"}, deadline_s=5))
+    await asyncio.sleep(0)
+    guest.recv(1000)
+    guest.close()
+    with pytest.raises(SandboxDied, match="its guest process was killed"):
+        await calling
+    assert link.hung_up
 
 
 async def test_a_guest_that_hangs_up_is_a_dead_sandbox():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from agentgym.sandbox import metering
 from agentgym.sandbox.contract import Usage
 from agentgym.sandbox.metering import (
     BusyTime,
@@ -166,3 +168,19 @@ def test_time_in_which_several_things_run_is_counted_once():
     total = busy.seconds
     assert 0 < inside <= total
     assert busy.seconds == total, "it stands still while nothing runs"
+
+
+def test_overlapping_blocks_count_from_the_first_beginning_to_the_last_end(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(metering, "time", SimpleNamespace(monotonic=lambda: now))
+    busy = BusyTime()
+    with busy:
+        now = 2.0
+        with busy:
+            now = 5.0
+        now = 6.0
+    now = 100.0
+    with busy:
+        now = 101.0
+        assert busy.seconds == 6 + 1
+    assert busy.seconds == 6 + 1

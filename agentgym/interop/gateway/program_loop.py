@@ -63,7 +63,7 @@ class ProgramLoop(PlayLoop):
     @property
     def tool_schemas(self) -> Sequence[dict[str, Any]]:
         """The schemas of the environment's current tools."""
-        return self._read_tools().schemas
+        return self._contexts.read_tools(self._environment.unwrapped).schemas
 
     @property
     def task_id(self) -> str:
@@ -378,7 +378,7 @@ class ProgramLoop(PlayLoop):
         row.turn, row.keys = None, [*row.keys, *keys_of(observation)]
         self._usage.tokens += len(turn.observation_ids)
         row.record(turn, observation)
-        costs = self._read_tools().costs
+        costs = self._contexts.read_tools(self._environment.unwrapped).costs
         if cost := sum(costs.get(call.name, 0.0) for call, _ in row.executed):
             turn.usage["cost"] = cost
         turn.usage.update(await self._environment.usage_since_last(turn.results))
