@@ -8,6 +8,7 @@ result is ordinary text and can never forge a turn.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from functools import cached_property
@@ -31,7 +32,9 @@ CHAT_TEMPLATE_REMEDY = (
     "tokenizer.chat_template in Python."
 )
 MAX_PATTERNS = 1024  # the most patterns of roles and tools whose glue is cached
-Segment = list[int] | tuple[int, str]  # glue ids, or (index of the message, "CONTENT" or "NAME")
+Place = tuple[int, str]  # the index of a message, and its part: "CONTENT", "NAME" or "ID"
+Segment = list[int] | Place | list[str | Place]  # ids of glue, a content, or glue with names and ids in it
+_PLAIN_NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
 class ImageEncoder(Protocol):
@@ -212,17 +215,42 @@ class TemplateRenderer:
         ids: list[int] = []
         for segment in segments:
             if isinstance(segment, list):
-                ids += segment
+                ids += self._glue_with_names(segment, messages) if isinstance(segment[0], str | tuple) else segment
                 continue
-            index, part = segment
-            message = messages[index]
-            if part != "CONTENT":
-                text = (message.name or "") if part == "NAME" else self._layout.result_id(messages, index)
-                ids += self._outside.encode(text, add_special_tokens=False).ids
-            elif message.role == "assistant":
+            message = messages[segment[0]]
+            if message.role == "assistant":
                 ids += self._agent.encode(self.written(message), add_special_tokens=False).ids
             else:
                 ids += self._content(message)
+        return ids
+
+    def _glue_with_names(self, pieces: Sequence[str | Place], messages: Sequence[Message]) -> list[int]:
+        """Return the ids of template text with names of tools and ids of calls in it.
+
+        They are encoded as one text, as in the template, unless that would make other special tokens of them.
+        """
+        names = [
+            (messages[piece[0]].name or "") if piece[1] == "NAME" else self._layout.result_id(messages, piece[0])
+            for piece in pieces
+            if not isinstance(piece, str)
+        ]
+        key = ("names", *pieces, *names)
+        if key not in self._glue:
+            each = iter(names)
+            parts = [
+                (piece, self._encode_glue(piece))
+                if isinstance(piece, str)
+                else (name := next(each), self._outside.encode(name, add_special_tokens=False).ids)
+                for piece in pieces
+            ]
+            apart = [token for _, ids in parts for token in ids]
+            joined = self._encode_glue("".join(text for text, _ in parts))
+            added = self.tokenizer.added_tokens_decoder
+            alike = [token for token in joined if token in added] == [token for token in apart if token in added]
+            if len(self._glue) >= MAX_PATTERNS:
+                self._glue.clear()
+            self._glue[key] = joined if alike and all(map(_PLAIN_NAME.fullmatch, names)) else apart
+        ids: list[int] = self._glue[key]
         return ids
 
     def _content(self, message: Message) -> list[int]:
@@ -248,19 +276,27 @@ class TemplateRenderer:
         Raises: PolicyError if the content of a message is missing, repeated or out of order.
         """
         segments: list[Segment] = []
-        contents, at = list[int](), 0
+        contents, at, glue = list[int](), 0, list[str | Place]()
+
+        def end_glue() -> None:
+            if any(not isinstance(piece, str) for piece in glue):
+                segments.append(list(glue))
+            elif glue:
+                segments.append(self._encode_glue("".join(map(str, glue))))
+            glue.clear()
+
         for placeholder in MARK.finditer(text):
-            if placeholder.start() > at:
-                segments.append(self._encode_glue(text[at : placeholder.start()]))
-            index = int(placeholder[1]) - places.start
-            if placeholder[2] == "CONTENT":
-                contents.append(int(placeholder[1]))
-            elif placeholder[2] == "NAME":  # some templates write the first call's name before every result
-                index = max(index, len(contents))
-            segments.append((index, placeholder[2]))
+            glue += [text[at : placeholder.start()]] * (placeholder.start() > at)
+            index, part = int(placeholder[1]) - places.start, placeholder[2]
             at = placeholder.end()
-        if at < len(text):
-            segments.append(self._encode_glue(text[at:]))
+            if part == "CONTENT":
+                contents.append(int(placeholder[1]))
+                end_glue()
+                segments.append((index, part))
+            else:  # some templates write the first call's name before every result
+                glue.append((max(index, len(contents)) if part == "NAME" else index, part))
+        glue += [text[at:]] * (at < len(text))
+        end_glue()
         if contents != list(places):
             raise PolicyError(
                 f"The chat template of {self._name} writes messages {contents} where {list(places)} were given, so "
