@@ -32,8 +32,8 @@ CHAT_TEMPLATE_REMEDY = (
     "tokenizer.chat_template in Python."
 )
 MAX_PATTERNS = 1024  # the most patterns of roles and tools whose glue is cached
-Place = tuple[int, str]  # the index of a message, and its part: "CONTENT", "NAME" or "ID"
-Segment = list[int] | Place | list[str | Place]  # ids of glue, a content, or glue with names and ids in it
+Slot = tuple[int, str]  # the index of a message, and its part: "CONTENT", "NAME" or "ID"
+Segment = list[int] | Slot | list[str | Slot]  # ids of glue, a content, or glue with names and ids in it
 _PLAIN_NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
@@ -224,7 +224,7 @@ class TemplateRenderer:
                 ids += self._content(message)
         return ids
 
-    def _glue_with_names(self, pieces: Sequence[str | Place], messages: Sequence[Message]) -> list[int]:
+    def _glue_with_names(self, pieces: Sequence[str | Slot], messages: Sequence[Message]) -> list[int]:
         """Return the ids of template text with names of tools and ids of calls in it.
 
         They are encoded as one text, as in the template, unless that would make other special tokens of them.
@@ -276,7 +276,7 @@ class TemplateRenderer:
         Raises: PolicyError if the content of a message is missing, repeated or out of order.
         """
         segments: list[Segment] = []
-        contents, at, glue = list[int](), 0, list[str | Place]()
+        contents, at, glue = list[int](), 0, list[str | Slot]()
 
         def end_glue() -> None:
             if any(not isinstance(piece, str) for piece in glue):

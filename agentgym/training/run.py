@@ -22,6 +22,7 @@ from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checkpoints import copy_linked
+from agentgym.training.checks.learning_rates import learning_rate_notes
 from agentgym.training.checks.memory_plan import memory_note
 from agentgym.training.checks.parts import plan_of
 from agentgym.training.checks.preflight import check_before_start
@@ -98,6 +99,8 @@ def train(
             if plan := memory_note(recipe, processes.count):
                 note, fits = plan
                 console.print(note, style="dim" if fits else "yellow", markup=False, soft_wrap=True)
+            for note in learning_rate_notes(recipe):
+                console.print(note, style="yellow", markup=False, soft_wrap=True)
         _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)

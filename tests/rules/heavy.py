@@ -63,6 +63,7 @@ HEAVY_MODULES = {
     "agentgym.training.monitoring.callbacks": "train",
     "agentgym.training.model.model_failures": "train",
     "agentgym.training.extension": "train",
+    "agentgym.training.checks.learning_rates": "train",
     "agentgym.training.checks.memory_plan": "train",
     "agentgym.training.model.models": "train",
     "agentgym.training.model.grpo_config": "train",

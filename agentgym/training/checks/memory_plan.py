@@ -188,6 +188,12 @@ def memory_note(recipe: Recipe, processes: int = 1) -> tuple[str, bool] | None:
     return f"{summary} If it runs out, {remedy}", False
 
 
+def count_parameters(section: PolicySection) -> int:
+    """Return how many parameters the model of [policy] has, without its adapter. Raises: PolicyError."""
+    model = _shapes_of(section.model_copy(update={"lora": None}))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def available_bytes(device: str) -> float:
     """Return the free bytes of a GPU or, for "cpu", of the machine or this process's control group."""
     if device == "cpu":

@@ -20,7 +20,8 @@ class OptimiserSection(KeyGroup):
     """How the weights move."""
 
     learning_rate: Positive = 3e-4
-    """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule."""
+    """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule. The default suits
+    `policy.tiny`; a pretrained model wants 1e-6 to 2e-5, an adapter ten times as much."""
     snr_learning_rate: bool = False
     """Scale the learning rate in each step by SNR / (1 + SNR), where SNR is the signal-to-noise ratio of the groups'
     gradients."""
