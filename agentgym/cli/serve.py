@@ -151,7 +151,7 @@ def mcp_http(
 
     check_installed()
     from agentgym.cluster.connections import Connections
-    from agentgym.interop.mcp.http import HttpBounds, McpHttpServer
+    from agentgym.interop.mcp.http import HttpAccess, HttpBounds, McpHttpServer
 
     connections = Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
     with offered.open() as offer:
@@ -159,8 +159,7 @@ def mcp_http(
             offer.tasks,
             offer.config,
             offer.ledger,
-            host=offered.host,
-            tokens=offer.tokens,
+            access=HttpAccess(offered.host, offer.tokens),
             bounds=HttpBounds(max_episodes, idle_s),
             ended=lambda trajectory: err().print(outcome_line(trajectory), markup=False, soft_wrap=True),
             accepted=connections.accept,

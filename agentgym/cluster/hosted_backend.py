@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from agentgym.cluster.host_link import HostWatch
@@ -24,7 +25,7 @@ LEASE_S = 30.0
 """How long sandboxes outlive the last heartbeat of their driver."""
 
 
-class HostedBackend:
+class HostedBackend(ABC):
     """Creates sandboxes on the node with the fewest per CPU. A subclass provides the nodes."""
 
     name: str
@@ -34,9 +35,9 @@ class HostedBackend:
         self._lock = threading.Lock()
         self._host_watch = HostWatch()
 
+    @abstractmethod
     async def _ready(self) -> list[SandboxHostLink]:
         """Return the available hosts, at least one. Raises: SandboxUnavailable."""
-        raise NotImplementedError
 
     async def _choose(self) -> SandboxHostLink:
         """Return the host for the next sandbox. Raises: SandboxUnavailable."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym import __version__
+from agentgym.deprecation import warn_renamed
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
@@ -68,10 +69,12 @@ class EpisodeManager:
         """Return a manager with another config, but with this manager's environments and rewards.
 
         Args:
-            config: may differ in budgets, instruction, knowledge, sampling and stop rules.
+            config: budgets, instruction, knowledge, sampling and stop rules to play with. Its reward and environments
+                are not read.
         """
         manager = copy(self)
-        manager.config = config
+        kept = ("reward", "environment", "environment_options", "source_options")
+        manager.config = replace(config, **{name: getattr(self.config, name) for name in kept})
         return manager
 
     async def collect(
@@ -80,36 +83,34 @@ class EpisodeManager:
         group_size: int | None = None,
         *,
         label: str | None = None,
-        temperature: float | None = None,
         record: bool = True,
         checkpoints: Checkpoints | None = None,
         additions: Sequence[PromptAddition | None] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
-        config: RolloutConfig | None = None,
+        **old: Any,
     ) -> list[Trajectory]:
-        """Play every task `group_size` times and wait for all of them.
+        """Play every task `group_size` times and wait for all of them; `with_config` plays with another config.
 
         Args:
-            group_size, label, temperature: for this run, instead of the config's and the manager's.
+            group_size, label: for this run, instead of the config's and the manager's.
             record: whether to read and write the ledger, if there is one.
             checkpoints: has a key (task id, sample, turn) for each wanted checkpoint of the environment before that
                 turn; filled in during the episodes. For forks.
             additions: the prompt addition of each episode, such as help, in the order of the episodes returned; empty
                 for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
-            config: budgets, instruction, sampling and stop rules of this run, instead of the manager's. Environments
-                and rewards remain the manager's.
+            old: `config` and `temperature`, which `with_config` replaces.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
+        if old:
+            self = self._with_old_keywords(**old)
         group_size = self._group_size(group_size)
         if record:
-            self.claim(label, temperature=temperature, config=config)
-        seed = self.config.seed
+            self.claim(label)
         label, ledger = label or self.label, self.ledger if record else None
-        jobs = episode_jobs(tasks, group_size, label=label, seed=seed, additions=additions)
-        rollout = self._rollout(temperature, config)
-        pool = self._pool(jobs, group_size, label, rollout, ledger, checkpoints=checkpoints)
+        jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed, additions=additions)
+        pool = self._pool(jobs, group_size, label, ledger, checkpoints=checkpoints)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -135,7 +136,7 @@ class EpisodeManager:
         self.claim(label)
         label = label or self.label
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
-        async with aclosing(self._pool(jobs, group_size, label, self.config, self.ledger).results()) as results:
+        async with aclosing(self._pool(jobs, group_size, label, self.ledger).results()) as results:
             async for _, trajectory in results:
                 yield trajectory
 
@@ -148,7 +149,6 @@ class EpisodeManager:
         slots: Slots,
         skip: Container[int] = (),
         watch: StandstillWatch | None = None,
-        config: RolloutConfig | None = None,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
         """Play as `run` does, and yield each trajectory with its position; a group's positions are consecutive.
 
@@ -156,12 +156,11 @@ class EpisodeManager:
             slots: shared with other runs on this event loop, instead of the config's concurrency.
             skip: groups, counted from 0, to leave out.
             watch: shared with other runs, which stall only if none of them progresses; by default, this run's own.
-            config: as in `collect`.
         """
-        self.claim(label, config=config)
+        self.claim(label)
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
-        pool = self._pool(jobs_to_play, group_size, label, config or self.config, self.ledger)
+        pool = self._pool(jobs_to_play, group_size, label, self.ledger)
         async with aclosing(pool.results(slots, watch)) as results:
             async for result in results:
                 yield result
@@ -183,7 +182,7 @@ class EpisodeManager:
         group_size = self._group_size(group_size)
         label, ledger = label or self.label, self.ledger if record else None
         jobs = branch_jobs(self._claimed(forks, label, record), group_size, label=label)
-        async with aclosing(self._pool(jobs, group_size, label, self.config, ledger).results()) as results:
+        async with aclosing(self._pool(jobs, group_size, label, ledger).results()) as results:
             async for _, trajectory in results:
                 yield trajectory
 
@@ -214,10 +213,11 @@ class EpisodeManager:
                 f"{type(judge).__name__} judges whole groups, and these episodes are in none. Name another reward."
             )
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
-        rollout = replace(self._rollout(temperature, None), budgets=budgets, state_keys=True)
+        config = self.config if temperature is None else self.config.at_temperature(temperature)
+        player = self.with_config(replace(config, budgets=budgets, state_keys=True))
         options = {"judged": judged, "end_state": True, "checkpoints": checkpoints}
         jobs = (EpisodeJob(position, trajectory, fork) for position, (trajectory, fork) in enumerate(episodes))
-        pool = self._pool(jobs, 1, label, rollout, self.ledger, policy, **options)
+        pool = player._pool(jobs, 1, label, self.ledger, policy, **options)
         trajectories = [trajectory for trajectory, _ in episodes]
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -247,7 +247,7 @@ class EpisodeManager:
             raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
         messages = [record.turns[turn].message for turn in chosen]
         budgets = replace(self.config.budgets, max_turns=len(chosen))
-        config = self._episode_config(replace(self.config, budgets=budgets, stop_if=()))
+        config = self.with_config(replace(self.config, budgets=budgets, stop_if=()))._episode_config()
         trajectory = Trajectory(f"replay/{record.id}", record.task.copy(), record.sample, record.seed)
         trajectory.provenance = replace(
             self._provenance(config, self.config.prompt), replay=ReplayedTurns(record.id, chosen)
@@ -255,23 +255,15 @@ class EpisodeManager:
         _as_prompted(trajectory, record)
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
 
-    def claim(
-        self, label: str | None = None, *, temperature: float | None = None, config: RolloutConfig | None = None
-    ) -> None:
+    def claim(self, label: str | None = None) -> None:
         """Record in the ledger, if there is one, how the episodes of a label are played. Arguments: as `collect`.
 
         Raises: DifferentRunError if the ledger holds episodes of this label that were played differently.
         """
         if self.ledger is None:
             return
-        rollout = self._rollout(temperature, config)
-        own = {
-            name: getattr(self.config, name)
-            for name in ("reward", "environment", "environment_options", "source_options")
-        }
-        rollout = replace(rollout, **own)
-        identity = {"policy": identity_of_policy(self.policy), **rollout.identity(), **self._identity}
-        provenance = self._provenance(self._episode_config(rollout), rollout.prompt)
+        identity = {"policy": identity_of_policy(self.policy), **self.config.identity(), **self._identity}
+        provenance = self._provenance(self._episode_config(), self.config.prompt)
         provenance.policy = self.policy.name if isinstance(self.policy, Policy) else None
         self.ledger.claim(label or self.label, identity, provenance)
 
@@ -281,9 +273,13 @@ class EpisodeManager:
                 self.claim(f"{label}/{fork.trajectory.id}@{fork.turn}")
             yield fork
 
-    def _rollout(self, temperature: float | None, config: RolloutConfig | None) -> RolloutConfig:
+    def _with_old_keywords(
+        self, *, temperature: float | None = None, config: RolloutConfig | None = None
+    ) -> EpisodeManager:
+        """Return the manager that two old keywords of `collect` mean."""
+        warn_renamed("config= and temperature= of collect()", "EpisodeManager.with_config(config)", stacklevel=3)
         rollout = config or self.config
-        return rollout if temperature is None else rollout.at_temperature(temperature)
+        return self.with_config(rollout if temperature is None else rollout.at_temperature(temperature))
 
     def _group_size(self, group_size: int | None) -> int:
         if group_size is None:
@@ -297,7 +293,6 @@ class EpisodeManager:
         jobs: Iterator[EpisodeJob],
         group_size: int,
         label: str,
-        rollout: RolloutConfig,
         ledger: Ledger | None,
         policy: Policy | None = None,
         **changes: Any,
@@ -306,16 +301,16 @@ class EpisodeManager:
 
         Args:
             policy: the policy that plays, instead of the manager's.
-            changes: EpisodeConfig options that override those from `rollout`.
+            changes: EpisodeConfig options that override those of the config.
         """
-        config = self._episode_config(rollout, seed_parts=(rollout.seed, label), ledger=ledger, **changes)
-        prompt = rollout.prompt
+        config = self._episode_config(seed_parts=(self.config.seed, label), ledger=ledger, **changes)
+        prompt = self.config.prompt
         episodes = EpisodeFactory(policy or self.policy, config, self._provenance(config, prompt), prompt)
         groups = GroupRewards(config, group_size, ledger, label)
-        return WorkerPool(jobs, episodes, groups, rollout, ledger, label)
+        return WorkerPool(jobs, episodes, groups, self.config, ledger, label)
 
-    def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:
-        rollout = rollout or self.config
+    def _episode_config(self, **changes: object) -> EpisodeConfig:
+        rollout = self.config
         hooks = rollout.episode_hooks
         config = EpisodeConfig(
             self._environments,

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import builtins
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.sandbox.contract import Channel, ExecResult, Snapshot, Usage
 
 
-class SandboxWrapper:
+class SandboxWrapper(ABC):
     """Base of a sandbox that forwards its calls to another one. For docstrings see agentgym/sandbox/contract.py.
 
     A subclass implements `call`, which calls a method of the other sandbox, and has `connections` and `close`. It may
     override `run` to look at the result of each command and Python call.
     """
 
+    @abstractmethod
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the sandbox by its name. Raises: whatever the method raises."""
-        raise NotImplementedError
 
     async def run(self, method: str, program: Any, **options: Any) -> ExecResult:
         """Call `exec` or `run_python`, and return the result."""

@@ -193,7 +193,7 @@ class Ledger:
                 return
             for row in rows:
                 with self._errors_name_the_file("read"):
-                    trajectory = unpack_episode(self._connection, self.path, *row)
+                    trajectory = unpack_episode(self._connection, self.path, row)
                 yield trajectory
             last = rows[-1][0]
 

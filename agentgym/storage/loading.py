@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.storage import digests, pictures
@@ -40,28 +42,18 @@ def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) ->
         ).fetchone()
         if row is None:
             raise LedgerError(f"{path} holds no episode {episode_id!r}. Its ids are <label>/<task id>#<sample>.")
-        return unpack_episode(connection, path, *row)
+        return unpack_episode(connection, path, row)
     finally:
         connection.execute("COMMIT")
 
 
-def unpack_episode(
-    connection: sqlite3.Connection,
-    path: Path,
-    key: int,
-    episode_id: str,
-    turns: int | None,
-    head: str,
-    prompt_ids: bytes,
-    awaits_group: int | None,
-    digest: int | None,
-) -> Trajectory:
+def unpack_episode(connection: sqlite3.Connection, path: Path, row: Sequence[Any]) -> Trajectory:
     """Return an episode from its row, with the `episode_columns`, and the rows of its turns.
 
-    Args:
-        turns: the required number of turns; None for an unfinished episode.
+    An unfinished episode has no number of turns.
     Raises: as `load_episode`.
     """
+    key, episode_id, turns, head, prompt_ids, awaits_group, digest = row
     what = f"the episode {episode_id!r}"
     digests.check_row(path, what, (key, episode_id, turns, head, prompt_ids, awaits_group), digest)
     turn_rows = connection.execute(

@@ -178,7 +178,7 @@ class LedgerReader:
     def _summary(self, connection: sqlite3.Connection, key: int, *columns: Any) -> tuple[Any, ...] | None:
         """Return the summary row of an episode; None if damaged. Lists omit it; opening it shows why."""
         try:
-            trajectory = unpack_episode(connection, self.path, key, *columns)
+            trajectory = unpack_episode(connection, self.path, (key, *columns))
         except LedgerError:
             return None
         return summary.summary_row(key, trajectory)

@@ -158,7 +158,7 @@ async def test_a_manager_refuses_another_policy_and_goes_on_with_the_same(tmp_pa
     with pytest.raises(LedgerError, match=r"policy\.script was .*perfect', now .*hopeless'"):
         await manager(hopeless).collect(TASKS)
     with pytest.raises(LedgerError, match=r"temperature was 1\.0, now 0\.0"):
-        await manager(perfect).collect(TASKS, temperature=0.0)
+        await manager(perfect, temperature=0.0).collect(TASKS)
     assert [t.success async for t in manager(perfect).run(TASKS)] == [1.0] * 4
     assert await manager(hopeless).collect(TASKS[:2], label="other") != first
     assert len(await manager(hopeless).collect(TASKS[:2], record=False)) == 2

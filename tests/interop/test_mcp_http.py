@@ -30,7 +30,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 
 pytest.importorskip("starlette")
-from agentgym.interop.mcp.http import MAX_BODY_BYTES, HttpBounds, McpHttpServer
+from agentgym.interop.mcp.http import MAX_BODY_BYTES, HttpAccess, HttpBounds, McpHttpServer
 
 SET = "text/number-guess-v1"
 TASKS = load_task_set(SET)["train"][:4]
@@ -128,7 +128,7 @@ async def test_half_of_a_surrogate_pair_is_the_agents_mistake_as_in_this_process
 
 async def test_who_may_not_ask_and_what_cannot_be_read_is_refused_and_opens_nothing():
     token = "t" * 32
-    async with serving(tokens=[token], bounds=HttpBounds(episodes=1)) as (http, ended):
+    async with serving(access=HttpAccess(tokens=[token]), bounds=HttpBounds(episodes=1)) as (http, ended):
         assert (await http.post("/episodes")).status_code == 401
         http.headers["authorization"] = f"Bearer {token}"
         for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}):

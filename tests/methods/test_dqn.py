@@ -63,7 +63,7 @@ def test_it_learns_the_values_of_listed_actions_from_its_own_episodes(rollouts):
     for step in range(6):
         policy.observe(rollouts.play(policy, TASKS, label=f"s{step}", group_size=24, record=False))
         policy.learn(120)
-    (episode,) = rollouts.play(policy, TASKS, label="greedy", temperature=0.0, group_size=1, record=False)
+    (episode,) = rollouts.at_temperature(0.0).play(policy, TASKS, label="greedy", group_size=1, record=False)
     assert episode.success == 1.0
     calls = [Call("move", {"direction": "right"}), Call("move", {"direction": "left"})]
     right, left = policy.values([Message("user", "place 0")], calls)

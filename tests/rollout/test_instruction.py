@@ -36,7 +36,7 @@ async def test_an_episode_with_one_is_recorded_replayed_and_branched_with_it(tmp
     ledger = Ledger(tmp_path / "ledger.sqlite")
     config = RolloutConfig(environment=Counter, reward=TargetReached(), instruction="Be brief.")
     manager = EpisodeManager(ScriptedPolicy([say("add"), say("submit")]), config, ledger=ledger)
-    (plain,) = await manager.collect([task(1)], label="plain", config=RolloutConfig())
+    (plain,) = await manager.with_config(RolloutConfig()).collect([task(1)], label="plain")
     (episode,) = await manager.collect([task(1)], label="run")
     assert list(episode.opening) == [Message("system", "Be brief."), *plain.opening]
     assert (episode.provenance.instruction, plain.provenance.instruction) == ("Be brief.", None)

@@ -16,6 +16,7 @@ from agentgym.registry import register
 from agentgym.testing import Counter, CounterWithState, TargetReached
 from agentgym.training import Rollouts
 from agentgym.training.monitoring.credit_audit import CreditAudit
+from agentgym.training.recipe.train_groups import AuditSection
 
 SIZE = 8
 
@@ -70,10 +71,10 @@ def batch(
     return trajectories, [advantages for group in groups for advantages in estimator("rloo")(group)]
 
 
-def audit_of(rollouts: Rollouts, **options: int) -> CreditAudit:
+def audit_of(rollouts: Rollouts, *, iterations: int = 1, **options: int) -> CreditAudit:
     ticks = itertools.count(0.0, 1.5)
-    settings = {"every": 1, "sample": 6, "continuations": 2, "group_size": SIZE, **options}
-    return CreditAudit(Gambler(), rollouts, clock=lambda: next(ticks), **settings)
+    section = AuditSection(**{"every": 1, "sample": 6, "continuations": 2, **options})
+    return CreditAudit(Gambler(), rollouts, section, group_size=SIZE, iterations=iterations, clock=lambda: next(ticks))
 
 
 def test_the_decisive_turn_has_the_sign_of_the_truth_and_the_cost_is_told(rollouts: Rollouts):

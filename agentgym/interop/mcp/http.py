@@ -62,15 +62,24 @@ class _Open:
     last_used_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """Who may ask a server."""
+
+    host: str = "127.0.0.1"
+    """The listening address. On a loopback address the Host header must name a loopback address, which stops a browser
+    page from reaching it under the page's own name."""
+    tokens: Sequence[str] = ()
+    """Each request must send one of these as its bearer token; empty disables the check."""
+
+
 class McpHttpServer:
     """Offers tasks as MCP servers. Each episode is recorded and judged like any other.
 
     Args:
         tasks: the offered tasks. config: the config of the episodes.
         ledger: stores the episodes, if given.
-        host: the listening address. On a loopback address the Host header must name a loopback address, which stops
-            a browser page from reaching it under the page's own name.
-        tokens: each request must send one of these as its bearer token; empty disables the check.
+        access: who may ask.
         ended: called with the trajectory of each ended episode.
         accepted: called with the address of each connection on which a request was served.
     """
@@ -81,8 +90,7 @@ class McpHttpServer:
         config: RolloutConfig,
         ledger: Ledger | None = None,
         *,
-        host: str = "127.0.0.1",
-        tokens: Sequence[str] = (),
+        access: HttpAccess = HttpAccess(),
         bounds: HttpBounds = HttpBounds(),
         ended: Callable[[Trajectory], None] = lambda trajectory: None,
         accepted: Callable[[object], None] = lambda address: None,
@@ -90,7 +98,7 @@ class McpHttpServer:
         self._tasks = {task.id: task for task in tasks}
         self._config, self._ledger, self._bounds = config, ledger, bounds
         self._ended, self._accepted = ended, accepted
-        self._is_local, self._tokens = is_loopback(host), tokens
+        self._is_local, self._tokens = is_loopback(access.host), access.tokens
         self._label = episode_label()
         self._open: dict[str, _Open] = {}
         self._begun = self._beginning = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ _THINKING = ("<|START_THINKING|>", "<|END_THINKING|>")
 _SPACE = re.compile(r"\s*")
 
 
-class JsonBlock:
+class JsonBlock(ABC):
     """Base of the formats. A subclass sets the two tokens, and how one call is written.
 
     Attributes:
@@ -53,13 +54,13 @@ class JsonBlock:
         """See CallFormat."""
         return read_blocks(text, self.opening, self._read, example=self._example, strays=(self.closing,))
 
+    @abstractmethod
     def write(self, calls: tuple[Call, ...]) -> str:
         """Return the list as JSON text."""
-        raise NotImplementedError
 
+    @abstractmethod
     def call(self, value: Any, index: int) -> Call:
         """Return the call that an entry of the list says."""
-        raise NotImplementedError
 
     @property
     def _example(self) -> str:

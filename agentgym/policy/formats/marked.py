@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from agentgym.policy.formats.contract import MAX_CALL_CHARS, Malformed, excerpt,
 from agentgym.policy.formats.json_calls import named
 
 
-class MarkedArguments:
+class MarkedArguments(ABC):
     """Base of the formats. A subclass sets the marks, each a regular expression that matches in linear time.
 
     Attributes:
@@ -60,9 +61,9 @@ class MarkedArguments:
         """See CallFormat. Every argument is a string."""
         return read_blocks(text, self.opening, self._read, example=self.example, strays=self.strays)
 
+    @abstractmethod
     def write(self, name: str, arguments: dict[str, str]) -> str:
         """One call as text."""
-        raise NotImplementedError
 
     def _render(self, call: Call) -> str:
         as_text = {

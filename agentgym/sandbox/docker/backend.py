@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
-from agentgym.sandbox.docker.container import ContainerHandle, environment, settings
+from agentgym.sandbox.docker.container import ContainerHandle, Runtime, environment, settings
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
@@ -208,12 +208,11 @@ class DockerBackend:
         container_settings = settings(
             spec,
             image,
+            Runtime(self.runtime, own_kernel),
             code=directory.code,
             rendezvous=rendezvous.folder,
             labels=labels,
             cores=daemon.facts["NCPU"],
-            runtime=self.runtime,
-            own_kernel=own_kernel,
         )
         started = daemon.submit(daemon.start, name, container_settings)
         link = None

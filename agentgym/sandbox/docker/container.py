@@ -6,7 +6,7 @@ import asyncio
 import os
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.guest import container_main, oom_score
@@ -32,30 +32,36 @@ _BOOT = (
 _AGENT = 1000
 
 
+class Runtime(NamedTuple):
+    """What runs a container: a runtime of the daemon by name, or its default one."""
+
+    name: str | None
+    own_kernel: bool
+    """Whether it brings a kernel (gVisor), which takes memory and threads on the host, and counts processes per user
+    like a separate machine."""
+
+
 def settings(
     spec: SandboxSpec,
     image: DockerImage,
+    runtime: Runtime,
     *,
     code: Path,
     rendezvous: Path,
     labels: dict[str, str],
     cores: int,
-    runtime: str | None,
-    own_kernel: bool,
 ) -> dict[str, Any]:
     """Return the settings for the daemon: only what the guest needs, and every limit of the spec.
 
     Args:
         code, rendezvous: host directories with the guest's sources, and with the socket that the guest connects to.
         cores: the cores of the machine; Docker refuses to grant more.
-        own_kernel: the runtime brings a kernel (gVisor), which takes memory and threads on the host, and counts
-            processes per user like a separate machine.
     """
     memory = max(spec.memory_mib * _MIB, spec.disk_mib * _MIB + _GUEST_MEMORY)
     limits = {"nofile": max(spec.open_files, 32), "fsize": spec.disk_mib * _MIB, "memlock": 65_536, "msgqueue": 0}
     limits["sigpending"] = _PENDING_SIGNALS
     processes = spec.processes + 1
-    if own_kernel:
+    if runtime.own_kernel:
         limits["nproc"] = processes
         processes, memory = _KERNEL_THREADS + 4 * processes, memory + _KERNEL_MEMORY
     limits["core"] = 1  # with 0 the kernel would still start the host's crash handler
@@ -72,13 +78,13 @@ def settings(
         "HostConfig": {
             "AutoRemove": True,
             "Init": False,  # the guest is process 1 and reaps children
-            "Runtime": runtime or "",
+            "Runtime": runtime.name or "",
             "CapDrop": ["ALL"],
             "CapAdd": list(container_main.START_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
             # /proc too, if this process can give the guest its oom_score_adj: otherwise agents could change theirs
-            **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not own_kernel else {}),
+            **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not runtime.own_kernel else {}),
             "Tmpfs": {
                 **dict.fromkeys(image.volumes, _EMPTY),  # else each would be an unbounded disk
                 "/sys/kernel": _EMPTY,  # Docker shows addresses of the host's kernel there

@@ -246,7 +246,8 @@ class GroupStream:
         )
         with self._changed:
             self._steps.append(step)
-        skip, config = frozenset(consumed), self._rollouts.at_step(number).config
+        skip = frozenset(consumed)
+        manager = self._manager.with_config(self._rollouts.at_step(number).config)
 
         async def play() -> None:
             """Play the episodes of a step on the event loop."""
@@ -254,14 +255,13 @@ class GroupStream:
             assert task is not None
             self._playing.add(task)
             error: BaseException | None = None
-            stream = self._manager.stream(
+            stream = manager.stream(
                 tasks,
                 self._group_size,
                 label=step.label,
                 skip=skip,
                 slots=self._slots,
                 watch=self._watch,
-                config=config,
             )
             try:
                 async with aclosing(stream) as results:  # type: ignore[type-var]

@@ -60,7 +60,7 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
         trains = stage.stage.section == "train"
         if (stage.recipe, trains) not in checked:
             checked.append((stage.recipe, trains))
-            _check_tasks(stage.recipe, task_set)
+            _check_tasks(stage, task_set)
             check_parts(parts_of(plan), plan)
             _check_batches(stage, processes)
         if trains and stage.tasks_of is None:
@@ -83,8 +83,9 @@ def _check_batches(stage: PlannedStage, processes: Processes) -> None:
         processes.part_of(recipe.warm_start.batch_size, "warm_start.batch_size")
 
 
-def _check_tasks(recipe: Recipe, task_set: TaskSet) -> None:
-    """Check that the task set has the tasks, tags, players, hints and answers that a recipe needs."""
+def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
+    """Check that the task set has the tasks, tags, players, hints and answers that a stage's recipe needs."""
+    recipe = stage.recipe
     warm_start, train = recipe.warm_start, recipe.train
     _check_splits(task_set, recipe.tasks.title, is_validated=bool(train.steps or (warm_start and warm_start.steps)))
     _check_tag("evaluate.stratum", recipe.evaluate.stratum, task_set, "held_out")

@@ -16,6 +16,7 @@ from agentgym.evaluation.credit_audit import draw
 from agentgym.policy.contract import Policy
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.parts import TrainingPart
+from agentgym.training.recipe.train_groups import AuditSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
@@ -30,7 +31,7 @@ class CreditAudit:
     played with the weights that played the step, are not written to the ledger, and do not affect training.
 
     Args:
-        every: number of steps between audits; the first audit is at step `every`.
+        section: the recipe's [train.audit]; the first audit is at step `every`.
         iterations: optimiser steps per step of the recipe.
         group_size: number of trajectories per task, which are consecutive in a batch.
         clock: returns seconds.
@@ -40,18 +41,16 @@ class CreditAudit:
         self,
         policy: Policy,
         rollouts: Rollouts,
+        section: AuditSection,
         *,
-        every: int,
-        sample: int,
-        continuations: int,
         group_size: int,
         iterations: int = 1,
         seed: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy, self._rollouts = policy, rollouts
-        self._every, self._iterations = every * iterations, iterations
-        self._sample, self._continuations, self._size = sample, continuations, group_size
+        self._every, self._iterations, self._size = section.every * iterations, iterations, group_size
+        self._sample, self._continuations = section.sample, section.continuations
         self._seed, self._clock = seed, clock
 
     def __call__(
@@ -117,9 +116,7 @@ class CreditLog(TrainingPart):
             self._audit = CreditAudit(
                 policy,
                 rollouts,
-                every=section.audit.every,
-                sample=section.audit.sample,
-                continuations=section.audit.continuations,
+                section.audit,
                 group_size=section.group_size,
                 iterations=section.passes,
                 seed=seed,

@@ -98,20 +98,27 @@ class Rollouts:
         self.loop = EpisodeLoop()
         self._backends = registry.BackendUser()
 
-    def with_config(self, *, schedule: Schedule | None = None, **changes: Any) -> Rollouts:
-        """Return rollouts with changed options of the config: `with_config(budgets=..., reward=...)`.
+    def with_config(
+        self, config: RolloutConfig | None = None, *, schedule: Schedule | None = None, **changes: Any
+    ) -> Rollouts:
+        """Return rollouts with another config, or changed options of this one: `with_config(budgets=..., reward=...)`.
 
         The result shares the loop, the ledger and the sandboxes with this object. Close only the original rollouts.
 
         Args:
+            config: replaces the whole config; None keeps it.
             schedule: replaces this object's schedule; None keeps it.
         """
         view = copy(self)
-        view._config = replace(self.config, **changes)
+        view._config = replace(config or self.config, **changes)
         view._schedule = schedule or self._schedule
         if _makes_others(self.config, view.config):
             view._last_manager = _LastManager()
         return view
+
+    def at_temperature(self, temperature: float | None) -> Rollouts:
+        """Return rollouts at another sampling temperature; these rollouts for None."""
+        return self if temperature is None else self.with_config(self.config.at_temperature(temperature))
 
     def at_step(self, step: int) -> Rollouts:
         """Return rollouts with the schedule's config for an optimiser step, counted from 0."""
@@ -139,25 +146,22 @@ class Rollouts:
         *,
         label: str,
         group_size: int | None = None,
-        temperature: float | None = None,
         record: bool = True,
         progress: float | None = None,
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
         assistance: Sequence[PromptAddition | None] = (),
-        config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
         Args:
             label: the label of this batch; label, task and sample together name an episode and seed it.
-            group_size, temperature: override the config's values.
+            group_size: overrides the config's.
             record: whether to write the episodes to the ledger.
             progress: fraction of the training done, 0 to 1, for the reward's schedules.
             on_trajectory: called with each trajectory when it ends, such as for a progress bar.
             assistance: the agent's help in each episode, in the order of the returned episodes; empty for no help.
             checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
-            config: see `EpisodeManager.collect`.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         Raises: EpisodesFailed if no episode was played to its end; the ledger moves them to another label.
         """
@@ -172,12 +176,10 @@ class Rollouts:
                 tasks,
                 group_size,
                 label=label,
-                temperature=temperature,
                 record=record,
                 checkpoints=checkpoints,
                 additions=assistance,
                 on_trajectory=on_trajectory,
-                config=config,
             )
 
         trajectories = self.loop.run(collect())
@@ -192,15 +194,11 @@ class Rollouts:
         *,
         label: str,
         group_size: int = 1,
-        temperature: float | None = None,
         judged: bool = False,
         on_trajectory: Callable[[Trajectory], None] | None = None,
-        config: RolloutConfig | None = None,
     ) -> list[SearchResult]:
         """Search over the turns of each task's episodes. Arguments, order and errors are as in `play`."""
-        config = config or self.config
-        config = config if temperature is None else config.at_temperature(temperature)
-        manager = EpisodeManager(policy, config, ledger=self.ledger)
+        manager = EpisodeManager(policy, self.config, ledger=self.ledger)
 
         async def search_all() -> list[SearchResult]:
             await policy.refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +56,7 @@ class SignalSources:
         return {name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
 
 
-class SignalProvider:
+class SignalProvider(ABC):
     """Base of signal providers. Register a subclass under the kind `signal_providers`, once for each of its signals.
 
     Attributes:
@@ -83,16 +84,16 @@ class SignalProvider:
         """Yield a sentence for each requirement that the recipe does not meet, before anything is loaded."""
         yield from ()
 
+    @abstractmethod
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:
         """Return the signals of all trajectories in order, with placeholders of the same shape for invalid ones."""
-        raise NotImplementedError
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the batch after its credit has been estimated. Returns: metrics."""
         return {}
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> None:  # noqa: B027  optional
         """Write the state of a provider that learns into a checkpoint's folder."""
 
-    def restore(self, folder: Path) -> None:
+    def restore(self, folder: Path) -> None:  # noqa: B027  optional
         """Restore the state from a checkpoint's folder. An older checkpoint without it changes nothing."""

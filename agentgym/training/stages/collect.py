@@ -31,13 +31,12 @@ def searched_ends(
     The nodes, and the episodes that the searches chose, have separate labels. A later stage learns from the nodes and
     their stored values only if it asks for nodes.
     """
-    searched = context.rollouts.search(
+    searched = context.rollouts.at_temperature(options.temperature).search(
         learner.policy,
         tasks,
         make_search(options.search),
         label=searched_label(context.stage),
         group_size=options.group_size,
-        temperature=options.temperature,
         judged=True,
         on_trajectory=lambda _: advance(),
     )
@@ -105,12 +104,11 @@ def _play(
         return [trajectory for group in groups for trajectory in group.episodes]
     if options.search:
         return searched_ends(context, learner, options, tasks, advance)
-    return context.rollouts.play(
+    return context.rollouts.at_temperature(options.temperature).play(
         _player(context, learner, options.policy),
         tasks,
         label=context.stage,
         group_size=options.group_size,
-        temperature=options.temperature,
         on_trajectory=lambda _: advance(),
     )
 

@@ -58,15 +58,13 @@ def _validate(
     changes: Mapping[str, Any],
 ) -> dict[str, float]:
     training = learner.model.training
-    rollouts = context.rollouts.with_config(reward=context.reward)
-    config = context.recipe.evaluation_config(rollouts.config)
-    trajectories = rollouts.play(
+    config = context.recipe.evaluation_config(context.rollouts.config)
+    config = replace(config.at_temperature(context.recipe.evaluate.temperature), reward=context.reward, **changes)
+    trajectories = context.rollouts.with_config(config).play(
         learner.policy,
         choose_tasks(context.task_set, "validation", count, stratum=stratum),
         label=f"{phase}-{step:06d}",
         record=False,
-        temperature=context.recipe.evaluate.temperature,
-        config=replace(config, **changes),
     )
     learner.model.train(training)
     metrics = summarise(trajectories)
@@ -122,17 +120,18 @@ def _measure(
     tasks = choose_tasks(context.task_set, "held_out", section.tasks)
     if parameters:
         tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
-    config = recipe.evaluation_config(context.rollouts.config)
+    config = recipe.evaluation_config(context.rollouts.config).at_temperature(section.temperature)
+    rollouts = context.rollouts.with_config(config)
     started, group_size = time.monotonic(), group_size or section.group_size
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
         costs: dict[tuple[str, int], SearchUsage] = {}
         options: dict[str, Any] = {"label": f"held-out-{when}", "group_size": group_size}
-        options |= {"temperature": section.temperature, "on_trajectory": lambda _: advance(), "config": config}
+        options["on_trajectory"] = lambda _: advance()
         search = make_search(section.search) if section.search and choose is None else None
         if search is None:
-            trajectories = context.rollouts.play(policy, tasks, **options)
+            trajectories = rollouts.play(policy, tasks, **options)
         else:
-            episodes = context.rollouts.search(policy, tasks, search, **options)
+            episodes = rollouts.search(policy, tasks, search, **options)
             trajectories = [episode.trajectory for episode in episodes]
             costs = {(t.task.id, t.sample): e.cost for t, e in zip(trajectories, episodes, strict=True)}
     held_out_uses = note_held_out_use(
@@ -153,7 +152,7 @@ def _measure(
         task_set=context.task_set,
         split="held_out",
         policy=policy.name,
-        config=config.at_temperature(section.temperature),
+        config=config,
     )
     if search is not None:
         add_search(evaluation, search, costs)

@@ -107,19 +107,16 @@ def learn_from_groups(
     bar = context.progress.add_task(context.stage, total=section.steps, line_a_note=True)
     noted = {"loss": "loss", "accuracy": "accuracy", "misordered": "misordered"}
     train_on_groups(
+        context,
         learner.model,
         groups,
         loss,
         section,
         folder=folder,
-        seed=context.recipe.seed,
         callbacks=[
             LoggingCallback(context.folder, context.stage, context.progress, bar, noted),
             DivergenceCallback(context.stage, f"the learning_rate of the stage {context.stage!r}"),
         ],
-        use_cpu=context.device == "cpu",
-        processes=context.processes,
-        gradient_checkpointing=context.recipe.machine.gradient_checkpointing,
     )
 
     def save() -> None:
@@ -131,38 +128,33 @@ def learn_from_groups(
 
 
 def train_on_groups(
+    context: RunContext,
     model: Any,
     groups: Sequence[RowGroup],
     loss: RowsLoss,
     section: LearningSection,
     *,
     folder: Path,
-    seed: int,
     callbacks: Sequence[Any],
-    use_cpu: bool,
-    processes: Processes,
-    gradient_checkpointing: bool = False,
 ) -> None:
     """Train `model` in place, resuming from the last complete checkpoint in `folder` if there is one.
 
     Args:
         groups: the data set; a step takes `section.batch_size` groups.
         folder: for checkpoints; only the last is kept. `callbacks`: transformers TrainerCallbacks.
-        processes: the processes that train together; each takes its part of every batch.
-        gradient_checkpointing: recompute activations in the backward pass instead of storing them.
     Raises: PolicyError if memory runs out.
     """
     shared_arguments = training_arguments(
         folder,
         steps=section.steps,
-        batch_size=processes.part_of(section.batch_size, "batch_size"),
+        batch_size=context.processes.part_of(section.batch_size, "batch_size"),
         learning_rate=section.learning_rate,
         max_grad_norm=section.max_grad_norm,
         save_every=section.save_every,
         keep_checkpoints=1,
-        gradient_checkpointing=gradient_checkpointing,
-        seed=seed,
-        use_cpu=use_cpu,
+        gradient_checkpointing=context.recipe.machine.gradient_checkpointing,
+        seed=context.recipe.seed,
+        use_cpu=context.device == "cpu",
     )
     config = TrainingArguments(
         **shared_arguments,
