@@ -34,6 +34,8 @@ MOVED: dict[str, str] = {
     "agentgym.rollout.tree_labels": "agentgym.rollout.Fork.tree_labels",
     "agentgym.tools.collect_tools": "agentgym.Tool.collect",
     "agentgym.trajectory.training_help": "agentgym.trajectory.PromptAddition.training_help",
+    "agentgym.training.stages.learn_from_groups": "agentgym.training.stages.RowGroup.train",
+    "agentgym.training.stages.score_rows": "agentgym.training.stages.RowGroup.score",
     "agentgym.cli.offer_tasks": "agentgym.cli.OfferOptions.open",
     "agentgym.task.INSTRUCTIONS": "agentgym.task.Origin.INSTRUCTIONS",
     "agentgym.task.SPLITS": "agentgym.TaskSet.SPLITS",
@@ -115,6 +117,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "batch": "BatchCredit batch_credit_of groups_of with_signal_rows",
         "contract": "Credit batch_advantages",
         "group": "SIGNALS",
+        "signals": "Bools Labels",
     },
     "agentgym.credit.wrappers": {
         "contract": "Wrapper",
@@ -162,6 +165,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
     "agentgym.reward": {
         "contract": "validate_spans",
         "functions": "FunctionReward",
+        "comparison": "fold_answer read_number same_answer same_data same_number",
     },
     "agentgym.rollout": {
         "replay": "Divergence ExhaustedPolicy",
@@ -176,6 +180,8 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "network.account": "NetworkLimits",
         "pool.stats": "PoolStats",
         "wrapper": "SandboxWrapper",
+        "allow_list": "AllowList",
+        "network.proxy": "SandboxNetwork",
     },
     "agentgym.sandbox.pool": {
         "pool": "Pool",

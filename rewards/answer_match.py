@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentgym import Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer
+from agentgym.reward import SUCCESS, Components, comparison
 
 from .final_answer import final_answer, gold_answers
 
@@ -29,5 +29,7 @@ class AnswerMatch(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no `truth["answer"]`."""
         gold = gold_answers(episode, "answer_match")
         answer = final_answer(episode, self.argument)
-        right = answer is not None and any(same_answer(answer, text, tolerance=self.tolerance) for text in gold)
+        right = answer is not None and any(
+            comparison.same_answer(answer, text, tolerance=self.tolerance) for text in gold
+        )
         return {SUCCESS: float(right)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer
+from agentgym.reward import SUCCESS, Components, comparison
 
 from .boxes import answered_point, as_box, final_call, inside
 
@@ -40,7 +40,7 @@ class GuiAction(Reward):
     def _argument(self, episode: Trajectory, expected: Any) -> bool:
         if isinstance(expected, str):
             call = final_call(episode)
-            return call is not None and same_answer(call.arguments.get("text", ""), expected)
+            return call is not None and comparison.same_answer(call.arguments.get("text", ""), expected)
         box, point = as_box(expected), answered_point(episode)
         if box is None:
             raise JudgeError(f"{episode.task.id}: truth['act'] has the argument {expected!r}, neither text nor a box.")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym import GuestModule, JudgeError, Reward, SandboxError, SandboxSpec, Trajectory, shared_backend
-from agentgym.reward import SUCCESS, Components, judge_submission, same_number
+from agentgym.reward import SUCCESS, Components, comparison, judge_submission
 from agentgym.sandbox import Backend
 
 from . import judge_guest
@@ -238,7 +238,7 @@ def _same_number(left: Any, right: Any) -> bool:
     if left == right:
         return bool(left != "nan")
     try:
-        return same_number(*(int(text, 16) if "0x" in text else float(text) for text in (left, right)))
+        return comparison.same_number(*(int(text, 16) if "0x" in text else float(text) for text in (left, right)))
     except (ValueError, TypeError, OverflowError):
         return False
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import Components, same_answer
+from agentgym.reward import Components, comparison
 
 from .final_answer import final_answer
 from .symbolic_maths import equivalent
 
-COMPARE: Mapping[str, Callable[[str, str], bool]] = {"text": same_answer, "maths": equivalent}
+COMPARE: Mapping[str, Callable[[str, str], bool]] = {"text": comparison.same_answer, "maths": equivalent}
 MAX_CLASSES = 64
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, read_submission, same_answer, same_data
+from agentgym.reward import SUCCESS, Components, comparison, read_submission
 
 from .final_answer import final_call
 from .fresh_files import lines_of
@@ -50,7 +50,7 @@ class McpReward(Reward):
             passed += [state is not None and _equal(state[n], right) for n, right in enumerate(expected)]
         if (answer := truth.get("answer")) is not None:
             right = answer if isinstance(answer, list) else [answer]
-            passed.append(any(same_answer(call.arguments.get("text", ""), text) for text in right))
+            passed.append(any(comparison.same_answer(call.arguments.get("text", ""), text) for text in right))
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
 
@@ -70,4 +70,4 @@ def _equal(actual: str | None, expected: Any) -> bool:
     expected_data = read_submission(lambda: [json.loads(expected)]) if isinstance(expected, str) else [expected]
     if actual_data is None or expected_data is None:
         return isinstance(expected, str) and lines_of(actual) == lines_of(expected)
-    return same_data(actual_data, expected_data)
+    return comparison.same_data(actual_data, expected_data)

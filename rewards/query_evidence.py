@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgym import Call, Result, Reward, Trajectory, Turn
-from agentgym.reward import Components, fold_text, same_answer
+from agentgym.reward import Components, comparison, fold_text
 
 from .final_answer import gold_answers
 
@@ -65,7 +65,7 @@ class QueryEvidence(Reward):
             return reached
         for link in range(len(chain), reached, -1):
             values = [value for value in chain[link - 1] if fold_text(value) not in query]
-            if any(same_answer(cell, value) for cell in cells for value in values):
+            if any(comparison.same_answer(cell, value) for cell in cells for value in values):
                 return link
         return reached
 

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from agentgym import Combined, Trajectory
-from agentgym.reward import SUCCESS, Components, fold_text, read_number, same_answer
+from agentgym.reward import SUCCESS, Components, comparison, fold_text
 
 from .answer_match import AnswerMatch
 from .citation import Citation
@@ -36,7 +36,7 @@ class QuestionAnswered(AnswerMatch):
         """Judge a finished episode. Raises: JudgeError if the task has no `truth["answer"]`."""
         gold = gold_answers(episode, "search")
         answer = final_answer(episode, self.argument) or ""
-        same = any(same_answer(answer, g, tolerance=self.tolerance) for g in gold)
+        same = any(comparison.same_answer(answer, g, tolerance=self.tolerance) for g in gold)
         alike = any(exact_match(answer, [g]) and _marks_in(answer) == _marks_in(g) for g in gold)
         return {SUCCESS: float(same or alike)}
 
@@ -44,7 +44,7 @@ class QuestionAnswered(AnswerMatch):
 def _marks_in(text: str) -> tuple[list[Fraction | None], int]:
     """Return the numbers in a text in order, with their signs, and how many sharps follow letters."""
     folded = fold_text(text)
-    numbers = [read_number(number[0].replace(" ", "")) for number in _NUMBER.finditer(folded)]
+    numbers = [comparison.read_number(number[0].replace(" ", "")) for number in _NUMBER.finditer(folded)]
     return numbers, len(_SHARP.findall(folded))
 
 

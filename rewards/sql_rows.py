@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym.reward import same_number
+from agentgym.reward import comparison
 
 Row = Sequence[Any]
 MATCHED_ONE_BY_ONE = 300
@@ -102,7 +102,7 @@ def _same(left: Any, right: Any, tolerance: float) -> bool:
     if isinstance(left, int) and isinstance(right, int):
         return left == right
     if _is_number(left) and _is_number(right):
-        return same_number(left, right, tolerance=tolerance)
+        return comparison.same_number(left, right, tolerance=tolerance)
     return type(left) is type(right) and bool(left == right)
 
 

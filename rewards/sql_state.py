@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, JudgeError, Reward, Task, ToolError, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer
+from agentgym.reward import SUCCESS, Components, comparison
 from agentgym.sandbox import Backend
 
 from .final_answer import final_call
@@ -82,7 +82,7 @@ def _answered(call: Call, gold: Sequence[Any]) -> bool:
 
 def same_answers(answer: str, gold: Sequence[str]) -> bool:
     """Return whether a text lists just these values in any order: one alone, in brackets, by lines, or by commas."""
-    if len(gold) == 1 and same_answer(answer, gold[0]):
+    if len(gold) == 1 and comparison.same_answer(answer, gold[0]):
         return True
     return any(len(values) == len(gold) and _paired(values, gold) for values in _lists(answer))
 
@@ -102,7 +102,7 @@ def _lists(text: str) -> list[list[str]]:
 def _paired(values: Sequence[str], gold: Sequence[str]) -> bool:
     unmatched = list(gold)
     for value in values:
-        partner = next((n for n, candidate in enumerate(unmatched) if same_answer(value, candidate)), None)
+        partner = next((n for n, candidate in enumerate(unmatched) if comparison.same_answer(value, candidate)), None)
         if partner is None:
             return False
         del unmatched[partner]

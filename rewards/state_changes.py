@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_answer
+from agentgym.reward import SUCCESS, Components, comparison
 
 from .final_answer import counts_of, final_call, final_record
 from .told_values import untold
@@ -67,7 +67,7 @@ class StateChanges(Reward):
             return True
         final = final_call(episode)
         answer = final[0].arguments.get("answer") if final else None
-        return isinstance(answer, str) and same_answer(answer, truth["answer"])
+        return isinstance(answer, str) and comparison.same_answer(answer, truth["answer"])
 
     def _has_told(self, episode: Trajectory, truth: Mapping[str, Any]) -> bool:
         spoken = [turn.message.text for turn in episode.turns if not turn.calls]

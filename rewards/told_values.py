@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from agentgym.reward import fold_answer, fold_text
+from agentgym.reward import comparison, fold_text
 
 MAX_CHARS = 2_000
 """What a simulated user reads of a message."""
@@ -53,8 +53,8 @@ def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
     for text, own in required:
         kind, value = next(((kind, min(members)) for kind, members in own.items() if members), ("", ""))
         if not kind or _AMOUNT.sub("", _TIME.sub("", _DATE.sub("", fold_text(text)))).strip():
-            words = re.compile(rf"(?<!\w){re.escape(fold_answer(text))}(?!\w)")
-            is_told = any(words.search(fold_answer(message)) for message in texts)
+            words = re.compile(rf"(?<!\w){re.escape(comparison.fold_answer(text))}(?!\w)")
+            is_told = any(words.search(comparison.fold_answer(message)) for message in texts)
         else:
             few = [message[kind] for message in named if len(message[kind]) <= MAX_IN_MESSAGE]
             candidates = set().union(*few)

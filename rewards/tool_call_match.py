@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym import Call, JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, same_data
+from agentgym.reward import SUCCESS, Components, comparison
 
 MAX_CALLS = 10
 
@@ -103,7 +103,7 @@ def _fits(call: Call, expected: ExpectedCall) -> bool:
 
 def same(value: Any, *accepted: Any) -> bool:
     """Return whether a value equals an accepted one: text folded, numbers by value; True is not 1."""
-    return any(same_data(value, candidate, folded=True) for candidate in accepted)
+    return any(comparison.same_data(value, candidate, folded=True) for candidate in accepted)
 
 
 def _best_matching(scores: Sequence[Sequence[float]]) -> float:

@@ -10,37 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import Task
-from agentgym.reward import fold_text, read_number, same_answer, same_data, same_number
+from agentgym.reward import comparison, fold_text
 
 NFD, CURLY, MINUS, WIDE, NO_BREAK = "Cafe\u0301", "d\u2019Or", "\u22125", "\uff11\uff12", "New\u00a0York"
 
 
 @given(number=st.integers(-(10**20), 10**20), other=st.integers(-(10**20), 10**20))
 def test_whole_numbers_are_equal_only_to_themselves(number, other):
-    assert same_number(number, other) == (number == other)
-    assert same_answer(str(number), str(other)) == (number == other)
-    assert not same_number(number, number + 1)
-    assert not same_answer(f"{number:,}", f"{number + 1:,}")
+    assert comparison.same_number(number, other) == (number == other)
+    assert comparison.same_answer(str(number), str(other)) == (number == other)
+    assert not comparison.same_number(number, number + 1)
+    assert not comparison.same_answer(f"{number:,}", f"{number + 1:,}")
 
 
 @pytest.mark.parametrize("number", [10_000_001, 4_155_550_123, 123_456_789_012, 10**17, 10**30])
 def test_ids_and_phone_numbers_that_differ_by_one_are_two(number):
-    assert not same_answer(str(number), str(number + 1))
-    assert not same_answer(number, f"{number + 1}.0")
-    assert not same_data({"id": number}, {"id": number + 1})
+    assert not comparison.same_answer(str(number), str(number + 1))
+    assert not comparison.same_answer(number, f"{number + 1}.0")
+    assert not comparison.same_data({"id": number}, {"id": number + 1})
 
 
 @given(amounts=st.lists(st.integers(1, 10**6), min_size=2, max_size=200), seed=st.integers(0, 99))
 def test_the_order_of_a_sum_does_not_matter_and_a_lost_row_does(amounts, seed):
     values = [amount / 100 for amount in amounts]
     shuffled = random.Random(seed).sample(values, len(values))
-    assert same_number(sum(values), sum(shuffled))
-    assert not same_number(sum(values), sum(values[1:]))
+    assert comparison.same_number(sum(values), sum(shuffled))
+    assert not comparison.same_number(sum(values), sum(values[1:]))
 
 
 def test_a_lost_row_of_four_thousand_is_seen():
-    assert not same_number(4949996.25, 4949994.0)
-    assert not same_number(4949996.25, 4949996.0)
+    assert not comparison.same_number(4949996.25, 4949994.0)
+    assert not comparison.same_number(4949996.25, 4949996.0)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_lost_row_of_four_thousand_is_seen():
     ],
 )
 def test_numbers_by_hand(left, right, same):
-    assert same_number(left, right) is same
-    assert same_number(right, left) is same
+    assert comparison.same_number(left, right) is same
+    assert comparison.same_number(right, left) is same
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_numbers_by_hand(left, right, same):
     ],
 )
 def test_a_plain_number_is_read_and_nothing_else(text, value):
-    assert read_number(text) == value
+    assert comparison.read_number(text) == value
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_a_plain_number_is_read_and_nothing_else(text, value):
 )
 def test_what_unicode_spells_in_two_ways_is_one_answer(left, right):
     assert fold_text(left) == fold_text(right)
-    assert same_answer(left, right)
-    assert same_data([left], [right], folded=True)
-    assert not same_data([left], [right])
+    assert comparison.same_answer(left, right)
+    assert comparison.same_data([left], [right], folded=True)
+    assert not comparison.same_data([left], [right])
     first, second = (Task("t", "test/any-v1", text) for text in (left, right))
     assert first.content_key() == second.content_key()
 
@@ -167,8 +167,8 @@ def test_folding_twice_changes_nothing(text):
 
 
 def test_data_are_compared_by_kind():
-    assert same_data({"a": [1, 2.0]}, {"a": (1.0, 2)})
-    assert not same_data({"a": True}, {"a": 1})
-    assert not same_data([1], [1, 2])
-    assert not same_data({"a": None}, {})
-    assert not same_data("1", 1)
+    assert comparison.same_data({"a": [1, 2.0]}, {"a": (1.0, 2)})
+    assert not comparison.same_data({"a": True}, {"a": 1})
+    assert not comparison.same_data([1], [1, 2])
+    assert not comparison.same_data({"a": None}, {})
+    assert not comparison.same_data("1", 1)

@@ -28,19 +28,17 @@ from agentgym.credit.contract import BiasClass, CreditWarning, Estimator, define
 from agentgym.credit.group import Group
 from agentgym.credit.named_parts import load_named_part
 from agentgym.credit.options import Baseline, Ddof, Scale
-from agentgym.credit.signals import Array, Bools, Labels
+from agentgym.credit.signals import Array
 from agentgym.moved import moved_names
 
 __all__ = [
     "Array",
     "Baseline",
     "BiasClass",
-    "Bools",
     "CreditWarning",
     "Ddof",
     "Estimator",
     "Group",
-    "Labels",
     "Scale",
     "arithmetic",
     "credit_of",

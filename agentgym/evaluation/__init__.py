@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.evaluation import export
     from agentgym.evaluation.record import Evaluation, select_episodes
     from agentgym.evaluation.search import make_search
     from agentgym.evaluation.text import format_evaluation, format_gains
@@ -28,6 +29,7 @@ _HOME = {
 }
 __all__ = [
     "Evaluation",
+    "export",
     "format_evaluation",
     "format_gains",
     "histories",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.interop import mcp
     from agentgym.interop.gateway.gateway import PolicyGateway
     from agentgym.interop.gymnasium import gymnasium_tasks, register_gymnasium
     from agentgym.interop.mcp.environment import register_mcp
@@ -36,6 +37,7 @@ __all__ = [
     "TextEnv",
     "TrlEnvironments",
     "gymnasium_tasks",
+    "mcp",
     "register_gymnasium",
     "register_mcp",
 ]

@@ -8,7 +8,7 @@ combined.py    several rewards as one: weights, schedules over training, gates, 
 """
 
 from agentgym.moved import moved_names
-from agentgym.reward.comparison import fold_answer, read_number, same_answer, same_data, same_number
+from agentgym.reward import comparison
 from agentgym.reward.contract import (
     SUCCESS,
     Components,
@@ -24,14 +24,10 @@ __all__ = [
     "SUCCESS",
     "Components",
     "RewardStage",
-    "fold_answer",
+    "comparison",
     "fold_text",
     "judge_submission",
-    "read_number",
     "read_submission",
-    "same_answer",
-    "same_data",
-    "same_number",
     "validate_components",
     "validate_each",
     "validate_feedback",

@@ -33,28 +33,24 @@ from agentgym.sandbox.toolchain_check import toolchain_fault
 
 if TYPE_CHECKING:
     from agentgym.sandbox import rootfs
-    from agentgym.sandbox.allow_list import AllowList
     from agentgym.sandbox.docker.backend import DockerBackend
     from agentgym.sandbox.guest.root import AGENT_ID
     from agentgym.sandbox.namespaces.backend import NamespacesBackend
-    from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
+    from agentgym.sandbox.network.proxy import Proxy
     from agentgym.sandbox.pool.pool import Pool
     from agentgym.sandbox.rootfs.store import cache_folder
 
 _HOME = {
     "AGENT_ID": "guest.root",
-    "AllowList": "allow_list",
     "DockerBackend": "docker",
     "NamespacesBackend": "namespaces",
     "Pool": "pool.pool",
     "Proxy": "network.proxy",
-    "SandboxNetwork": "network.proxy",
     "cache_folder": "rootfs.store",
 }
 
 __all__ = [
     "AGENT_ID",
-    "AllowList",
     "Backend",
     "Capabilities",
     "Channel",
@@ -66,7 +62,6 @@ __all__ = [
     "Proxy",
     "Running",
     "Sandbox",
-    "SandboxNetwork",
     "Snapshot",
     "Usage",
     "cache_folder",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
-    from agentgym.training.stages.plan import default_stages
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
@@ -33,7 +32,6 @@ _HOME = {
     "TrainingPlan": "fit",
     "TrainingRun": "parts",
     "TurnGRPOTrainer": "turn_grpo",
-    "default_stages": "stages.plan",
     "train": "run",
 }
 
@@ -47,7 +45,6 @@ __all__ = [
     "TrainingPlan",
     "TrainingRun",
     "TurnGRPOTrainer",
-    "default_stages",
     "train",
 ]
 

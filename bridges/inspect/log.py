@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Content, ImagePart, ResultStatus, StopReason, Trajectory, __version__
-from agentgym.evaluation import Evaluation
-from agentgym.evaluation.export import ConversationEntry, conversation
+from agentgym.evaluation import Evaluation, export
 from agentgym.storage import count_failures
 
 TOOL_ERRORS = {
@@ -118,7 +117,7 @@ def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> d
 
 
 def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
-    messages = [_message(entry, model) for entry in conversation(trajectory)]
+    messages = [_message(entry, model) for entry in export.conversation(trajectory)]
     last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
     stop, usage = trajectory.stop_reason, trajectory.usage()
     tokens = Counter({"input": int(usage.get("prompt_tokens", 0)), "output": int(usage.get("completion_tokens", 0))})
@@ -157,7 +156,7 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
     }
 
 
-def _message(entry: ConversationEntry, model: str) -> dict[str, Any]:
+def _message(entry: export.ConversationEntry, model: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": entry.message.role, "content": _content(entry.message.content)}
     if entry.message.role == "assistant":
         message |= {"source": "generate", "model": model}

@@ -32,7 +32,7 @@ from agentgym import (
     install_command,
     register,
 )
-from agentgym.interop.mcp import content_from_mcp
+from agentgym.interop import mcp
 from agentgym.reward import SUCCESS, Components
 from agentgym.tools import render_output
 
@@ -332,7 +332,7 @@ def _content_of(given: Any) -> tuple[Content, ResultStatus]:
     if not isinstance(given, Mapping) or not isinstance(given.get("content"), list):
         return json.dumps(given, ensure_ascii=False), ResultStatus.OK
     structured = given.get("structuredContent", given.get("structured_content"))
-    content = content_from_mcp({"content": given["content"], "structuredContent": structured})
+    content = mcp.content_from_mcp({"content": given["content"], "structuredContent": structured})
     failed = given.get("isError", given.get("is_error"))
     return content, ResultStatus.TOOL_ERROR if failed else ResultStatus.OK
 

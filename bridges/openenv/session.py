@@ -9,8 +9,7 @@ from itertools import count
 from typing import Any
 
 from agentgym import AgentGymError, Call, Message, Result, RolloutConfig, Task, Turn, prototype
-from agentgym.interop import OfferedEpisode
-from agentgym.interop.mcp import result_to_mcp
+from agentgym.interop import OfferedEpisode, mcp
 from agentgym.storage import Ledger
 
 from .wire import ERROR_TYPES, ErrorCode, FrameRefused, Observed, message_to_json
@@ -204,7 +203,7 @@ def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str
     result: Result = turn.results[0] if turn is not None else OfferedEpisode.OVER
     text = result.message().text
     error_type = ERROR_TYPES.get(result.status)
-    block = result_to_mcp(result)
+    block = mcp.result_to_mcp(result)
     fields = {
         "tool_name": tool_name,
         "result": {"content": block["content"], "data": text, "is_error": block["isError"]},

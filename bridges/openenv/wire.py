@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentgym import Message, ResultStatus
-from agentgym.interop.mcp import content_from_mcp, content_to_mcp
+from agentgym.interop import mcp
 
 MAX_FRAME_BYTES = 16 * 2**20
 EXTENSION = "x-agentgym"
@@ -93,7 +93,7 @@ class FrameRefused(Exception):
 def message_to_json(message: Message) -> dict[str, Any]:
     """Encode a message of the environment: its role, and its content as text or as MCP blocks."""
     content = message.content
-    return {"role": message.role, "content": content if isinstance(content, str) else content_to_mcp(content)}
+    return {"role": message.role, "content": content if isinstance(content, str) else mcp.content_to_mcp(content)}
 
 
 def message_from_json(row: Any) -> Message:
@@ -101,4 +101,4 @@ def message_from_json(row: Any) -> Message:
     role, content = (row.get("role"), row.get("content")) if isinstance(row, Mapping) else (None, None)
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list):
         raise ValueError(f"{row!r:.200} is no message")
-    return Message(role, content if isinstance(content, str) else content_from_mcp({"content": content}))
+    return Message(role, content if isinstance(content, str) else mcp.content_from_mcp({"content": content}))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from agentgym.credit import Array, Bools, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.credit import Array, Ddof, Group, Scale, arithmetic, define_estimator
 from agentgym.options import Positive, Share, Weight
 
 from .shaping import forward_fill
@@ -60,7 +61,7 @@ def igpo(
     return arithmetic.discounted_sums(advantages, gamma)
 
 
-def _normalised(rewards: Array, mask: Bools, scale: Scale, ddof: int) -> Array:
+def _normalised(rewards: Array, mask: NDArray[np.bool_], scale: Scale, ddof: int) -> Array:
     """[N, T] minus the mean of all entries in `mask`, over their standard deviation; 0 outside."""
     column, inside = rewards.reshape(-1, 1), mask.reshape(-1, 1)
     advantages: Array = arithmetic.normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
+
 import numpy as np
 
-from agentgym.credit import Array, Group, Labels, arithmetic, define_estimator
+from agentgym.credit import Array, Group, arithmetic, define_estimator
 from agentgym.options import Positive, Share, Weight
 
 
@@ -62,7 +64,9 @@ def _smoothed(groups: arithmetic.LabelGroups, scores: Array, prior: Array, weigh
     return smoothed
 
 
-def _state_action_labels(states: Labels, actions: Labels) -> Labels:
+def _state_action_labels(
+    states: Iterable[Iterable[Hashable]], actions: Iterable[Iterable[Hashable]]
+) -> tuple[tuple[Hashable, ...], ...]:
     """Combine state and action into one label; None if either is unknown."""
     return tuple(
         tuple(None if None in pair else pair for pair in zip(row, done, strict=True))

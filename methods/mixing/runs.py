@@ -130,19 +130,13 @@ def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
 
 def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recipe:
     """Return the recipe of one run, with its own weights and without stages that measure on held-out tasks."""
-    from agentgym.training import default_stages
-
     sources = tuple(
         source.model_copy(update={"weight": max(weights[source.set], LEAST_WEIGHT)})
         for source in recipe.tasks.sources
         if source.weight
     )
     # A mixture is chosen on validation tasks, never on held-out ones.
-    stages = [
-        stage
-        for stage in recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
-        if not load("stages", stage.kind).result.startswith("evaluation/")
-    ]
+    stages = [stage for stage in recipe.stages if not load("stages", stage.kind).result.startswith("evaluation/")]
     tasks = recipe.tasks.model_copy(update={"sources": sources})
     return recipe.model_copy(update={"name": f"{recipe.name}-{name}", "tasks": tasks, "stage": stages})
 

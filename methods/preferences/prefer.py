@@ -10,16 +10,7 @@ import numpy as np
 from agentgym import CreditError, RecipeError, TaskSet, Trajectory, UnknownNameError
 from agentgym.credit import Estimator, credit_of, estimator
 from agentgym.rollout import Fork
-from agentgym.training.stages import (
-    Learner,
-    PlannedStage,
-    RowGroup,
-    RunContext,
-    ScoredRow,
-    define_stage,
-    learn_from_groups,
-    score_rows,
-)
+from agentgym.training.stages import Learner, PlannedStage, RowGroup, RunContext, ScoredRow, define_stage
 
 from ..selections import score_of
 from .comparing import COMPARED, LAST_ROUND, check_compares, check_learner, check_whole_distribution
@@ -146,9 +137,9 @@ def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) 
         loss, groups = PairLoss(options.beta, options.imitation_weight), _pair_groups(chosen, episodes, options)
     rows = [row for rows, _ in groups for row in rows]
     reference = "" if options.reference == LAST_ROUND else options.reference
-    scores = iter(score_rows(context, learner, rows, options.microbatch_tokens, stage=reference))
+    scores = iter(RowGroup.score(context, learner, rows, options.microbatch_tokens, stage=reference))
     compared = [RowGroup(rows, [next(scores) for _ in rows], values) for rows, values in groups]
-    return learn_from_groups(context, learner, compared, loss, options, checkpoint=COMPARED)
+    return RowGroup.train(context, learner, compared, loss, options, checkpoint=COMPARED)
 
 
 def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> tuple[Rows, dict[str, Trajectory]]:

@@ -6,15 +6,7 @@ from functools import partial
 from typing import Any
 
 from agentgym import RecipeError, TaskSet, Trajectory
-from agentgym.training.stages import (
-    Learner,
-    PlannedStage,
-    RowGroup,
-    RunContext,
-    ScoredRow,
-    define_stage,
-    learn_from_groups,
-)
+from agentgym.training.stages import Learner, PlannedStage, RowGroup, RunContext, ScoredRow, define_stage
 
 from ..selections import groups_of, score_of
 from .comparing import COMPARED, check_compares, check_learner
@@ -43,7 +35,7 @@ def rank_stage(context: RunContext, learner: Learner, options: RankSection) -> L
         for row in rows
     ]
     loss = RankLoss(options.imitation_weight)
-    return learn_from_groups(context, learner, groups, loss, options, checkpoint=COMPARED)
+    return RowGroup.train(context, learner, groups, loss, options, checkpoint=COMPARED)
 
 
 def _chosen(context: RunContext, learner: Learner, options: RankSection) -> tuple[Rows, dict[str, Trajectory]]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, read_submission, same_answer
+from agentgym.reward import SUCCESS, Components, comparison, read_submission
 
 from .documents import Content, bytes_of, holds
 
@@ -48,7 +48,7 @@ class DesktopReward(Reward):
                 any(window_class.casefold() == kind.casefold() and text in title for window_class, title in windows)
             )
         if truth.get("answer") is not None:
-            passed.append(same_answer(answer, truth["answer"]))
+            passed.append(comparison.same_answer(answer, truth["answer"]))
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
     def _files(self, state: Mapping[str, Any], truth: Mapping[str, Any], episode: Trajectory) -> list[bool]:

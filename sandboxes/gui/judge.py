@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.reward import SUCCESS, Components, read_submission, same_answer, same_data
+from agentgym.reward import SUCCESS, Components, comparison, read_submission
 
 MAX_END_CHARS = 4_000_000
 TASK_OVER = "The task is over.\n"
@@ -48,16 +48,16 @@ class WebReward(Reward):
         effects = (end_state or {}).get("effects", {})
         right = end_state is not None
         if "effects" in truth:
-            right = right and "failed" not in (end_state or {}) and same_data(effects, expected, folded=True)
+            right = right and "failed" not in (end_state or {}) and comparison.same_data(effects, expected, folded=True)
         if "url" in truth:
             right = right and str((end_state or {}).get("url", "")).endswith(str(truth["url"]))
         if "downloads" in truth:
             right = right and (end_state or {}).get("downloads", {}) == truth["downloads"]
         if "answer" in truth:
-            right = right and same_answer(answer, str(truth["answer"]))
-        share = sum(same_data(effects.get(key), value, folded=True) for key, value in expected.items()) / max(
-            len(expected), 1
-        )
+            right = right and comparison.same_answer(answer, str(truth["answer"]))
+        share = sum(
+            comparison.same_data(effects.get(key), value, folded=True) for key, value in expected.items()
+        ) / max(len(expected), 1)
         return {SUCCESS: float(right), **({"effects_right": share} if expected else {})}
 
     def _end_state(self, episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
@@ -71,7 +71,7 @@ class WebReward(Reward):
 
 def same_value(first: Any, second: Any) -> bool:
     """Return whether two values are equal, ignoring case and spaces in text."""
-    return same_data(first, second, folded=True)
+    return comparison.same_data(first, second, folded=True)
 
 
 def _parse_end_state(result: Result) -> Mapping[str, Any] | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from agentgym import Environment, Message, Task, ToolError, in_thread, tool
-from agentgym.sandbox import AllowList, Proxy, SandboxNetwork
+from agentgym import Environment, Message, SandboxSpec, Task, ToolError, in_thread, tool
+from agentgym.sandbox import Proxy
 
 from .html_text import WebPage, read_html
 from .index.page_store import Page
@@ -52,11 +52,11 @@ class LiveSearch(Environment):
         proxy: Proxy | None = None,
     ) -> None:
         self._allow = self.allow if allow is None else tuple(allow)
-        self._allow_list = AllowList.parse(self._allow)
+        SandboxSpec(network=self._allow)  # checks the list
         self._remote = RemoteRetriever(retriever) if retriever else None
         self._results, self._window_chars = results, window_chars
         self._proxy, self._own_proxy = proxy or Proxy(), proxy is None
-        self._network: SandboxNetwork | None = None
+        self._close_network: Callable[[], None] | None = None
         self._client: httpx.AsyncClient | None = None
         self._turn = asyncio.Lock()
         self._here: WebPage | None = None
@@ -121,11 +121,11 @@ class LiveSearch(Environment):
         return "Answered."
 
     async def close(self) -> None:
-        client, network, self._client, self._network = self._client, self._network, None, None
+        client, close_network, self._client, self._close_network = self._client, self._close_network, None, None
         if client is not None:
             await client.aclose()
-        if network is not None:
-            await asyncio.to_thread(network.close)
+        if close_network is not None:
+            await asyncio.to_thread(close_network)
             if self._own_proxy:
                 await asyncio.to_thread(self._proxy.close)
         if self._remote is not None:
@@ -174,7 +174,7 @@ class LiveSearch(Environment):
         if self._client is None:
             listener = socket.create_server(("127.0.0.1", 0))
             address = listener.getsockname()
-            self._network = self._proxy.serve(listener, self._allow)
+            self._close_network = self._proxy.serve(listener, self._allow).close
             self._client = httpx.AsyncClient(
                 proxy=f"http://{address[0]}:{address[1]}",
                 trust_env=False,  # the host's own proxy settings would lead around ours

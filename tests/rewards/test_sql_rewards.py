@@ -6,7 +6,7 @@ import pytest
 
 from agentgym import Call, JudgeError, Message, StopReason, Task, Trajectory, Turn, load_reward
 from agentgym.messages import Result, ResultStatus
-from agentgym.reward import same_answer, validate_components
+from agentgym.reward import comparison, validate_components
 from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.query_evidence import QueryEvidence
 
@@ -59,7 +59,7 @@ def earned(*turns, truth=TRUTH):
     ],
 )
 def test_the_same_answer_may_be_written_in_other_ways(given, gold):
-    assert same_answer(given, gold)
+    assert comparison.same_answer(given, gold)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_same_answer_may_be_written_in_other_ways(given, gold):
     ],
 )
 def test_another_answer_is_another_answer(given, gold):
-    assert not same_answer(given, gold)
+    assert not comparison.same_answer(given, gold)
 
 
 def test_the_answer_of_the_final_tool_decides():

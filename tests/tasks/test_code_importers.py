@@ -11,7 +11,7 @@ import pytest
 
 from agentgym.errors import TaskError
 from agentgym.registry import load
-from agentgym.reward import read_number
+from agentgym.reward import comparison
 from agentgym.rewards.remote_check import RemoteCheck
 
 DATA = Path(__file__).parents[2] / "../shared/data"
@@ -92,7 +92,7 @@ def test_the_public_files_have_164_164_and_1319_problems():
     assert len(load("importers", "humanevalfix")(FIX)["held_out"]) == 164
     problems = load("importers", "gsm8k")(GSM8K)["held_out"]
     assert len(problems) == 1319
-    assert all(read_number(task.truth["answer"]) is not None for task in problems)
+    assert all(comparison.read_number(task.truth["answer"]) is not None for task in problems)
 
 
 @needs_files

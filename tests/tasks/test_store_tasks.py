@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, StopReason, load_task_set
-from agentgym.reward import same_answer
+from agentgym.reward import comparison
 from agentgym.tasks.store import database
 from agentgym.tasks.store import task_set as build
 from agentgym.tasks.store.templates import BY_NAME, COMBINED, HELD_OUT, TRAIN
@@ -178,7 +178,7 @@ def test_who_composes_what_training_shows_solves_unseen_combinations(store, lear
                     break
                 values.append(row[0])
             else:
-                solved += bool(values) and same_answer(values[-1], task.truth["answer"])
+                solved += bool(values) and comparison.same_answer(values[-1], task.truth["answer"])
     assert solved / len(tasks) == expected
 
 
@@ -193,7 +193,7 @@ def test_answers_of_another_database_are_wrong(store):
         same = []
         for task in every_task(store):
             rows = other.execute(task.truth["sql"]).fetchall()
-            same.append(bool(rows) and same_answer(rows[0][0], task.truth["answer"]))
+            same.append(bool(rows) and comparison.same_answer(rows[0][0], task.truth["answer"]))
     assert sum(same) / len(same) < 0.01
 
 

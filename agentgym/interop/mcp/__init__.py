@@ -10,10 +10,9 @@ episode_server.py    an episode of ours whose policy is the client that calls th
 
 from agentgym.moved import moved_names
 
-from .content import content_from_mcp, content_to_mcp, result_to_mcp
+from .content import content_from_mcp as content_from_mcp
+from .content import content_to_mcp as content_to_mcp
+from .content import result_to_mcp as result_to_mcp
 from .environment import McpEnvironment as McpEnvironment  # the name that an entry point has
-
-__all__ = ["content_from_mcp", "content_to_mcp", "result_to_mcp"]
-
 
 __getattr__ = moved_names(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -114,6 +114,19 @@ class Recipe(Section):
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit.every > 0
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
         return replace(config, state_keys=state_keys, engine=self._engine(task_set))
+
+    @property
+    def stages(self) -> Sequence[StageSection]:
+        """The sections [[stage]]; in a recipe without them, the usual stages for its other sections."""
+        usual = (
+            (self.evaluate.zero_shot, StageSection(kind="evaluate", name="zero_shot")),
+            (self.warm_start is not None, StageSection(kind="imitate")),
+            (True, StageSection(kind="evaluate", name="before")),
+            (self.train.steps > 0, StageSection(kind="reinforce")),
+            (True, StageSection(kind="evaluate", name="after")),
+            (bool(self.evaluate.control), StageSection(kind="control")),
+        )
+        return self.stage or [section for is_asked_for, section in usual if is_asked_for]
 
     def evaluation_config(self, config: RolloutConfig) -> RolloutConfig:
         """Return the rollout config of validations and evaluations, with full budgets and the options of [evaluate].

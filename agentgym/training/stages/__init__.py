@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentgym.training.stages.context import Learner, RunContext
     from agentgym.training.stages.contract import PlannedStage, define_stage
     from agentgym.training.stages.measure import measure_held_out
-    from agentgym.training.stages.row_groups import RowGroup, learn_from_groups, score_rows
+    from agentgym.training.stages.row_groups import RowGroup
 
 _HOME = {
     "Learner": "context",
@@ -39,9 +39,7 @@ _HOME = {
     "RunContext": "context",
     "ScoredRow": "row_groups",
     "define_stage": "contract",
-    "learn_from_groups": "row_groups",
     "measure_held_out": "measure",
-    "score_rows": "row_groups",
 }
 
 __all__ = [
@@ -53,9 +51,7 @@ __all__ = [
     "RunContext",
     "ScoredRow",
     "define_stage",
-    "learn_from_groups",
     "measure_held_out",
-    "score_rows",
 ]
 
 __getattr__ = lazy_names(__name__, _HOME)

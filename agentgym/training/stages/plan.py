@@ -13,11 +13,8 @@ from agentgym import registry
 from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.options import Section, explain_refusal
-from agentgym.training.recipe.evaluate_section import EvaluateSection
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import RepeatSection, StageSection
-from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, Stage, define_stage
 from agentgym.training.stages.episode_sources import sources_of
@@ -26,8 +23,7 @@ from agentgym.training.stages.episode_sources import sources_of
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:
     """Return the stages of a run. Raises: RecipeError for unknown options or incompatible stages."""
     planned: list[PlannedStage] = []
-    sections = recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
-    for base_name, section in _unrolled(sections):
+    for base_name, section in _unrolled(recipe.stages):
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
         if (reader := stage.reads_episodes) is not None:
             players = [earlier for earlier in planned if earlier.stage.plays]
@@ -57,21 +53,6 @@ def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> P
             f"`step_tasks` does. Such stages: {known}."
         )
     return named[-1]
-
-
-def default_stages(
-    evaluate: EvaluateSection, warm_start: WarmStartSection | None, train: TrainSection
-) -> Sequence[StageSection]:
-    """Return the stages for a recipe without [[stage]], according to its sections."""
-    usual = (
-        (evaluate.zero_shot, StageSection(kind="evaluate", name="zero_shot")),
-        (warm_start is not None, StageSection(kind="imitate")),
-        (True, StageSection(kind="evaluate", name="before")),
-        (train.steps > 0, StageSection(kind="reinforce")),
-        (True, StageSection(kind="evaluate", name="after")),
-        (bool(evaluate.control), StageSection(kind="control")),
-    )
-    return [section for is_asked_for, section in usual if is_asked_for]
 
 
 def _unrolled(sections: Sequence[StageSection], ending: str = "") -> list[tuple[str, StageSection]]:

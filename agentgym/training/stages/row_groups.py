@@ -45,6 +45,64 @@ class RowGroup:
     def padded_tokens(self) -> int:
         return len(self.rows) * max(len(row.ids) for row in self.rows)
 
+    @staticmethod
+    def score(
+        context: RunContext, learner: Learner, rows: Sequence[ScoredRow], microbatch_tokens: int, *, stage: str = ""
+    ) -> list[float]:
+        """Return the rows' scores, [rows] sums of weight x log-probability, without gradient.
+
+        Args:
+            stage: an earlier stage, whose checkpoint scores; "" for the learner's current weights.
+        """
+        if not stage:
+            return fixed_scores(learner.model, rows, microbatch_tokens)
+        model, _ = load_saved(context.recipe.policy, context.earlier_checkpoints[stage], context.device)
+        scores = fixed_scores(model, rows, microbatch_tokens)
+        del model
+        gc.collect()
+        return scores
+
+    @staticmethod
+    def train(
+        context: RunContext,
+        learner: Learner,
+        groups: Sequence[RowGroup],
+        loss: RowsLoss,
+        section: LearningSection,
+        *,
+        checkpoint: str,
+    ) -> Learner:
+        """Train on groups of rows and save the stage's checkpoint; resume an interrupted training.
+
+        Args:
+            groups: the data set; a step takes `section.batch_size` groups.
+            checkpoint: the name of the checkpoint that the stage was defined with.
+        Raises: PolicyError if memory runs out.
+        """
+        folder = context.folder.checkpoints / f"{checkpoint}_steps"
+        context.processes.share(lambda: context.folder.forget((context.stage,), step_of(latest_checkpoint(folder))))
+        bar = context.progress.add_task(context.stage, total=section.steps, line_a_note=True)
+        noted = {"loss": "loss", "accuracy": "accuracy", "misordered": "misordered"}
+        train_on_groups(
+            context,
+            learner.model,
+            groups,
+            loss,
+            section,
+            folder=folder,
+            callbacks=[
+                LoggingCallback(context.folder, context.stage, context.progress, bar, noted),
+                DivergenceCallback(context.stage, f"the learning_rate of the stage {context.stage!r}"),
+            ],
+        )
+
+        def save() -> None:
+            learner.save(context.folder.checkpoints / checkpoint)
+            shutil.rmtree(folder, ignore_errors=True)
+
+        context.processes.share(save)
+        return learner
+
 
 class RowsLoss(Protocol):
     """The loss of one group of rows.
@@ -67,64 +125,6 @@ class RowsLoss(Protocol):
             values: [R] values of the group's rows; each loss defines their meaning.
         """
         ...
-
-
-def score_rows(
-    context: RunContext, learner: Learner, rows: Sequence[ScoredRow], microbatch_tokens: int, *, stage: str = ""
-) -> list[float]:
-    """Return the rows' scores, [rows] sums of weight x log-probability, without gradient.
-
-    Args:
-        stage: an earlier stage, whose checkpoint scores; "" for the learner's current weights.
-    """
-    if not stage:
-        return fixed_scores(learner.model, rows, microbatch_tokens)
-    model, _ = load_saved(context.recipe.policy, context.earlier_checkpoints[stage], context.device)
-    scores = fixed_scores(model, rows, microbatch_tokens)
-    del model
-    gc.collect()
-    return scores
-
-
-def learn_from_groups(
-    context: RunContext,
-    learner: Learner,
-    groups: Sequence[RowGroup],
-    loss: RowsLoss,
-    section: LearningSection,
-    *,
-    checkpoint: str,
-) -> Learner:
-    """Train on groups of rows and save the stage's checkpoint; resume an interrupted training.
-
-    Args:
-        groups: the data set; a step takes `section.batch_size` groups.
-        checkpoint: the name of the checkpoint that the stage was defined with.
-    Raises: PolicyError if memory runs out.
-    """
-    folder = context.folder.checkpoints / f"{checkpoint}_steps"
-    context.processes.share(lambda: context.folder.forget((context.stage,), step_of(latest_checkpoint(folder))))
-    bar = context.progress.add_task(context.stage, total=section.steps, line_a_note=True)
-    noted = {"loss": "loss", "accuracy": "accuracy", "misordered": "misordered"}
-    train_on_groups(
-        context,
-        learner.model,
-        groups,
-        loss,
-        section,
-        folder=folder,
-        callbacks=[
-            LoggingCallback(context.folder, context.stage, context.progress, bar, noted),
-            DivergenceCallback(context.stage, f"the learning_rate of the stage {context.stage!r}"),
-        ],
-    )
-
-    def save() -> None:
-        learner.save(context.folder.checkpoints / checkpoint)
-        shutil.rmtree(folder, ignore_errors=True)
-
-    context.processes.share(save)
-    return learner
 
 
 def train_on_groups(

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym import CreditError
-from agentgym.credit import Array, BiasClass, Bools, Group
+from agentgym.credit import Array, BiasClass, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper
 
 
@@ -89,6 +90,6 @@ def _by_level(group: Group, levels: Mapping[str, float]) -> Group:
     return replace(group, outcomes=outcomes, turn_rewards=rewards)
 
 
-def _open(rewards: Array, passed: Bools) -> Array:
+def _open(rewards: Array, passed: NDArray[np.bool_]) -> Array:
     """[N, T] rewards of trajectories that passed, 0 for the others; missing stays missing."""
     return np.where(np.isnan(rewards) | passed[:, None], rewards, 0.0)

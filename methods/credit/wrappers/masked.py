@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym import StopReason
-from agentgym.credit import Array, BiasClass, Bools, Group
+from agentgym.credit import Array, BiasClass, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper
 
 OVERLONG = (StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.TIME)
@@ -65,7 +66,7 @@ def masked(
     ]
 
 
-def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool, hopeless: bool) -> Bools:
+def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool, hopeless: bool) -> NDArray[np.bool_]:
     hidden = np.zeros(group.size, np.bool_)
     reasons = group.stop_reasons or (None,) * group.size
     if over_turn:

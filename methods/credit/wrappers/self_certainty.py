@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from agentgym.credit import Array, BiasClass, Bools, Group
+from agentgym.credit import Array, BiasClass, Group
 from agentgym.credit.wrappers import Estimate, define_wrapper, pad_tokens
 from agentgym.options import Weight
 
@@ -49,7 +50,7 @@ def self_certainty(
 
 
 def _paid(group: Group, weight: float, *, at_the_end: bool) -> Group:
-    inside: Bools = ~np.isnan(pad_tokens(group, group.signal("span_values"), otherwise=np.nan))
+    inside: NDArray[np.bool_] = ~np.isnan(pad_tokens(group, group.signal("span_values"), otherwise=np.nan))
     certainties = np.where(inside, pad_tokens(group, group.signal("token_certainties"), otherwise=0.0), 0.0)
     if at_the_end:
         bonus = weight * _means(certainties.sum(axis=(1, 2)), inside.sum(axis=(1, 2)))
