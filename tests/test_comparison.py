@@ -150,8 +150,8 @@ def test_what_unicode_spells_in_two_ways_is_one_answer(left, right):
     ],
 )
 def test_units_that_are_written_are_the_same(answer, gold, same):
-    assert same_answer(answer, gold) is same
-    assert same_answer(gold, answer) is same
+    assert comparison.same_answer(answer, gold) is same
+    assert comparison.same_answer(gold, answer) is same
 
 
 @pytest.mark.parametrize(

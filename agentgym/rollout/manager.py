@@ -73,8 +73,8 @@ class EpisodeManager:
                 are not read.
         """
         manager = copy(self)
-        kept = ("reward", "environment", "environment_options", "source_options")
-        manager.config = replace(config, **{name: getattr(self.config, name) for name in kept})
+        names = ("reward", "environment", "environment_options", "source_options")
+        manager.config = replace(config, **{name: getattr(self.config, name) for name in names})
         return manager
 
     async def collect(

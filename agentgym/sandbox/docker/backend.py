@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
-from agentgym.sandbox.docker.container import ContainerHandle, Runtime, environment, settings
+from agentgym.sandbox.docker.container import ContainerHandle, ContainerRuntime, environment, settings
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
@@ -208,7 +208,7 @@ class DockerBackend:
         container_settings = settings(
             spec,
             image,
-            Runtime(self.runtime, own_kernel),
+            ContainerRuntime(self.runtime, own_kernel),
             code=directory.code,
             rendezvous=rendezvous.folder,
             labels=labels,

@@ -32,7 +32,7 @@ _BOOT = (
 _AGENT = 1000
 
 
-class Runtime(NamedTuple):
+class ContainerRuntime(NamedTuple):
     """What runs a container: a runtime of the daemon by name, or its default one."""
 
     name: str | None
@@ -44,7 +44,7 @@ class Runtime(NamedTuple):
 def settings(
     spec: SandboxSpec,
     image: DockerImage,
-    runtime: Runtime,
+    runtime: ContainerRuntime,
     *,
     code: Path,
     rendezvous: Path,
