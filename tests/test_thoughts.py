@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import io
 
 import pytest
 from rich.console import Console
-from scripted_episodes import make_manager, play, say, task
+from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym import Environment, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.cli.tables import print_episode
 from agentgym.evaluation.report.episode_data import episode_data
 from agentgym.messages import Call, ImagePart, Message, StopReason, TextPart
+from agentgym.methods.knowledge.lessons import lessons_of
 from agentgym.registry import load_reward
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing import ByteRenderer
@@ -125,3 +127,13 @@ async def test_the_record_and_its_views_keep_thoughts():
         ("hm", "I add."),
         ("ha", "Done."),
     ]
+
+
+@pytest.mark.parametrize("way", range(len(WAYS) + 1))
+async def test_what_an_episode_teaches_others_has_no_thought_in_it(way):
+    """Knowledge that episodes share is made of calls and results; environments, users and teams hear speech alone."""
+    episode = await play(counting(), exact=False)
+    thinking = copy.deepcopy(episode)
+    for turn in thinking.turns:
+        turn.message = with_thought(turn.message, 'submit; note(text="secret")', way)
+    assert lessons_of(episode) == lessons_of(thinking) != {}

@@ -12,6 +12,7 @@ from inspect_ai.model import (
     ChatMessageUser,
     Content,
     ContentImage,
+    ContentReasoning,
     ContentText,
 )
 from inspect_ai.tool import ToolCall, ToolCallError
@@ -29,7 +30,11 @@ def theirs(message: Message) -> ChatMessage:
         return ChatMessageTool(content=_content(message), tool_call_id=message.call_id, function=message.name)
     if message.role == "assistant":
         calls = [ToolCall(call.id, call.name, call.arguments) for call in message.calls]
-        return ChatMessageAssistant(content=_content(message), tool_calls=calls or None)
+        content = _content(message.spoken())
+        if message.thought:
+            parts = [ContentText(text=content)] if isinstance(content, str) else content
+            content = [ContentReasoning(reasoning=message.thought), *parts]
+        return ChatMessageAssistant(content=content, tool_calls=calls or None)
     return ChatMessageUser(content=_content(message))
 
 
@@ -49,11 +54,13 @@ def tool_error(result: Result) -> ToolCallError | None:
 
 
 def ours(message: ChatMessageAssistant) -> Message:
-    """Convert the model's message with its calls. Its reasoning is left out, as chat templates leave it out."""
+    """Convert the model's message with its calls and its reasoning."""
     calls = [
         Call(call.function, call.arguments, call.id, call.parse_error or None) for call in message.tool_calls or ()
     ]
-    return Message("assistant", message.text, tuple(calls))
+    parts = () if isinstance(message.content, str) else message.content
+    thoughts = "\n".join(part.reasoning for part in parts if isinstance(part, ContentReasoning))
+    return Message("assistant", message.text, tuple(calls), reasoning=thoughts)
 
 
 def _content(message: Message) -> str | list[Content]:

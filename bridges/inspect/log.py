@@ -157,7 +157,11 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
 
 
 def _message(entry: export.ConversationEntry, model: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": entry.message.role, "content": _content(entry.message.content)}
+    content = _content(entry.message.spoken().content)
+    if thought := entry.message.thought:
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [{"type": "reasoning", "reasoning": thought}, *parts]
+    message: dict[str, Any] = {"role": entry.message.role, "content": content}
     if entry.message.role == "assistant":
         message |= {"source": "generate", "model": model}
         message["tool_calls"] = [

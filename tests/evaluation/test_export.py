@@ -105,6 +105,20 @@ def test_images_and_broken_calls_survive_in_both_formats(run):
     assert len(row["token_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])
 
 
+@pytest.mark.parametrize(
+    "message",
+    [Message("assistant", "<think>\nhm\n</think>\n\nDone."), Message("assistant", "Done.", reasoning="hm")],
+)
+def test_a_thought_is_reasoning_and_no_speech_in_a_log_of_inspect(run, message):
+    after, trajectories = record_and_episodes(run)
+    trajectory = trajectories[0]
+    trajectory.turns[-1].message = message
+    sample = inspect_log(after, [trajectory])["samples"][0]
+    [written] = [m for m in sample["messages"] if m["role"] == "assistant"][-1:]
+    assert written["content"] == [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "Done."}]
+    assert sample["output"]["completion"] == "Done."
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
     file = tmp_path / "episodes.parquet"
