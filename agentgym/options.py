@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
@@ -20,6 +20,8 @@ from agentgym.number_types import Count, Positive, Share, Weight, WholeNumber
 __all__ = ["Count", "Positive", "Section", "Share", "Weight", "WholeNumber", "validated_dataclass"]
 
 __getattr__ = moved_names(__name__)
+
+_SECRETS = ("key", "token", "secret", "password", "headers")
 
 
 class Registered(NamedTuple):
@@ -189,3 +191,22 @@ def _explained(cls: type, error: ValidationError) -> Exception:
         else:
             problems[name] = f"{cls.__name__}.{name} is {item['input']!r}: {reason}"
     return ValueError("; ".join(f"{problem}{_meaning(cls, name)}" for name, problem in problems.items()) + ".")
+
+
+def kept_arguments(value: object) -> dict[str, object]:
+    """Return the constructor arguments that an object stores under their own names, with or without an underscore.
+
+    Arguments whose names end like a secret's (key, token, password) are left out.
+    """
+    attributes = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
+    attributes |= getattr(value, "__dict__", {})
+    try:
+        parameters = inspect.signature(type(value)).parameters
+    except (TypeError, ValueError):  # a class written in C
+        return {}
+    stored = {name: next((each for each in (name, f"_{name}") if each in attributes), None) for name in parameters}
+    return {
+        name: attributes[attribute]
+        for name, attribute in stored.items()
+        if attribute is not None and not name.endswith(_SECRETS)
+    }

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.outcomes import OutcomeStatistics, TaskOutcome
+from agentgym.storage.digests import unsealed
 from agentgym.task.definition import Task
 from agentgym.task.task_set import canary_of
 from agentgym.trajectory.record import Trajectory
@@ -120,7 +121,7 @@ class Evaluation(OutcomeStatistics):
         """Read a record from a file. Raises: EvaluationError naming the file."""
         path = Path(path)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = unsealed(path, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise EvaluationError(f"Cannot read the evaluation {path}: {error}.") from error
         return cls.from_json(data, str(path))

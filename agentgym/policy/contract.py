@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
+from agentgym.options import kept_arguments
 from agentgym.trajectory import TokenMask
 
 REPLY_S = 3600.0
@@ -189,10 +190,13 @@ class Policy:
     def identity(self) -> dict[str, Any]:
         """Return everything that affects the answers, by name; the ledger compares it when a run resumes.
 
-        Settings that do not affect answers, such as the number of connections, are omitted. A policy without a name of
-        its own is identified by its class.
+        Settings that do not affect answers, such as the number of connections, are omitted by the policies that define
+        this method. Any other is identified by the constructor arguments that it stores under their own names, and one
+        without a name of its own by its class, too.
         """
-        return {"name": self.name} | ({"class": type(self).__qualname__} if self.name == Policy.name else {})
+        is_own = type(self).identity is not Policy.identity
+        class_name = {"class": type(self).__qualname__} if self.name == Policy.name else {}
+        return {**({} if is_own else kept_arguments(self)), "name": self.name, **class_name}
 
     def episode_started(self, episode: str) -> None:
         """Note that an episode begins, so that a batching policy knows how many requests to wait for."""

@@ -1,4 +1,4 @@
-"""Digests of a ledger's rows: corruption by a disk or a copy is detected on reading.
+"""Digests of a ledger's rows and of a run's JSON files: corruption by a disk or a copy is detected on reading.
 
 Each row of an episode, a turn or a summary has the digest of its other columns. `check_structure` lets SQLite check the
 order and structure of its tables, so that lost rows are detected. Rows written by an earlier agentgym have no digest,
@@ -10,6 +10,7 @@ fifth of the cost of SHA-256. It does not protect a ledger against someone who c
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import zlib
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ from typing import Any
 from agentgym.errors import LedgerError
 
 COLUMN = "digest"
+SEAL = "file_digest"
+"""The entry of a JSON file that holds the digest of the others."""
 _SQL_FUNCTION = "row_digest"
 _REMEDY = "The file is damaged: restore a copy, or delete the file and run again."
 
@@ -49,6 +52,29 @@ def check_row(path: Path, what: str, values: Iterable[object], digest: int | Non
     """
     if digest is not None and digest_of(*values) != digest:
         raise LedgerError(f"{path}: {what} is damaged: it is not what was written. {_REMEDY}")
+
+
+def sealed(data: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of JSON with its digest as a last entry, for a file that people read as well."""
+    return {**data, SEAL: _digest_of_json(data)}
+
+
+def unsealed(path: Path, data: Any) -> Any:
+    """Return what was sealed, without its digest; other data as they are. Raises: LedgerError if they do not match."""
+    if not isinstance(data, dict) or SEAL not in data:
+        return data
+    content = {key: value for key, value in data.items() if key != SEAL}
+    if _digest_of_json(content) != data[SEAL]:
+        raise LedgerError(
+            f"{path} is damaged or was edited: it does not match its {SEAL!r}. Restore a copy, or delete the entry "
+            f"{SEAL!r} to use the file as it is."
+        )
+    return content
+
+
+def _digest_of_json(data: Any) -> int:
+    text = json.dumps(data, ensure_ascii=False)
+    return digest_of(json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False))
 
 
 def check_structure(connection: sqlite3.Connection, path: Path) -> None:

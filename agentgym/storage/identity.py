@@ -14,12 +14,12 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import DifferentRunError, LedgerError
+from agentgym.options import kept_arguments
 from agentgym.storage.codec import head_from_json
 from agentgym.task.definition import Task
 from agentgym.trajectory import Provenance
@@ -36,7 +36,6 @@ turns IS NOT NULL AND (id >= :label || '/' AND id < :label || '0' OR id >= :labe
 """Episodes of a label, `<label>/<task>#<sample>`, or branches of one fork, `<fork>#<sample>`."""
 _RECORDED = ("policy", "seed", "temperature", "top_p", "max_turn_tokens", "hooks", "instruction")
 """The facts that each episode's record holds on how it was played, even in ledgers without identities."""
-_SECRETS = ("key", "token", "secret", "password", "headers")
 _REMEDY = "Choose another label or another folder (--label, --out)."
 MAX_DEPTH = 4
 MAX_SHOWN_CHARS = 80
@@ -149,21 +148,7 @@ def describe(value: object, depth: int = 0) -> Any:
         return {"class": name}
     if callable(identity := getattr(value, "identity", None)):
         return describe(identity(), depth)
-    return {"class": name, **describe(dict(_kept_arguments(value)), depth + 1)}
-
-
-def _kept_arguments(value: object) -> Iterator[tuple[str, object]]:
-    attributes = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
-    attributes |= getattr(value, "__dict__", {})
-    try:
-        parameters = inspect.signature(type(value)).parameters
-    except (TypeError, ValueError):  # a class written in C
-        return
-    for name in parameters:
-        for attribute in (name, f"_{name}"):
-            if attribute in attributes and not name.endswith(_SECRETS):
-                yield name, attributes[attribute]
-                break
+    return {"class": name, **describe(kept_arguments(value), depth + 1)}
 
 
 def _compare_records(connection: sqlite3.Connection, path: Path, label: str, provenance: Provenance) -> None:

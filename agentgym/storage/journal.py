@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from agentgym.storage.digests import digest_of
+
 
 class Journal:
     """Values by text key, in an append-only file.
 
-    A line that was truncated by a kill counts as not written. Several processes may write to one journal; each knows
-    the values from when it began, and its own.
+    A line that was truncated by a kill, or does not match its digest, counts as not written. Several processes may
+    write to one journal; each knows the values from when it began, and its own.
 
     Args:
         path: the file, which is read if it exists.
@@ -23,8 +25,9 @@ class Journal:
         if path.is_file():
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
-                    key, value = json.loads(line)
-                    self._values[key] = value
+                    key, value, *digest = json.loads(line)
+                    if digest in ([], [_digest(key, value)]):  # earlier versions wrote no digest
+                        self._values[key] = value
                 except (ValueError, TypeError):
                     continue  # truncated, or not a journal line
 
@@ -38,8 +41,14 @@ class Journal:
         """Append a value of plain data; once this returns, the value survives a kill of this process."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{json.dumps([key, value])}\n")  # on a new line, even after a truncated one
+            file.write(
+                f"\n{json.dumps([key, value, _digest(key, value)])}\n"
+            )  # on a new line, even after a truncated one
         self._values[key] = value
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+def _digest(key: str, value: Any) -> int:
+    return digest_of(json.dumps([key, value], sort_keys=True))

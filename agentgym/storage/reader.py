@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class LedgerReader:
         self._written = False  # whether the ledger's own table is one of them
         self._made_up_to = 0  # the last key that `summarise` has seen
         self._unreadable = 0  # episodes that `summarise` skipped
+        self._checked_up_to = 0  # the last key whose summary was compared with its digest
         self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last request and its result
         self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # last keys counted, and the counts
         self._connection = self._open()
@@ -100,6 +101,7 @@ class LedgerReader:
         """Count the episodes that have a summary and match `where`, as in `select`."""
         clause, values = _where(where or {})
         with self._reading() as connection:
+            self._check_new_summaries(connection)
             return int(connection.execute(f"SELECT count(*) FROM known{clause}", values).fetchone()[0])
 
     def select(
@@ -146,6 +148,7 @@ class LedgerReader:
             version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit by others
             request = (version, self._made_up_to, clause, *values)
             if self._facets[0] != request:  # the next page of a list repeats the request
+                self._check_new_summaries(connection)
                 only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
                 self._facets = (
                     request,
@@ -163,6 +166,7 @@ class LedgerReader:
         A phase is a run name without its step: `train` for `train-000012`.
         """
         with self._reading() as connection:
+            self._check_new_summaries(connection)
             (counted_up_to, last), counts = self._phases
             if counted_up_to != self._made_up_to:  # older episodes were added in between
                 last, counts = 0, {}
@@ -186,7 +190,17 @@ class LedgerReader:
     def _check_summaries(self, connection: sqlite3.Connection, keys: list[int]) -> None:
         """Raise LedgerError if the summary of one of these episodes does not match its digest."""
         query = "SELECT * FROM known WHERE episode IN (SELECT value FROM json_each(?))"
-        for *values, digest in connection.execute(query, (json.dumps(keys),)):
+        self._check_digests(connection.execute(query, (json.dumps(keys),)))
+
+    def _check_new_summaries(self, connection: sqlite3.Connection) -> None:
+        """Raise LedgerError if a summary that was not yet counted does not match its digest."""
+        query = "SELECT * FROM known WHERE episode > ? ORDER BY episode"
+        for row in connection.execute(query, (self._checked_up_to,)):
+            self._check_digests([row])
+            self._checked_up_to = row[0]
+
+    def _check_digests(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for *values, digest in rows:
             digests.check_row(self.path, f"the summary of {values[1]!r}", values, digest)
 
     def _within(

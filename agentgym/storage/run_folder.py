@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LedgerError
+from agentgym.storage.digests import sealed, unsealed
 
 HOLDS_A_RUN = (
     "{} already holds a run. Continue it with --resume, train it for more steps with --extend, give another folder by "
@@ -137,12 +138,12 @@ class RunFolder:
         partial.replace(self.metrics_file)
 
     def write_json(self, name: str, data: Any) -> Path:
-        """Write `name` (for example `evaluation/before.json`), whole or not at all.
+        """Write `name` (for example `evaluation/before.json`), whole or not at all. An object gets its digest, too.
 
         Raises: ValueError for a name outside the folder or data that is not JSON.
         """
         path = self._inside(name)
-        text = json.dumps(data, indent=1, ensure_ascii=False)
+        text = json.dumps(sealed(data) if isinstance(data, dict) else data, indent=1, ensure_ascii=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
         try:
@@ -157,10 +158,10 @@ class RunFolder:
         return path
 
     def read_json(self, name: str) -> Any:
-        """Return the data that `write_json` wrote. Raises: LedgerError if the file is missing or not JSON."""
+        """Return the data that `write_json` wrote. Raises: LedgerError if the file is missing, damaged or not JSON."""
         path = self._inside(name)
         try:
-            return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+            return unsealed(path, json.loads(path.read_text(encoding="utf-8", errors="surrogatepass")))
         except FileNotFoundError as error:
             raise LedgerError(f"{path} does not exist. This run has not written it.") from error
         except ValueError as error:

@@ -15,6 +15,15 @@ def judge(messages):
     return ""
 
 
+class Tuned(Policy):
+    """A policy of a user's, which says nothing of its identity."""
+
+    name = "tuned"
+
+    def __init__(self, model, bias, api_key):
+        self.model, self._bias, self.api_key = model, bias, api_key
+
+
 class Priced(Reward):
     """Keeps one argument privately, one under its name, and one not at all."""
 
@@ -60,9 +69,11 @@ def test_what_goes_in_circles_is_described_up_to_a_depth():
 def test_a_policy_is_its_name_and_what_decides_its_answers():
     assert identity_of_policy(ScriptedPolicy(judge, name="player")) == {"name": "player", "script": "judge"}
     assert identity_of_policy(Policy()) == {"name": "policy", "class": "Policy"}
-    assert identity_of_policy(ScriptedPolicy([]), "mine") == {"name": "mine"}
+    assert identity_of_policy(ScriptedPolicy(judge), "mine") == {"name": "mine", "script": "judge"}
     assert identity_of_policy(lambda task: ScriptedPolicy([]), "oracle") == {"name": "oracle"}
     assert identity_of_policy(judge) == {"made_by": "judge"}
+    own = Tuned("a", 0.5, "secret")
+    assert identity_of_policy(own) == {"name": "tuned", "model": "a", "bias": 0.5}
     patient = ChatApiPolicy("http://127.0.0.1:1", "m", extra={"effort": "low"}, connections=3)
     elsewhere = ChatApiPolicy("http://127.0.0.2:1", "m", extra={"effort": "low"})
     assert describe(patient) == describe(elsewhere)

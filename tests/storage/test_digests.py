@@ -15,8 +15,9 @@ from scripted_episodes import counting, make_manager, task
 
 from agentgym import ScriptedPolicy
 from agentgym.errors import LedgerError
-from agentgym.storage import Ledger, LedgerReader, digests
+from agentgym.storage import Journal, Ledger, LedgerReader, RunFolder, digests
 from agentgym.storage.codec import trajectory_to_json
+from agentgym.storage.summary import TABLE
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 FLIPS = 100
@@ -54,7 +55,8 @@ def everything_in(path: Path) -> Any:
     with contextlib.closing(LedgerReader(path)) as reader:
         reader.summarise(60)
         rows = reader.select(limit=100)
-    return repr((ids, records, last, rows))
+        counts = reader.facets(), reader.phases(), reader.count()
+    return repr((ids, records, last, rows, counts))
 
 
 def flipped(path: Path, copy: Path, generator: random.Random) -> int:
@@ -104,6 +106,20 @@ def test_a_row_that_was_changed_is_named(written, tmp_path, change, message):
         reader.load(damaged)
 
 
+@pytest.mark.parametrize("column", ["tags", "failures", "run"])
+def test_a_summary_that_was_changed_is_not_counted(written, tmp_path, column):
+    copy = tmp_path / "ledger.sqlite"
+    copy.write_bytes(written.read_bytes())
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(f"UPDATE {TABLE} SET {column} = '[\"x\"]' WHERE episode = 5")
+    for read in (LedgerReader.facets, LedgerReader.phases, LedgerReader.count):
+        with (
+            contextlib.closing(LedgerReader(copy)) as reader,
+            pytest.raises(LedgerError, match=r"the summary of .* is damaged"),
+        ):
+            read(reader)
+
+
 def test_a_damaged_episode_is_not_given_a_fresh_digest(written, tmp_path):
     copy = tmp_path / "ledger.sqlite"
     copy.write_bytes(written.read_bytes())
@@ -137,3 +153,34 @@ def test_a_digest_tells_apart_what_would_read_alike():
     rows = [("ab", "c"), ("a", "bc"), (b"ab", "c"), (None, "c"), ("", "c"), (1, "c"), ("1", "c"), ("None", "c")]
     assert len({digests.digest_of(*row) for row in rows}) == len(rows)
     assert digests.digest_of(True, 2.0) == digests.digest_of(1, 2)
+
+
+def test_a_flipped_bit_in_a_json_file_of_a_run_is_found_or_has_no_effect(tmp_path):
+    run = RunFolder(tmp_path)
+    data = {"step": 3, "success": [1.0, 0.25], "names": ["caf\u00e9", "b"], "seed": 2**60, "none": None}
+    path = run.write_json("state.json", data)
+    whole, wrong = path.read_bytes(), []
+    assert run.read_json("state.json") == data
+    for bit in range(len(whole) * 8):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with contextlib.suppress(LedgerError):
+            if run.read_json("state.json").items() < data.items() or {
+                **run.read_json("state.json"),
+                **data,
+            } != run.read_json("state.json"):
+                wrong.append(bit)
+    assert not wrong
+    path.write_text('{"step": 4}')
+    assert run.read_json("state.json") == {"step": 4}, "an earlier version wrote no digest"
+
+
+def test_a_damaged_line_of_a_journal_counts_as_not_written(tmp_path):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.write("a", {"verdict": 1.5})
+    journal.write("b", 2)
+    path.write_text(path.read_text().replace("1.5", "0.5") + '["c", 3]\n')
+    read = Journal(path)
+    assert ("a" in read, read["b"], read["c"]) == (False, 2, 3)

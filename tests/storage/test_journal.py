@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from agentgym.storage.journal import Journal
 
 
@@ -20,7 +18,9 @@ def test_a_journal_that_was_cut_anywhere_has_every_line_before_and_every_line_af
         read = Journal(cut)
         assert read["first"] == {"a": "\u00e9"}
         assert read["third"] == [1]
-        second = [line for line in cut.read_text().splitlines() if line == json.dumps(["second", None])]
+        second = [
+            line for line in cut.read_text().splitlines() if line.startswith('["second", null') and line[-1] == "]"
+        ]
         assert ("second" in read) == bool(second)
 
 
