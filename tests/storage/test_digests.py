@@ -159,10 +159,10 @@ def test_a_flipped_bit_in_a_json_file_of_a_run_is_found_or_has_no_effect(tmp_pat
     run = RunFolder(tmp_path)
     data = {"step": 3, "success": [1.0, 0.25], "names": ["caf\u00e9", "b"], "seed": 2**60, "none": None}
     path = run.write_json("state.json", data)
-    whole, wrong = path.read_bytes(), []
+    written_bytes, wrong = path.read_bytes(), []
     assert run.read_json("state.json") == data
-    for bit in range(len(whole) * 8):
-        damaged = bytearray(whole)
+    for bit in range(len(written_bytes) * 8):
+        damaged = bytearray(written_bytes)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with contextlib.suppress(LedgerError):
