@@ -14,7 +14,9 @@ SHORT = {
     "episodes": "--episodes 2 --rounds 1",
     "gateway": "--quick",
     "intervals": "--tasks 10 --samples 1 --trials 20",
+    "kills": "--quick",
     "mcp": "--servers 2 --calls 5",
+    "mixed_soak": "--quick",
     "pool": "--backends namespaces --task-sets code/functions-v1 --episodes 2 --rounds 1 --at-once 1 --think-ms 0",
     "warehouse": "--episodes 2 --rounds 1",
 }

@@ -9,6 +9,9 @@ from typing import Any
 from agentgym.evaluation.report.html import STILL, Html, el, join
 from agentgym.text import hundredfold, percent, points
 
+MAX_SENTENCES = 3
+"""Of more pairs, only those with a significant gain are put in words above the tables."""
+
 
 def page(result: Mapping[str, Any]) -> str:
     """Return the page for a result of `tournament` or `over_seeds`."""
@@ -36,22 +39,32 @@ def page(result: Mapping[str, Any]) -> str:
 
 def _of_evaluations(result: Mapping[str, Any]) -> list[Html]:
     arms, pairs = result["arms"], result["pairs"]
+    notable = [pair for pair in pairs if pair["significant"] or len(pairs) <= MAX_SENTENCES]
     sections = [
+        el("p", *(el("span", _in_words(pair), el("br")) for pair in notable), cls="under"),
         _table(
             "Success",
-            ["Agent", "Success", "95 % interval", "Failed", "Turns"],
+            ["Agent", "Success", "0 % to 100 %", "95 % interval", "Failed", "Turns"],
             [
-                [name, _rate(a["success"]), _range(a["success"]), str(a["failed"]), f"{a['mean_turns']:.1f}"]
+                [
+                    name,
+                    _rate(a["success"]),
+                    _bar(a["success"], 0.0),
+                    _range(a["success"]),
+                    str(a["failed"]),
+                    f"{a['mean_turns']:.1f}",
+                ]
                 for name, a in arms.items()
             ],
         ),
         _table(
             "Pairs",
-            ["Pair", "Gain, points", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""],
+            ["Pair", "Gain, points", "-100 to 100", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""],
             [
                 [
                     f"{p['first']} to {p['second']}",
                     points(p["gain"]["value"], 1),
+                    _bar(p["gain"], -1.0),
                     _range(p["gain"]),
                     str(p["better"]),
                     str(p["worse"]),
@@ -68,8 +81,7 @@ def _of_evaluations(result: Mapping[str, Any]) -> list[Html]:
         ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
         if len(ks) > (key != "within_turns"):
             rows = [
-                [arm, *(f"{_rate(curves[key][k])} ({_range(curves[key][k])})" if k in curves[key] else "" for k in ks)]
-                for arm, curves in arms.items()
+                [arm, *(_cell(curves[key][k]) if k in curves[key] else "" for k in ks)] for arm, curves in arms.items()
             ]
             sections.append(_table(name, ["Agent", *ks], rows))
     return sections
@@ -97,10 +109,50 @@ def _of_seeds(result: Mapping[str, Any]) -> list[Html]:
     ]
 
 
+def _in_words(pair: Mapping[str, Any]) -> str:
+    """Return what a pair came to, as a sentence."""
+    gain = pair["gain"]
+    if not gain["n"]:
+        return f"{pair['first']} and {pair['second']} have no task in common that was judged."
+    chance = "chance does not explain it" if pair["significant"] else "chance could explain it"
+    return (
+        f"From {pair['first']} to {pair['second']}: {points(gain['value'], 1)} points ({_range(gain)}). Of "
+        f"{pair['better'] + pair['worse'] + pair['same']} tasks, {pair['better']} solved more often, {pair['worse']} "
+        f"less often; {chance}."
+    )
+
+
+def _cell(estimate: Mapping[str, Any]) -> Html:
+    return join([f"{_rate(estimate)} ", el("small", _range(estimate)), " ", _bar(estimate, 0.0)])
+
+
+def _bar(estimate: Mapping[str, Any], least: float) -> Html:
+    """Draw an estimate with its interval between `least` and 1, and a line at 0; nothing without data."""
+    if not estimate["n"]:
+        return Html("")
+
+    def place(value: float) -> str:
+        return f"{2 + 116 * (min(max(value, least), 1.0) - least) / (1.0 - least):.1f}"
+
+    low, high, value = (place(estimate[name]) for name in ("low", "high", "value"))
+    return el(
+        "svg",
+        el("line", x1="2", x2="118", y1="7", y2="7", cls="grid"),
+        el("line", x1=place(0.0), x2=place(0.0), y1="1", y2="13", cls="grid"),
+        el("line", x1=low, x2=high, y1="7", y2="7", cls="line c1", opacity="0.5"),
+        el("circle", cx=value, cy="7", r="4", fill="currentColor", cls="c1"),
+        viewBox="0 0 120 14",
+        width="120",
+        height="14",
+        role="img",
+        aria_label=f"{hundredfold(estimate['value'], 1)}, {_range(estimate)}",
+    )
+
+
 def _table(title: str, head: list[str], rows: list[list[str]]) -> Html:
     body = [el("tr", el("th", row[0], scope="row"), [el("td", cell, cls="num") for cell in row[1:]]) for row in rows]
     heads = [el("th", name, scope="col") if name else el("td") for name in head]
-    table = el("table", el("caption", title), el("thead", el("tr", heads)), el("tbody", body))
+    table = el("table", el("thead", el("tr", heads)), el("tbody", body), aria_label=title)
     return el("section", el("h2", title), el("div", table, cls="scroll", tabindex=0))
 
 

@@ -27,17 +27,14 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     """
     try:
         raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise TaskError(f"Cannot read {path}: {reason}. Give the path of a file of the data set.") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
     try:
-        if text.lstrip().startswith("["):
-            items = json.loads(text)
-        else:  # only at line feeds: JSON text may contain other line separators
-            items = [json.loads(line) for line in text.split("\n") if line.strip()]
+        items = json.loads(text) if text.lstrip().startswith("[") else _read_lines(text, path)
     except (json.JSONDecodeError, RecursionError) as error:
         raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
     for number, item in enumerate(items):
@@ -46,6 +43,20 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     if not items:
         raise TaskError(f"{path} holds no item.")
     return list(items)
+
+
+def _read_lines(text: str, path: Path) -> list[Any]:
+    """Return the value of each line that is not empty. Raises: TaskError naming the first line that is not JSON."""
+    items = []
+    for number, line in enumerate(text.split("\n"), 1):  # only at line feeds: JSON text may contain other separators
+        if line.strip():
+            try:
+                items.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise TaskError(
+                    f"{path} is neither a JSON array nor JSON lines: line {number}, {line.strip()[:60]!r}: {error.msg}."
+                ) from error
+    return items
 
 
 def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
@@ -64,4 +75,5 @@ def text_of(item: Mapping[str, Any], where: str, *names: str) -> str:
     for name in names:
         if isinstance(item.get(name), str) and item[name].strip():
             return str(item[name]).strip()
-    raise TaskError(f"{where}: none of the fields {', '.join(names)} holds text.")
+    fields = ", ".join(map(str, item)) or "none"
+    raise TaskError(f"{where}: none of the fields {', '.join(names)} holds text. Its fields are {fields}.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from agentgym import Split, Task, TaskError, TaskSet
 from .items import field, read_items, text_of
 
 TABLES = {".csv": ",", ".tsv": "\t"}
-COLUMNAR = (".parquet", ".arrow")
+COLUMNAR = (".parquet", ".arrow", ".feather")
 
 
 def load_rows(
@@ -25,7 +27,7 @@ def load_rows(
     split: Split = "train",
     name: str = "",
 ) -> TaskSet:
-    """A task for each row of a .jsonl, .json, .csv, .tsv, .parquet or .arrow file (the last two by datasets).
+    """A task for each row of a .jsonl, .json, .csv, .tsv, .parquet, .arrow or .feather file.
 
     The answer becomes `truth["answer"]`, by which `answer_match` and `sql` judge; a list holds answers that are all
     right. A column `id` names the tasks, and a column `split` says where each belongs.
@@ -65,13 +67,14 @@ def load_rows(
 
 def _rows_of(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file, by column. Raises: TaskError if it cannot be read or has none."""
-    if path.suffix in COLUMNAR:
+    kind = path.suffix.lower()
+    if kind in COLUMNAR:
         return _columnar_rows(path)
-    if path.suffix not in TABLES:
+    if kind not in TABLES:
         return read_items(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter=TABLES[path.suffix]))
+            rows = list(csv.DictReader(file, delimiter=TABLES[kind]))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TaskError(f"Cannot read {path}: {error}.") from error
     if not rows:
@@ -81,18 +84,35 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
 
 def _columnar_rows(path: Path) -> list[dict[str, Any]]:
     try:
-        from datasets import load_dataset
+        from pyarrow import ArrowException, ipc, parquet
     except ImportError as error:
-        raise TaskError(f"{path} is read by the library datasets: pip install 'agentgym[data]'.") from error
-    loaded = load_dataset(path.suffix[1:], data_files=str(path))
-    return [dict(row) for row in loaded["train"]]
+        raise TaskError(f"{path} is read by the library pyarrow: pip install 'agentgym[data]'.") from error
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = parquet.read_table(path)
+        else:
+            raw = path.read_bytes()  # a file, or a stream, as the library datasets writes it
+            table = (ipc.open_file if raw.startswith(b"ARROW1") else ipc.open_stream)(raw).read_all()
+    except (ArrowException, OSError) as error:
+        raise TaskError(f"Cannot read {path}: {error}.") from error
+    if not (rows := table.to_pylist()):
+        raise TaskError(f"{path} holds no row.")
+    return list(rows)
 
 
 def _answer(row: Mapping[str, Any], where: str, column: str) -> Any:
     value = field(row, where, column)
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, str | int | float):
-            raise TaskError(f"{where}: the answer is {each!r:.80}, where text or a number is expected.")
+    if isinstance(value, list):
+        return [_plain(each, where) for each in value if each is not None] or _plain(None, where)
+    return _plain(value, where)
+
+
+def _plain(value: Any, where: str) -> str | int | float:
+    """Return a value of a right answer as JSON has it; decimals and dates as their text."""
+    if isinstance(value, Decimal | date | time):
+        return str(value)
+    if not isinstance(value, str | int | float) or value != value:  # NaN is what a table has where nothing is
+        raise TaskError(f"{where}: the answer is {value!r:.80}, where text or a number is expected.")
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -155,6 +156,10 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
     page = (tmp_path / "c.html").read_text()
     assert "run:a to new" in page
     assert "<script" not in page
+    assert page.count("<svg") >= 2 + 1, "an interval for each agent, and for the pair"
+    assert re.search(
+        r"From .* to .*: [+-][\d.]+ points \(.*\)\. Of \d+ tasks, \d+ solved more often, \d+ less often; ", page
+    )
     seeds = agentgym("compare", f"old={run}:a,{run}:c", f"<i>={run}:b,{run}:d", "--html", tmp_path / "s.html")
     assert "Chance that it improves" in seeds.stdout, seeds.output
     assert "<i>" not in (tmp_path / "s.html").read_text()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -91,3 +94,75 @@ def test_a_path_in_a_task_file_is_relative_to_the_file(shop, monkeypatch):
     path = str(shop / "shop.sqlite")
     assert read.parameters == {"database": path, "name": "shop.sqlite"}
     assert read.truth["suite"] == [{"database": path}, {"database": "sql/store"}]
+
+
+COLUMNS = {
+    "question": ["How many?", "How much?", "When?"],
+    "value": [3, 4, 5],
+    "price": [Decimal("1.50"), Decimal("2.00"), Decimal("3.25")],
+    "day": [date(2020, 1, 1), date(2020, 1, 2), date(2020, 1, 3)],
+    "either": [["a", None], ["b"], ["c", "d"]],
+    "gap": [float("nan"), 1.0, 2.0],
+}
+
+
+def write_table(path: Path) -> None:
+    """Write the columns in the format of the file's suffix; `.stream.arrow` as the library datasets does."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table(COLUMNS)
+    if path.suffix.lower() == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+        return
+    make = pyarrow.ipc.new_stream if ".stream" in path.suffixes else pyarrow.ipc.new_file
+    with make(str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "ROWS.PARQUET", "rows.arrow", "rows.stream.arrow", "rows.feather"])
+def test_a_columnar_file_gives_the_same_rows_as_text(shop, name):
+    pytest.importorskip("pyarrow.parquet")
+    write_table(shop / name)
+    read = {"prompt": "question", "database": "shop.sqlite"}
+    answers = {
+        column: [t.truth["answer"] for t in load_rows(shop / name, answer=column, **read)["train"]]
+        for column in COLUMNS
+        if column not in ("question", "gap")
+    }
+    assert answers == {
+        "value": [3, 4, 5],
+        "price": ["1.50", "2.00", "3.25"],
+        "day": ["2020-01-01", "2020-01-02", "2020-01-03"],
+        "either": [["a"], ["b"], ["c", "d"]],
+    }
+    with pytest.raises(TaskError, match="row 1: the answer is nan, where text or a number is expected"):
+        load_rows(shop / name, answer="gap", **read)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.parquet", b"hello", r"Cannot read .*rows\.parquet: "),
+        ("rows.arrow", b"ARROW1 hello", r"Cannot read .*rows\.arrow: "),
+        ("rows.arrow", b"", r"Cannot read .*rows\.arrow: "),
+        (
+            "rows.jsonl",
+            b'{"question": "a", "value": 1}\nno json\n',
+            r"neither a JSON array nor JSON lines: line 2, 'no json'",
+        ),
+        (
+            "rows.csv",
+            b"question;value\na;1\n",
+            r"none of the fields question holds text\. Its fields are question;value",
+        ),
+        ("rows.csv", b"", "holds no row below its first line"),
+    ],
+)
+def test_a_broken_file_is_one_message_with_its_place(shop, name, content, message):
+    (shop / name).write_bytes(content)
+    with pytest.raises(TaskError, match=message):
+        load_rows(shop / name, prompt="question", answer="value", database="shop.sqlite")
+
+
+def test_json_lines_with_a_byte_order_mark_are_read(shop):
+    (shop / "rows.jsonl").write_text("\ufeff" + json.dumps(ROWS[0]))
+    assert len(load_rows(shop / "rows.jsonl", prompt="question", answer="value", database="shop.sqlite")["train"]) == 1

@@ -1,0 +1,166 @@
+"""Does a run that is killed lose, double or change anything? `python benchmarks/kills.py [--kills 60] [--quick]`.
+
+An evaluation and a training are each run once undisturbed; other runs of them are killed again and again (SIGKILL, at
+random times) and started again by the same command. Episodes of the undisturbed run that another lacks are lost; turns
+that a ledger holds twice are doubled; and the evaluations, and the metrics of every step, have to be equal. Two thirds
+of the kills are the evaluation's. `--quick` kills each once. Exit status 0 if nothing was lost, doubled or changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from agentgym.storage.reader import LedgerReader
+
+TASKS = "sql/session-v1:validation"
+SMALL = {
+    "warm_start.demonstrations": 16,
+    "warm_start.steps": 4,
+    "warm_start.validate_every": 4,
+    "warm_start.validate_tasks": 4,
+    "train.steps": 6,
+    "train.tasks_per_step": 2,
+    "train.group_size": 2,
+    "train.save_every": 1,
+    "train.validate_every": 3,
+    "train.validate_tasks": 4,
+    "evaluate.tasks": 6,
+    "machine.threads": 1,
+}
+KILLS_EACH = 5
+"""How often one run is killed at most: each start leaves less of it to play."""
+CLOCKS = ("time", "_s", "seconds", "per_s", "mib", "pace/", "cpu", "wall")
+"""Parts of the names of figures that no two runs share."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A command that is killed. `again` is what is added to go on with a folder that exists."""
+
+    name: str
+    command: Sequence[str]
+    again: Sequence[str] = ()
+
+    def start(self, folder: Path) -> subprocess.Popen[bytes]:
+        words = [*self.command, "--out", str(folder), *(self.again if (folder / "recipe.toml").exists() else ())]
+        return subprocess.Popen(
+            [sys.executable, "-m", "agentgym", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=(folder.parent / f"{folder.name}.err").open("wb"),
+            start_new_session=True,
+        )
+
+    def run(self, folder: Path) -> float:
+        """Run undisturbed. Returns: the seconds it took. Raises: RuntimeError with what it said if it fails."""
+        started = time.monotonic()
+        if self.start(folder).wait():
+            raise RuntimeError(f"{self.name}: {(folder.parent / f'{folder.name}.err').read_text()[-2000:]}")
+        return time.monotonic() - started
+
+
+def kill_and_restart(subject: Subject, folder: Path, kills: int, length_s: float, rng: random.Random) -> int:
+    """Kill a run at random times and start it again, until it has ended or was killed often enough; then let it end.
+
+    Args:
+        length_s: the seconds that the run takes undisturbed.
+    Returns: how often it was killed.
+    """
+    hit = 0
+    while hit < kills:
+        process = subject.start(folder)
+        try:
+            process.wait(rng.uniform(0.1, 0.7) * length_s)
+            break  # it has ended: nothing is left to kill
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            hit += 1
+    subject.run(folder)
+    return hit
+
+
+def episodes(folder: Path) -> dict[str, list[str]]:
+    """Return the messages of each finished episode of a run, by id."""
+    with closing(LedgerReader(folder / "ledger.sqlite")) as reader:
+        return {name: [turn.message.written for turn in reader.load(name).turns] for name in reader.finished()}
+
+
+def doubled(folder: Path) -> int:
+    """Return how many turns the ledger holds more than once: by episode and number."""
+    with closing(LedgerReader(folder / "ledger.sqlite")) as reader:
+        indices = [(name, turn.index) for name in reader.finished() for turn in reader.load(name).turns]
+    return sum(count - 1 for count in Counter(indices).values())
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Return the success of each task in each evaluation, and the metrics of each step without clocks."""
+    rows: dict[str, Any] = {}
+    for file in sorted((folder / "evaluation").glob("*.json")):
+        data = json.loads(file.read_text(encoding="utf-8"))
+        rows |= {f"{file.stem}/{row['task']}": row["success"] for row in data["rows"]}
+    metrics = folder / "metrics.jsonl"
+    for line in metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else ():
+        row = json.loads(line)
+        figures = {name: value for name, value in row.items() if not any(part in name for part in CLOCKS)}
+        rows[f"{row['phase']}/{row['step']}"] = figures  # a resumed run logs the steps after its checkpoint again
+    return rows
+
+
+def main() -> int:
+    """Kill both, print, and return 1 if anything was lost, doubled or changed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="one kill of each, of shorter runs")
+    options = parser.parse_args()
+    kills = {"evaluation": options.kills - options.kills // 3, "training": options.kills // 3}
+    limit, settings = "200", dict(SMALL)
+    if options.quick:
+        kills, limit, settings = dict.fromkeys(kills, 1), "8", settings | {"train.steps": 2}
+    subjects = [
+        Subject("evaluation", ["eval", TASKS, "--policy", "oracle", "--limit", limit, "--concurrency", "2"]),
+        Subject(
+            "training",
+            ["train", "quickstart", *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))],
+            ["--resume"],
+        ),
+    ]
+    table, faults = Table("run", "runs", "kills", "episodes of one", "lost", "doubled", "results"), 0
+    with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
+        for subject in subjects:
+            whole, rng = Path(scratch) / f"{subject.name}-whole", random.Random(options.seed)
+            length_s, runs, hit, lost, twice, wrong = subject.run(whole), 0, 0, 0, 0, list[str]()
+            expected, right = episodes(whole), results(whole)
+            while hit < kills[subject.name]:
+                folder = Path(scratch) / f"{subject.name}-{runs}"
+                hit += kill_and_restart(subject, folder, min(KILLS_EACH, kills[subject.name] - hit), length_s, rng)
+                kept, came_to, runs = episodes(folder), results(folder), runs + 1
+                lost += len(expected.keys() - kept.keys())
+                twice += doubled(folder) + len(kept.keys() - expected.keys())
+                wrong += [name for name, value in right.items() if came_to.get(name) != value]
+            faults += lost + twice + len(wrong)
+            equal = f"{len(wrong)} differ, such as {wrong[0]}" if wrong else "equal"
+            table.add_row(subject.name, *map(str, (runs, hit, len(expected), lost, twice)), equal)
+    Console(soft_wrap=True).print(table)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
