@@ -52,14 +52,19 @@ CLOCKS = ("time", "_s", "seconds", "per_s", "mib", "pace/", "cpu", "wall")
 
 @dataclass(frozen=True)
 class Subject:
-    """A command that is killed. `again` is what is added to go on with a folder that exists."""
+    """A command that is killed. `resume_options` are what is added to go on with a folder that exists."""
 
     name: str
     command: Sequence[str]
-    again: Sequence[str] = ()
+    resume_options: Sequence[str] = ()
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
-        words = [*self.command, "--out", str(folder), *(self.again if (folder / "recipe.toml").exists() else ())]
+        words = [
+            *self.command,
+            "--out",
+            str(folder),
+            *(self.resume_options if (folder / "recipe.toml").exists() else ()),
+        ]
         return subprocess.Popen(
             [sys.executable, "-m", "agentgym", *words],
             stdout=subprocess.DEVNULL,
@@ -145,15 +150,15 @@ def main() -> int:
     table, faults = Table("run", "runs", "kills", "episodes of one", "lost", "doubled", "results"), 0
     with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
         for subject in subjects:
-            whole, rng = Path(scratch) / f"{subject.name}-whole", random.Random(options.seed)
-            length_s, runs, hit, lost, twice, wrong = subject.run(whole), 0, 0, 0, 0, list[str]()
-            expected, right = episodes(whole), results(whole)
+            undisturbed, rng = Path(scratch) / f"{subject.name}-undisturbed", random.Random(options.seed)
+            length_s, runs, hit, lost, twice, wrong = subject.run(undisturbed), 0, 0, 0, 0, list[str]()
+            expected, right = episodes(undisturbed), results(undisturbed)
             while hit < kills[subject.name]:
                 folder = Path(scratch) / f"{subject.name}-{runs}"
                 hit += kill_and_restart(subject, folder, min(KILLS_EACH, kills[subject.name] - hit), length_s, rng)
-                kept, came_to, runs = episodes(folder), results(folder), runs + 1
-                lost += len(expected.keys() - kept.keys())
-                twice += doubled(folder) + len(kept.keys() - expected.keys())
+                of_killed, came_to, runs = episodes(folder), results(folder), runs + 1
+                lost += len(expected.keys() - of_killed.keys())
+                twice += doubled(folder) + len(of_killed.keys() - expected.keys())
                 wrong += [name for name, value in right.items() if came_to.get(name) != value]
             faults += lost + twice + len(wrong)
             equal = f"{len(wrong)} differ, such as {wrong[0]}" if wrong else "equal"

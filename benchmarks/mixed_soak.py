@@ -38,7 +38,7 @@ ENDING_S = 30.0
 class Tally:
     """What the episodes came to, by task set, and the causes of those that were lost."""
 
-    played: Counter[str] = field(default_factory=Counter)
+    episodes: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     unsolved: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ async def play(name: str, until: float, at_once: int, tally: Tally) -> None:
         chosen = [tasks[(position + i) % len(tasks)] for i in range(min(at_once, len(tasks)))]
         manager = EpisodeManager(oracle, RolloutConfig(seed=position), label=f"{name}-{position}")
         async for trajectory in manager.run(chosen):
-            tally.played[name] += 1
+            tally.episodes[name] += 1
             if not trajectory.scored:
                 tally.failed[name] += 1
                 tally.causes[f"{name}: {trajectory.error}"] += 1
@@ -123,13 +123,13 @@ def main() -> int:
     left = [line for line in left if "descriptors" not in line]  # modules that were imported keep some open
     table = Table("task set", "episodes", "failed", "unsolved")
     for name in sets:
-        table.add_row(name, *(str(count[name]) for count in (tally.played, tally.failed, tally.unsolved)))
+        table.add_row(name, *(str(count[name]) for count in (tally.episodes, tally.failed, tally.unsolved)))
     console = Console(soft_wrap=True)
     console.print(table)
     for cause, count in tally.causes.most_common(10):
         console.print(f"{count} x {cause}", markup=False)
     second = ", ".join(f"{count} with exit code {code}" for code, count in tally.neighbours.items())
-    console.print(f"{tally.played.total()} episodes in {time.monotonic() - started:.0f} s, {tally.lost} lost")
+    console.print(f"{tally.episodes.total()} episodes in {time.monotonic() - started:.0f} s, {tally.lost} lost")
     console.print(f"second agentgym: {second}")
     console.print("\n".join(left) or "nothing left behind", markup=False)
     return 1 if tally.lost or left or set(tally.neighbours) != {0} else 0

@@ -121,7 +121,7 @@ class Evaluation(OutcomeStatistics):
         """Read a record from a file. Raises: EvaluationError naming the file."""
         path = Path(path)
         try:
-            data = unsealed(path, json.loads(path.read_text(encoding="utf-8")))
+            data = unsealed(path, json.loads(path.read_text(encoding="utf-8-sig")))
         except (OSError, ValueError) as error:
             raise EvaluationError(f"Cannot read the evaluation {path}: {error}.") from error
         return cls.from_json(data, str(path))

@@ -131,14 +131,14 @@ def _bar(estimate: Mapping[str, Any], least: float) -> Html:
     if not estimate["n"]:
         return Html("")
 
-    def place(value: float) -> str:
+    def x_of(value: float) -> str:
         return f"{2 + 116 * (min(max(value, least), 1.0) - least) / (1.0 - least):.1f}"
 
-    low, high, value = (place(estimate[name]) for name in ("low", "high", "value"))
+    low, high, value = (x_of(estimate[name]) for name in ("low", "high", "value"))
     return el(
         "svg",
         el("line", x1="2", x2="118", y1="7", y2="7", cls="grid"),
-        el("line", x1=place(0.0), x2=place(0.0), y1="1", y2="13", cls="grid"),
+        el("line", x1=x_of(0.0), x2=x_of(0.0), y1="1", y2="13", cls="grid"),
         el("line", x1=low, x2=high, y1="7", y2="7", cls="line c1", opacity="0.5"),
         el("circle", cx=value, cy="7", r="4", fill="currentColor", cls="c1"),
         viewBox="0 0 120 14",

@@ -300,7 +300,7 @@ def canary_of(task_set: str) -> str:
 
 def _lines(path: Path) -> Iterable[str]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             yield from file
     except OSError as error:
         raise TaskError(f"Cannot read the task file {path}: {error.strerror}.") from error

@@ -184,7 +184,7 @@ class KnowledgeStore:
         Raises: LedgerError for a file that is missing, incomplete, or edited by hand.
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
             fingerprint = data.pop("fingerprint")
             store = cls(**data["options"])
             store.load_state(data)

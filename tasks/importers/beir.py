@@ -62,9 +62,11 @@ def load_beir(
 def _relevant(path: Path) -> dict[str, list[str]]:
     """Return the documents judged above 0, by query."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. A BEIR folder has qrels/test.tsv.") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
     documents_by_query: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         parts = line.split("\t")
@@ -87,7 +89,7 @@ def _titles(path: Path, documents: set[str]) -> dict[str, str]:
     titles: dict[str, str] = {}
     taken: set[str] = set()
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for line in file:
                 row = json.loads(line)
                 name, title = str(row["_id"]), " ".join(str(row.get("title", "")).split())

@@ -40,7 +40,7 @@ def load_screenspot(
 
 def _items(path: Path) -> list[Any]:
     try:
-        items = json.loads(path.read_text(encoding="utf-8"))
+        items = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of a ScreenSpot file.") from error
     except (ValueError, RecursionError) as error:

@@ -30,7 +30,7 @@ def load_squad(
     """
     path = Path(path)
     try:
-        articles: Any = json.loads(path.read_text(encoding="utf-8"))["data"]
+        articles: Any = json.loads(path.read_text(encoding="utf-8-sig"))["data"]
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of a SQuAD file.") from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:

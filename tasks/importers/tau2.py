@@ -111,7 +111,7 @@ def _split_of(folder: Path) -> dict[str, Split] | None:
     if not file.is_file():
         return None
     try:
-        published = json.loads(file.read_text(encoding="utf-8"))
+        published = json.loads(file.read_text(encoding="utf-8-sig"))
         if not SPLITS.keys() & published.keys():
             return None
         return {str(name): split for key, split in SPLITS.items() for name in published.get(key, ())}

@@ -81,7 +81,7 @@ def _shared(domain: Path, functions: Any) -> dict[str, Any]:
     try:
         (turn,) = functions.play(parameters, [[("describe_tools", [], {})]])
         tools = json.loads(turn["texts"][0])
-        return {**parameters, "tools": tools, "wiki": wiki.read_text(encoding="utf-8")}
+        return {**parameters, "tools": tools, "wiki": wiki.read_text(encoding="utf-8-sig")}
     except (ValueError, OSError) as error:
         raise TaskError(f"{domain}: its tools or its wiki.md cannot be read: {error}.") from error
 
@@ -113,7 +113,7 @@ def _task(name: str, item: Mapping[str, Any], shared: Mapping[str, Any], functio
 def _items(file: Path) -> list[dict[str, Any]]:
     """Return the tasks in a Python file, without running the file. Raises: TaskError."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = ast.parse(file.read_text(encoding="utf-8-sig"))
         lists = [each.value for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.List)]
         return [_plain(element) for each in lists for element in each.elts]
     except (OSError, SyntaxError, ValueError) as error:

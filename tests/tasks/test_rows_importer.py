@@ -166,3 +166,10 @@ def test_a_broken_file_is_one_message_with_its_place(shop, name, content, messag
 def test_json_lines_with_a_byte_order_mark_are_read(shop):
     (shop / "rows.jsonl").write_text("\ufeff" + json.dumps(ROWS[0]))
     assert len(load_rows(shop / "rows.jsonl", prompt="question", answer="value", database="shop.sqlite")["train"]) == 1
+
+
+def test_a_task_file_with_a_byte_order_mark_is_read(tmp_path):
+    """As editors and spreadsheets on Windows write it."""
+    task = Task("a", "agentgym/sql-v1", "How many?", truth={"answer": 3})
+    (tmp_path / "tasks.jsonl").write_text("\ufeff" + json.dumps(task.to_json()) + "\n")
+    assert [task.id for task in TaskSet.from_jsonl(tmp_path / "tasks.jsonl")["train"]] == ["a"]

@@ -18,6 +18,7 @@ from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 
 EVERY_S = 0.05
 """Seconds between two measurements of the free memory."""
+PLAYING_REMEDY = "Lower machine.max_batch or machine.max_batch_tokens."
 INTERRUPTED_AT = 0.5
 """The share of the reserved memory at which a training is interrupted; at half of it, the process ends."""
 

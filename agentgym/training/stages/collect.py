@@ -15,6 +15,7 @@ from agentgym.task.definition import Task, seed_of
 from agentgym.task.task_set import TaskSet
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
+from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.recipe.stage_section import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -86,7 +87,11 @@ def _collect(context: RunContext, learner: Learner, options: CollectSection) -> 
     tasks = sorted(context.task_set["train"], key=lambda task: seed_of(context.recipe.seed, context.stage, task.id))
     tasks = tasks[: options.tasks]
     context.folder.forget((context.stage,), -1)
-    with TaskSet.training_only(), context.progress_bar(context.stage, len(tasks) * options.group_size) as advance:
+    with (
+        TaskSet.training_only(),
+        out_of_memory_named(f"the stage {context.stage}", PLAYING_REMEDY),
+        context.progress_bar(context.stage, len(tasks) * options.group_size) as advance,
+    ):
         trajectories = _play(context, learner, options, tasks, advance)
     metrics = summarise(trajectories)
     context.folder.log(0, context.stage, **metrics)

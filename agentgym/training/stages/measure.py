@@ -16,6 +16,7 @@ from agentgym.evaluation.runner import choose as choose_tasks
 from agentgym.evaluation.search import SearchUsage, make_search
 from agentgym.evaluation.text import format_gains
 from agentgym.text import percent
+from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -102,7 +103,8 @@ def measure_held_out(
         group_size: how many episodes of each task are played, in place of `evaluate.group_size`.
         choose: chooses the one episode of each task that is measured, without knowing the truth.
     """
-    context.processes.share(lambda: _measure(context, when, learner, parameters, group_size, choose))
+    with out_of_memory_named(f"the evaluation {when}", PLAYING_REMEDY):
+        context.processes.share(lambda: _measure(context, when, learner, parameters, group_size, choose))
 
 
 def _measure(

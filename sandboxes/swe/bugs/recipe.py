@@ -66,7 +66,7 @@ class BugRecipe:
         splits too.
         """
         try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise TaskError(f"Cannot read the recipe {path}: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
