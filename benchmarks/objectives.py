@@ -91,7 +91,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "teacher_kl_response": {**_term("teacher_kl", 0.5, mask="response"), "teacher": {"path": TEACHER}},
     "teacher_kl_group": {**_term("teacher_kl", 0.5, mask="group"), "teacher": {"path": TEACHER}},
     "expert_sft": {"terms": {"expert_sft": {"weight": 0.3, "schedule": {"start": 1.0, "end": 0.1}}}, "experts": {}},
-    "snr": {"optimiser": {"snr_learning_rate": True}},
+    "snr": {"parts": {"snr_learning_rate": True}},
     "reset": {"kl": 0.02, "reference": {"kind": "reset", "reset_every": 10}},
     "moving_average": {"kl": 0.02, "reference": {"kind": "moving_average", "reset_every": 1, "mix": 0.1}},
     "best": {"kl": 0.02, "reference": {"kind": "best"}},

@@ -25,6 +25,7 @@ class TrainingPlan:
         reward: the reward of the episodes; None for each environment's own reward.
         process_count: number of processes that train together.
         stage: the name of the stage that trains.
+        trained_rows: the kinds of episodes that the objective and the terms train on: "policy" for the policy's own.
         recorded_labels: labels (id prefixes) of the episodes recorded by earlier stages; None if not known yet.
     """
 
@@ -38,6 +39,7 @@ class TrainingPlan:
     policy: PolicySection = field(default_factory=lambda: PolicySection(tiny=TinySection()))
     hardware: HardwareSection = field(default_factory=HardwareSection)
     vllm: VllmSection | None = None
+    trained_rows: Sequence[str] = ("policy",)
 
     @property
     def has_group_reward(self) -> bool:

@@ -30,6 +30,7 @@ REGISTERED: dict[str, registry.Kind] = {
     "gatherer": "gatherers",
     "sampler": "samplers",
     "stage": "stages",
+    "part": "training_parts",
     "hook": "logit_hooks",
     "policy": "policies",
     "importer": "importers",

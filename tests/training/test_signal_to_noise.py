@@ -10,9 +10,11 @@ from lookup_runs import execute, small
 from loss_checks import check
 from tiny_trainers import GROUP, TASKS, gradients, rows, trainer_of
 
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
+from agentgym.methods.snr_learning_rate import GroupGradients, SignalToNoiseCallback
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training import Recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
@@ -94,7 +96,7 @@ def test_a_run_logs_the_ratio_and_keeps_its_rate(tmp_path):
     chosen = small(
         kl=0.0,
         steps=2,
-        optimiser={"snr_learning_rate": True},
+        parts={"snr_learning_rate": True},
         tasks_per_step=2,
         terms={"entropy_bonus": {"weight": 0.1}},
     )
@@ -115,4 +117,12 @@ def test_a_run_logs_the_ratio_and_keeps_its_rate(tmp_path):
 )
 def test_where_the_ratio_has_no_meaning_it_is_refused(train, processes, message):
     with pytest.raises(RecipeError, match=message):
-        check({"optimiser": {"snr_learning_rate": True}, **train}, processes=processes)
+        check({"parts": {"snr_learning_rate": True}, **train}, processes=processes)
+
+
+@pytest.mark.parametrize(("value", "parts"), [("true", {"snr_learning_rate": {}}), ("false", {})])
+def test_the_key_of_the_optimiser_chooses_the_part_until_it_is_gone(tmp_path, value, parts):
+    text = 'name = "a"\n[tasks]\nset = "text/number-guess-v1"\n[train]\nsteps = 1\n[policy.tiny]\n'
+    (tmp_path / "a.toml").write_text(text + f"[train.optimiser]\nsnr_learning_rate = {value}\n")
+    with pytest.warns(AgentGymDeprecationWarning, match=r"is now train\.parts\.snr_learning_rate"):
+        assert Recipe.load(tmp_path / "a.toml").train.parts == parts

@@ -22,7 +22,6 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.signals.selection import PlannedSignals
 from agentgym.training.stages.contract import PlannedStage
-from agentgym.training.stages.update_parts import SignalToNoise
 from agentgym.training.vllm.check import ServedSampling
 
 
@@ -115,6 +114,7 @@ def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> Tra
         recipe.policy,
         recipe.machine,
         recipe.vllm,
+        tuple({kind for loss in planned_losses(recipe.train) for kind in loss.needs.rows}),
     )
 
 
@@ -129,7 +129,6 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
         (train.steps > 0, PlannedSignals(train.make_estimator())),
         *((True, part) for part in (*losses, *_inputs(losses, train))),
         (train.steps > 0, PlannedReference(losses)),
-        (train.optimiser.snr_learning_rate, SignalToNoise([loss.needs for loss in losses])),
         (True, make_gatherer(play_groups, train.gather)),
         *((True, part) for part in _named_parts(losses, train)),
         (train.is_streamed, BackgroundPlay()),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -31,7 +31,6 @@ from agentgym.training.loss.separate_rows import separated
 from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.sharding import ShardingTrainer
-from agentgym.training.model.signal_to_noise import GroupGradients
 from agentgym.training.objectives import LossRequirements
 from agentgym.training.objectives.contract import (
     EpisodeKind,
@@ -63,6 +62,18 @@ class LossPart(NamedTuple):
     ends_group: bool = True
 
 
+class GradientMeasure(Protocol):
+    """Measures the gradient that each group of a step adds to the accumulated gradients of some parameters."""
+
+    def start(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Begin a step, before its first group."""
+        ...
+
+    def note(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Read the gradients after a group."""
+        ...
+
+
 class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     """GRPO that computes batches in parts, with our or TRL's objective and added terms.
 
@@ -86,7 +97,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         terms: Sequence[WeightedTerm] = (),
         kl: float | None = None,
         microbatch_tokens: int = MICROBATCH_TOKENS,
-        group_gradients: GroupGradients | None = None,
+        group_gradients: GradientMeasure | None = None,
         role_order: RoleOrder | None = None,
         entropy_history: EntropyHistory | None = None,
         **options: Any,

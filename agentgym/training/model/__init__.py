@@ -5,5 +5,4 @@ grpo_config.py         TRL's GRPOConfig from a recipe's sections, and common Tra
 sharding.py            FSDP: the model's weights sharded over processes
 model_failures.py      reports why training failed or is about to: memory, NaN
 muon.py                the optimiser Muon
-signal_to_noise.py     a learning rate that follows the signal-to-noise ratio of a step's groups
 """

@@ -14,7 +14,8 @@ from agentgym.errors import RecipeError
 RENAMED_KEYS: dict[str, str] = {
     "train.corrections": "train.parts.corrections",
     "train.learning_rate": "train.optimiser.learning_rate",
-    "train.snr_learning_rate": "train.optimiser.snr_learning_rate",
+    "train.snr_learning_rate": "train.parts.snr_learning_rate",
+    "train.optimiser.snr_learning_rate": "train.parts.snr_learning_rate",
     "train.warmup_steps": "train.optimiser.warmup_steps",
     "train.max_grad_norm": "train.optimiser.max_grad_norm",
     "train.audit_every": "train.audit.every",

@@ -22,9 +22,6 @@ class OptimiserSection(KeyGroup):
     learning_rate: Positive = 3e-4
     """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule. The default suits
     `policy.tiny`; a pretrained model wants 1e-6 to 2e-5, an adapter ten times as much."""
-    snr_learning_rate: bool = False
-    """Scale the learning rate in each step by SNR / (1 + SNR), where SNR is the signal-to-noise ratio of the groups'
-    gradients."""
     warmup_steps: Every = 0
     """Over how many optimiser steps the learning rate rises from 0, with a schedule that warms up."""
     max_grad_norm: Positive = 1.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from agentgym import registry
 from agentgym.credit import Estimator, estimator
@@ -20,6 +21,13 @@ from agentgym.training.recipe.train_groups import AuditSection, OptimiserSection
 
 if TYPE_CHECKING:
     from agentgym.task.task_set import TaskSet
+
+
+def _chosen_parts(given: Any) -> Any:
+    """Return the options of the parts that are chosen: none for `true`; `false` leaves a part out."""
+    if not isinstance(given, Mapping):
+        return given
+    return {name: {} if options is True else options for name, options in given.items() if options is not False}
 
 
 class ReplaySection(Section):
@@ -212,9 +220,10 @@ class TrainSection(Section):
     """A model that some terms and objectives need."""
     experts: ExpertsSection | None = None
     """Episodes that some terms and objectives need."""
-    parts: dict[str, dict[str, Any]] = {}
-    """Further parts of the training with their options, by registered name, see `agentgym list training_parts`. A part
-    that gives something to losses takes part where the objective or a term needs that."""
+    parts: Annotated[dict[str, dict[str, Any]], BeforeValidator(_chosen_parts)] = {}
+    """Further parts of the training with their options, by registered name, see `agentgym list training_parts`; `true`
+    is a part without options. A part that gives something to losses takes part where the objective or a term needs
+    that."""
     generation: Literal["transformers", "trl"] = "transformers"
     """`transformers` samples in this process; `trl` samples through the trainer's own backend (vLLM by `trl.use_vllm =
     true`)."""

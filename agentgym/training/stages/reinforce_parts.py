@@ -33,7 +33,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.selection import EXPERTS_MANIFEST, expert_episodes
 from agentgym.training.stages.streaming import Streaming
-from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates, SignalToNoise
+from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates
 
 OPTIMAL_VALUES = "optimal_values.json"
 
@@ -153,8 +153,6 @@ def parts_around(
         RoleUpdates(section, recipe.policy.lora),
     ]
     requirements = loss_requirements(section)
-    if section.optimiser.snr_learning_rate:
-        parts.append(SignalToNoise(requirements))
     if any(needs.past_entropies for needs in requirements):
         parts.append(PastEntropies())
     if sampler is not None:

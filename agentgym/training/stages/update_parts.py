@@ -15,12 +15,9 @@ from typing_extensions import override
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.checkpoint import save_atomically
 from agentgym.policy.lora_options import LoraOptions
-from agentgym.training.fit import TrainingPlan
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
 from agentgym.training.model.sharding import full_state, is_sharded
-from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
-from agentgym.training.objectives import LossRequirements
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import ReferenceSection, TrainSection
@@ -186,42 +183,3 @@ class RoleUpdates(TrainingPart):
     @override
     def callbacks(self) -> Sequence[Any]:
         return [RoleRotation(self._every)] if self._every else []
-
-
-class SignalToNoise(TrainingPart):
-    """The learning rate of `train.optimiser.snr_learning_rate`, which follows the signal-to-noise of the groups.
-
-    Args:
-        needs: what the objective and each term need.
-    """
-
-    def __init__(self, needs: Sequence[LossRequirements]) -> None:
-        self._callback, self._needs = SignalToNoiseCallback(), needs
-
-    @override
-    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
-        begins = "train.optimiser.snr_learning_rate: the ratio"
-        if plan.process_count > 1:
-            yield f"{begins} is measured in one process, and this run has several. Leave one of them out."
-        if any(needs.rows != ("policy",) for needs in self._needs):
-            yield (
-                f"{begins} counts the policy's own groups, and a loss of this recipe trains on other episodes. Leave "
-                "one of them out."
-            )
-        if plan.train.trl.get("gradient_accumulation_steps", 1) != 1:
-            yield (
-                f"{begins} is of one batch, and [train.trl] gradient_accumulation_steps joins several. Leave one of "
-                "them out."
-            )
-
-    @override
-    def trainer_options(self) -> Mapping[str, Any]:
-        return {"group_gradients": GroupGradients()}
-
-    @override
-    def callbacks(self) -> Sequence[Any]:
-        return [self._callback]
-
-    @override
-    def attach(self, trainer: Any) -> None:
-        self._callback.trainer = trainer

@@ -1,12 +1,18 @@
-"""Scale the recipe's learning rate by SNR / (1 + SNR), with the signal-to-noise ratio of a step's groups."""
+"""The training part `snr_learning_rate`: a learning rate scaled by SNR / (1 + SNR) of a step's groups.
+
+Source: the idea is OBLR-PO's, arXiv:2511.23310; this form of the factor is our own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
+from typing_extensions import override
+
+from agentgym.training import TrainingPart, TrainingPlan
 
 
 class GroupGradients:
@@ -51,8 +57,6 @@ class SignalToNoiseCallback(TrainerCallback):
 
     With one group, noise cannot be measured, and the rate is not changed.
 
-    Source: the idea is OBLR-PO's, arXiv:2511.23310; this form of the factor is our own.
-
     Attributes:
         trainer: the trainer whose `group_gradients` are read; set after the trainer is made.
     """
@@ -73,6 +77,42 @@ class SignalToNoiseCallback(TrainerCallback):
     def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
         for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
+
+
+class SnrLearningRate(TrainingPart):
+    """Scales the learning rate in each step by SNR / (1 + SNR), the signal-to-noise ratio of the groups' gradients."""
+
+    def __init__(self) -> None:
+        self._callback = SignalToNoiseCallback()
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        yield from super().conflicts(plan)
+        begins = f"{self.label}: the ratio"
+        if plan.process_count > 1:
+            yield f"{begins} is measured in one process, and this run has several. Leave one of them out."
+        if set(plan.trained_rows) - {"policy"}:
+            yield (
+                f"{begins} counts the policy's own groups, and a loss of this recipe trains on other episodes. Leave "
+                "one of them out."
+            )
+        if plan.train.trl.get("gradient_accumulation_steps", 1) != 1:
+            yield (
+                f"{begins} is of one batch, and [train.trl] gradient_accumulation_steps joins several. Leave one of "
+                "them out."
+            )
+
+    @override
+    def trainer_options(self) -> Mapping[str, Any]:
+        return {"group_gradients": GroupGradients()}
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [self._callback]
+
+    @override
+    def attach(self, trainer: Any) -> None:
+        self._callback.trainer = trainer
 
 
 def _gradient_of(parameter: torch.nn.Parameter) -> torch.Tensor:
