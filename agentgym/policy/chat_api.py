@@ -274,10 +274,25 @@ def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return choice, usage if isinstance(usage, dict) else {}
 
 
+_FINISH_REASONS: Mapping[str, FinishReason] = {
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
+    **dict.fromkeys(
+        ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"),
+        "content_filter",
+    ),
+}
+_BROKEN_OFF = ("abort", "error", "network_error", "insufficient_system_resource")
+
+
 def finish_reason(choice: Mapping[str, Any]) -> FinishReason:
-    """Return why a server's message ended; `stop` for every reason unknown to agentgym."""
-    reason = choice.get("finish_reason")
-    return reason if reason in ("length", "content_filter") else "stop"
+    """Return why a server's message ended, in the words of any server; `stop` for a reason unknown to agentgym.
+
+    Raises: PolicyError if the server broke the message off, which is not the agent's doing.
+    """
+    reason = str(choice.get("finish_reason")).lower()
+    if reason in _BROKEN_OFF:
+        raise PolicyError(f"The server broke the message off: its finish_reason is {choice['finish_reason']!r}.")
+    return _FINISH_REASONS.get(reason, "stop")
 
 
 def _text(content: Any) -> str:

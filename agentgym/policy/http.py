@@ -31,8 +31,21 @@ _NO_QUOTA = (
     "credit balance",
     "billing_hard_limit",
     "billing hard",
+    "insufficient balance",
+    "insufficient_balance",
+    "insufficient credit",
 )
-_FULL = ("context length", "context_length", "maximum context", "max_model_len", "too many tokens")
+_FULL = (
+    "context length",
+    "context_length",
+    "context size",
+    "context window",
+    "maximum context",
+    "max_model_len",
+    "too many tokens",
+    "prompt is too long",
+    "input is too long",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +210,18 @@ class JsonEndpoint:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PolicyError(f"{method} {path} cannot be sent to {self._server_address()}: {error}") from error
         response_excerpt = f"status {answer.status_code}: {_excerpt(answer.text)}"
-        if answer.status_code == 429 and any(sign in answer.text.lower() for sign in _NO_QUOTA):
+        status, text = answer.status_code, answer.text.lower() if answer.status_code >= 400 else ""
+        if status == 402 or (status in (400, 403, 429) and any(sign in text for sign in _NO_QUOTA)):
             raise PolicyError(
                 f"{method} {path} was refused with {response_excerpt} The account has no quota left: add credit to it, "
                 "or use the key of another. Requests are not sent again."
             )
-        if answer.status_code in RETRYABLE or (answer.status_code >= 500 and answer.status_code not in FINAL):
-            raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
-        if answer.status_code >= 400 and any(sign in answer.text.lower() for sign in _FULL):
+        if status != 429 and any(sign in text for sign in _FULL):  # 429: too many tokens in a minute
             raise ContextFull(
                 f"{method} {path}: the server says that the conversation does not fit ({response_excerpt})"
             )
+        if status in RETRYABLE or (status >= 500 and status not in FINAL):
+            raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
         if not answer.is_success:
             raise PolicyError(
                 f"{method} {path} was refused with {response_excerpt} Correct the request; it is not sent again."

@@ -156,6 +156,10 @@ async def test_a_cut_reply_a_refusal_and_parts_are_read():
     for answer, text, finish in (
         (says("half", finish="length"), "half", "length"),
         (says("half", finish="content_filter"), "half", "content_filter"),
+        (says("half", finish="max_tokens"), "half", "length"),
+        (says("half", finish="model_length"), "half", "length"),
+        (says("", finish="SAFETY"), "", "content_filter"),
+        (says("", finish="end_turn"), "", "stop"),
         ({"choices": [{"message": {"content": None, "refusal": "No."}}]}, "No.", "stop"),
         (says(parts), "ab", "stop"),
         (says(None), "", "stop"),
@@ -163,6 +167,12 @@ async def test_a_cut_reply_a_refusal_and_parts_are_read():
         with serving(answer) as server:
             reply = await ask(server, Request(OPENING))
         assert (reply.message.text, reply.finish_reason) == (text, finish)
+
+
+@pytest.mark.parametrize("finish", ["error", "abort", "insufficient_system_resource"])
+async def test_a_message_that_the_server_broke_off_is_not_the_agents(finish):
+    with serving(says("half", finish=finish)) as server, pytest.raises(PolicyError, match="broke the message off"):
+        await ask(server, Request(OPENING))
 
 
 @pytest.mark.parametrize("answer", [{}, {"choices": []}, {"choices": ["x"]}, {"choices": [{}]}, [], "hello", 3])

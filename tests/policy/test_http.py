@@ -53,12 +53,41 @@ async def test_the_first_failure_that_is_tried_again_is_told_once(caplog):
     assert record.getMessage().endswith("It is tried again for up to 20 s.")
 
 
-async def test_an_account_without_quota_is_not_asked_again_and_the_remedy_is_named():
-    refusal = {"error": {"message": "You exceeded your current quota.", "type": "insufficient_quota"}}
-    with serving(Answer(refusal, 429)) as server:
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (429, "You exceeded your current quota."),
+        (402, "Payment required"),
+        (403, "Your credit balance is too low"),
+        (400, "Your credit balance is too low to access the API"),
+        (429, "Insufficient Balance"),
+    ],
+)
+async def test_an_account_without_quota_is_not_asked_again_and_the_remedy_is_named(status, text):
+    with serving(Answer({"error": {"message": text}}, status)) as server:
         with pytest.raises(PolicyError, match="no quota left: add credit to it, or use the key of another"):
             await post(server)
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "prompt is too long: 20000 tokens > 10000 maximum"),
+        (500, "the request exceeds the available context size"),
+        (400, "Please reduce your prompt: it exceeds the context window"),
+    ],
+)
+async def test_a_conversation_that_does_not_fit_is_told_whatever_the_servers_words(status, text):
+    with serving(Answer({"error": {"message": text}}, status)) as server:
+        with pytest.raises(ContextFull):
+            await post(server)
+        assert len(server.requests) == 1
+
+
+async def test_too_many_tokens_in_a_minute_are_no_full_context():
+    with serving(Answer("too many tokens per minute", 429), {"ok": True}) as server:
+        assert await post(server) == {"ok": True}
 
 
 async def test_a_server_that_cannot_answer_such_requests_is_not_asked_again():
