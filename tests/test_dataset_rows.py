@@ -99,3 +99,9 @@ def test_one_file_is_read_by_its_suffix(tmp_path, suffix, monkeypatch):
         str(path), name="t", environment="e", columns={"prompt": "q"}, splits={"held_out": "train"}
     )
     assert [task.prompt for task in task_set["held_out"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["missing.parquet", "data/missing.jsonl", "MISSING.CSV"])
+def test_a_file_that_is_missing_is_not_looked_for_on_a_hub(name):
+    with pytest.raises(TaskError, match=f"There is no file {name} in "):
+        TaskSet.from_dataset(name, name="x/y-v1", environment="agentgym/sql-v1", columns={"prompt": "q"})

@@ -79,8 +79,11 @@ def _loaded(source: Any) -> Mapping[str, Any]:
     if isinstance(source, str | Path):
         saved = (Path(source) / "dataset_dict.json", Path(source) / "dataset_info.json")
         is_saved = any(file.is_file() for file in saved)
+        kind = FILES.get(Path(source).suffix.lower())
+        if kind is not None and not Path(source).exists():
+            raise TaskError(f"There is no file {source} in {Path.cwd()}. Give its path, or the name of a data set.")
         try:
-            if (kind := FILES.get(Path(source).suffix.lower())) is not None and Path(source).is_file():
+            if kind is not None and Path(source).is_file():
                 source = load_dataset(kind, data_files=str(source))
             else:
                 source = load_from_disk(str(source)) if is_saved else load_dataset(str(source))
