@@ -55,7 +55,8 @@ def train(
     if is_alone and run.recipe.is_file() and not (resume or extend):  # before torch is imported, which takes a while
         raise RecipeError(HOLDS_A_RUN.format(run.path))
     err().print(f"{chosen.name}: loading the libraries, and checking the recipe.", style="dim", soft_wrap=True)
-    hint = _resume_command(recipe, settings or [], folder, modules or [])
+    limits = [*(["--price", price] if price else []), *(["--max-cost", f"{max_cost:g}"] if max_cost else [])]
+    hint = _resume_command(recipe, settings or [], folder, modules or [], limits)
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
         from agentgym.training import train as execute
 
@@ -63,7 +64,9 @@ def train(
             execute(chosen, folder=folder, resume=resume, extend=extend, console=out())
 
 
-def _resume_command(recipe: Path, overrides: list[str], folder: Path | None, modules: list[str]) -> str:
+def _resume_command(
+    recipe: Path, overrides: list[str], folder: Path | None, modules: list[str], limits: list[str]
+) -> str:
     """Return the command that resumes."""
     from shlex import join
 
@@ -72,4 +75,4 @@ def _resume_command(recipe: Path, overrides: list[str], folder: Path | None, mod
         words += ["--set", override]
     for module in modules:
         words += ["--import", module]
-    return join(words + (["--out", str(folder)] if folder else []) + ["--resume"])
+    return join(words + limits + (["--out", str(folder)] if folder else []) + ["--resume"])

@@ -82,6 +82,9 @@ class RunFolder:
         if not cls.is_run(folder.path):
             here = folder.path.parent
             runs = sorted(p.name for p in here.iterdir() if p.is_dir()) if here.is_dir() else []
+            if folder.path.suffix == ".json" and not folder.path.exists():
+                records = sorted(file.name for file in here.glob("*.json"))
+                raise LedgerError(f"There is no file {folder.path}. In {here}: {', '.join(records[:10]) or 'none'}.")
             raise LedgerError(f"There is no run at {folder.path}. Folders in {here}: {', '.join(runs[:10]) or 'none'}.")
         return folder
 

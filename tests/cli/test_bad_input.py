@@ -31,6 +31,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
         (["list", "enviroments"], "environments"),
         (["train", "nowhere.toml"], "Cannot read the recipe nowhere.toml"),
         (["show", "nowhere"], "There is no run at nowhere."),
+        (["compare", "a.json", "b.json"], "There is no file a.json. In .: none."),
         (["report", "nowhere"], "nowhere"),
         (["episodes", "replay", "nowhere"], "There is no run at nowhere."),
         (["export", "nowhere", "--out", "nowhere.eval"], "nowhere"),

@@ -123,3 +123,13 @@ def test_a_rollout_stops_at_its_limit(tmp_path):
 def test_train_refuses_a_limit_without_a_price_before_anything_is_loaded():
     refused = CliRunner().invoke(app, ["train", "quickstart", "--max-cost", "1"])
     assert (refused.exit_code, "--max-cost needs --price IN,OUT" in refused.output) == (2, True)
+
+
+def test_an_interrupted_training_says_how_to_go_on_under_the_same_limit(monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentgym.training.train", interrupted)
+    words = ["train", "quickstart", "--price", "2,5", "--max-cost", "7.5", "--out", str(tmp_path / "run")]
+    ended = CliRunner().invoke(app, words)
+    assert "--price 2,5 --max-cost 7.5 --out" in ended.output.replace("\n", " ")
