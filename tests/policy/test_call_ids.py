@@ -9,6 +9,7 @@ from scripted_episodes import play
 from template_tokenizers import tokenizer_of
 
 from agentgym import Budgets, ScriptedPolicy
+from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
 from agentgym.policy import TemplateRenderer, with_call_ids
 from agentgym.policy.formats.choice import call_format_for
@@ -93,3 +94,29 @@ def test_demonstrations_are_numbered_over_the_conversation(template):
     assert without.arrays().ids.tolist() == with_renderer.arrays().ids.tolist()
     numbers = [call.id for turn in with_renderer.turns for call in renderer.parse(turn.token_ids).calls]
     assert numbers == [name.replace("look", "add").replace("count", "add") for name in IDS[template]]
+
+
+def test_calls_are_numbered_anew_in_each_message_where_the_template_does():
+    tokenizer = tokenizer_of("own/kimi_k2")
+    counting = "{{ 'functions.' + call.function.name + ':' + loop.index0|string }}"
+    tokenizer.chat_template = tokenizer.chat_template.replace("{{ call.id }}", counting)
+    renderer = TemplateRenderer(tokenizer, call_format_for(tokenizer))
+    assert [call.id for call in renderer.numbered(Message("assistant", "", CALLS), 5).calls] == IDS["own/kimi_k2"][:2]
+
+
+def test_a_template_that_makes_the_ids_itself_is_answered_with_those_that_the_agent_wrote():
+    renderer = renderer_of("own/cohere")
+    ids = renderer.encode(renderer.numbered(Message("assistant", "", CALLS), 7))
+    results = [Message("tool", "r", name=call.name, call_id=call.id) for call in CALLS]
+    text = renderer.tokenizer.decode(renderer.after_turn(ids, results))
+    assert [f'"tool_call_id": "{number}"' in text for number in (0, 1, 7, 8)] == [False, False, True, True]
+
+
+def test_a_template_that_cannot_write_calls_is_refused_with_the_reason_and_the_remedy():
+    tokenizer = tokenizer_of("own/kimi_k2")
+    tokenizer.chat_template = "{% set seen = [] %}" + tokenizer.chat_template.replace(
+        "<|tool_call_begin|>", "{% set _ = seen.append(1) %}<|tool_call_begin|>"
+    )
+    with pytest.raises(PolicyError, match=r"cannot render .*append.*Name a call format .*or another template"):
+        call_format_for(tokenizer)
+    assert call_format_for(tokenizer, "kimi_k2").name == "kimi_k2"
