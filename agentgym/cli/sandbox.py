@@ -14,6 +14,7 @@ from agentgym.cli import shell
 from agentgym.cli.console import err, out, run
 from agentgym.cli.fields import FieldsCommand
 from agentgym.errors import SandboxUnavailable
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.sandbox import Backend, Capabilities, Running
@@ -98,7 +99,7 @@ def clean(
     removed = run(_clean(backends))
     for line in removed:
         out().print(f"removed {line}", markup=False, soft_wrap=True)
-    out().print(f"{len(removed)} thing(s) removed." if removed else "Nothing was left behind.")
+    out().print(f"{counted(len(removed), 'thing')} removed." if removed else "Nothing was left behind.")
 
 
 @app.command("image")

@@ -16,6 +16,7 @@ from agentgym.cli.policies import AgentOptions
 from agentgym.cli.rollout import ORACLE, KeepOptions, play_and_keep
 from agentgym.cli.task_offer import ListenOptions, OfferOptions
 from agentgym.cli.user_code import Import
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
@@ -76,7 +77,9 @@ def environments(
     socket = listen(host, listening.port)
     _warn_if_unencrypted(host)
     address = f"http://{host}:{socket.getsockname()[1]}/"
-    out().print(f"Serving {len(served)} environment(s) at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
+    out().print(
+        f"Serving {counted(len(served), 'environment')} at {address} Ctrl-C ends this.", markup=False, soft_wrap=True
+    )
     with suppress(KeyboardInterrupt):  # how one ends it
         serve_environments(
             served, tokens, socket, limits, backend=options.config.backend, options_allowed=allow_options

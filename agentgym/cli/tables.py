@@ -22,7 +22,7 @@ from agentgym.evaluation.text import format_attempts, format_causes, format_coun
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox.metering import combine_usage
 from agentgym.storage.failures import calls_of, count_failures
-from agentgym.text import percent, visible
+from agentgym.text import counted, percent, visible
 from agentgym.trajectory.record import Trajectory
 
 MAX_LINES, MAX_TAGS = 40, 16
@@ -49,7 +49,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         table.add_row(Text(tag or "all"), *row, style="bold" if tag is None else None)
     lines = [
         Text(
-            f"{evaluation.task_set}:{evaluation.split}, {evaluation.group_size} episode(s) of each task, "
+            f"{evaluation.task_set}:{evaluation.split}, {counted(evaluation.group_size, 'episode')} of each task, "
             f"{evaluation.policy}{format_search(evaluation)}"
         ),
         Text(f"{_means(evaluation)}episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli.console import out
+from agentgym.text import counted
 
 
 def view(
@@ -36,7 +37,9 @@ def view(
     listening = listen(port)
     address = f"http://{ADDRESS}:{listening.getsockname()[1]}/"
     out().print(
-        f"{len(runs_by_key)} run(s). Open {address} in a browser; Ctrl-C ends this.", markup=False, soft_wrap=True
+        f"{counted(len(runs_by_key), 'run')}. Open {address} in a browser; Ctrl-C ends this.",
+        markup=False,
+        soft_wrap=True,
     )
     if browser:
         webbrowser.open(address)

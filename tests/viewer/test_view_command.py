@@ -23,7 +23,7 @@ def test_it_serves_until_it_is_interrupted(runs):
     try:
         line = viewer.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
-        assert line.startswith("1 run(s).")
+        assert line.startswith("1 run.")
         assert httpx.get(f"{address}api/runs", trust_env=False, timeout=60).json()[0]["key"] == "watched"
         viewer.send_signal(signal.SIGINT)
         rest = viewer.communicate(timeout=30)
