@@ -244,7 +244,7 @@ def images_of(messages: Iterable[Message]) -> list[ImagePart]:
 class StopReason(StrEnum):
     """Why an episode ended. `terminated`, `truncated` and `failed` follow from it and are never merged."""
 
-    ANSWERED = "answered"  # a final tool was called, or nobody answers the agent's message
+    ANSWERED = "answered"  # a final tool was called, or no other actor answers the agent's message
     ENVIRONMENT = "environment"  # the environment ended the episode
     MAX_TURNS = "max_turns"
     MAX_TOKENS = "max_tokens"

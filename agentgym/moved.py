@@ -61,7 +61,7 @@ MOVED: dict[str, str] = {
     "agentgym.search.*": "agentgym.methods.search",
     "agentgym.teams.*": "agentgym.methods.teams",
     "agentgym.users.*": "agentgym.methods.users",
-    "agentgym.credit.bench.*": "research.credit_bench",  # which a checkout has, and no wheel
+    "agentgym.credit.bench.*": "research.credit_bench",  # exists in a checkout, but not in a wheel
     "agentgym.credit.bench.SubtaskChain": "agentgym.credit.subtasks.SubtaskChain",
     "agentgym.credit.bench.signal_to_noise": "agentgym.credit.subtasks.signal_to_noise",
     "agentgym.credit.bench.steps_to": "agentgym.credit.subtasks.steps_to",
@@ -282,7 +282,7 @@ def moved_name(package: str, name: str, *, stacklevel: int = 1) -> Any:
         new = f"{MOVED[f'{package}.*']}.{name}"
     if new is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    from agentgym.deprecation import warn_renamed  # takes longer to load than `import agentgym` without it
+    from agentgym.deprecation import warn_renamed  # loading it here would slow down `import agentgym`
 
     try:
         value = resolve_name(new)
@@ -313,4 +313,4 @@ class MovedPackages(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Give the package the `__getattr__` that looks in the table."""
         module.__dict__["__getattr__"] = moved_names(module.__name__)
-        module.__dict__["__all__"] = []  # `import *` of an old package gives nothing: name what you need
+        module.__dict__["__all__"] = []  # `import *` from an old package gives nothing: import names

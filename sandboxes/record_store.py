@@ -113,7 +113,7 @@ class Store:
         for difference in [*rows, *self._effects]:
             text = json.dumps(difference, sort_keys=True)
             digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-            while digest in differences:  # the same row twice is two differences
+            while digest in differences:  # the same row twice counts as two differences
                 digest = hashlib.blake2b(digest.encode(), digest_size=8).hexdigest()
             differences[digest] = difference
         return differences

@@ -40,7 +40,7 @@ class SessionEnvironment(Environment, ABC):
     def __init__(self) -> None:
         self._requests: Sequence[str] = ()
         self._goals: Sequence[Any] = ()
-        self._verdicts = ""  # a 1 or 0 per request so far
+        self._verdicts = ""  # 1 or 0 for each request so far
         self._identity = b""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

@@ -133,7 +133,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     ledger = Ledger(folder.ledger)
     try:
         id_prefix = prefix
-        if id_prefix is None:  # train-000012, whichever process played it, and its branches
+        if id_prefix is None:  # matches train-000012 of every process, and its branches
             id_prefix = "-".join((ledger.last_label("train-") or "train-").split("-")[:2])
         groups: dict[str, list[Trajectory]] = {}
         for trajectory in ledger.trajectories(id_prefix):
@@ -155,7 +155,7 @@ def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, ND
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
             row = json.loads(line)
-        except ValueError:  # truncated last line of an interrupted run
+        except ValueError:  # the last line was cut when the run was interrupted
             continue
         if row["trajectory"] in ids:
             advantages[row["trajectory"]] = np.array(row["advantages"], np.float64)

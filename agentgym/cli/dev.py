@@ -51,7 +51,7 @@ def attack(
     _check_names(only)
     earlier = [column for path in beside or () for column in table.load(path)]
     if target is not None and target.suffix == ".md" and target.exists():
-        table.spliced(target.read_text(encoding="utf-8"), "")  # say now that there is no place for it, not afterwards
+        table.spliced(target.read_text(encoding="utf-8"), "")  # report a missing place now, not after the measurement
     columns = run(_attack(backends, only, contract, image, label))
     _show(columns)
     if target is not None:

@@ -42,7 +42,7 @@ def convert(
     from agentgym.policy.gguf import convert_gguf
     from agentgym.training.monitoring.silence import silence_libraries
 
-    progress_bar = io.StringIO()  # of the reader, for a small part of the work
+    progress_bar = io.StringIO()  # hides the reader's progress bar, which covers only a small part of the work
     with silence_libraries(), redirect_stderr(progress_bar), out().status(f"Reading {visible(str(file))}"):
         parameters = convert_gguf(file, folder, chat_template=chat_template.read() if chat_template else None)
     out().print(f"{folder}: {parameters / 1e6:.1f} M parameters", markup=False, soft_wrap=True)

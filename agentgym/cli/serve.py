@@ -232,7 +232,7 @@ def _available() -> list[str]:
 
     available = []
     for name in registry.names("environments"):
-        with suppress(AgentGymError, TypeError):  # an extra is missing, or its factory wants options
+        with suppress(AgentGymError, TypeError):  # an extra is missing, or the factory needs options
             if not registry.prototype(name).unavailable_reason():
                 available.append(name)
     return available

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentgym.sandbox import ExecResult, Sandbox
     from agentgym.sandbox.limits import SandboxSpec
 
-_STATE = "/tmp/.agentgym-shell"  # in the sandbox: where a line leaves its directory and variables for the next
+_STATE = "/tmp/.agentgym-shell"  # file in the sandbox with the directory and variables that a line leaves for the next
 _LINE = f"""
 trap 'code=$?; pwd > {_STATE}.at; export -p > {_STATE}; exit $code' EXIT
 [ -f {_STATE} ] && . {_STATE}
@@ -88,7 +88,8 @@ async def _loop(sandbox: Sandbox, backend: str, timeout_s: float) -> int:
         out().print(f"A sandbox of {backend}. :help says what can be typed.", style="dim", markup=False)
     code, directory = 0, "/work"
     while True:
-        line = _read(f"sandbox:{directory}$ " if interactive else "")  # blocks the loop: there is nothing else to do
+        # blocks the event loop, which has nothing else to do
+        line = _read(f"sandbox:{directory}$ " if interactive else "")
         if line is None:
             return code
         command = line.strip()

@@ -38,13 +38,13 @@ def interrupted_by_signals() -> Iterator[StopSignal]:
     stop, process = StopSignal(), os.getpid()
 
     def interrupt(number: int, _: FrameType | None) -> None:
-        if os.getpid() != process:  # a fork, which has nothing to close
+        if os.getpid() != process:  # this is a forked process, which has nothing to close
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         stop.received = signal.Signals(number)
         if callable(signal.getsignal(signal.SIGINT)):
             signal.raise_signal(signal.SIGINT)
-        else:  # a shell lets its background jobs ignore Ctrl-C
+        else:  # a shell makes its background jobs ignore Ctrl-C
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():

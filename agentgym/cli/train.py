@@ -51,8 +51,9 @@ def train(
     account = Spending(Price.parse(price) if price else None, max_cost).account()
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
     run = RunFolder(folder or Path("runs") / chosen.name)
-    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"  # of several processes, one says it later
-    if is_alone and run.recipe.is_file() and not (resume or extend):  # before torch is imported, which takes a while
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"  # with several processes, a later check reports it once
+    # checked before torch is imported, which takes a while
+    if is_alone and run.recipe.is_file() and not (resume or extend):
         raise RecipeError(HOLDS_A_RUN.format(run.path))
     err().print(f"{chosen.name}: loading the libraries, and checking the recipe.", style="dim", soft_wrap=True)
     limits = [*(["--price", price] if price else []), *(["--max-cost", f"{max_cost:g}"] if max_cost else [])]

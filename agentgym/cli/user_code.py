@@ -57,7 +57,7 @@ def _import_file(path: Path) -> None:
     if spec is None or spec.loader is None:
         raise UserCodeError(f"--import {path}: Python cannot tell how to load it.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # so that classes in it can be pickled and resolve their type hints
+    sys.modules[name] = module  # lets classes of the module be pickled, and their type hints be resolved
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -26,7 +26,7 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.cluster.ray_engine import RayEngine
 
-_HOME = {  # installs of earlier versions name the others as entry points
+_HOME = {  # earlier versions, when installed, name these as entry points
     "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",

@@ -54,7 +54,7 @@ class CallServer:
                     self._calls.add(call)
                     call.add_done_callback(self._calls.discard)
         except (OSError, EOFError):
-            pass  # calls that have begun go on: the lease of the driver says when they end
+            pass  # running calls continue until the driver's lease ends
         finally:
             writer.close()
 
@@ -101,7 +101,7 @@ class CallStream:
 
     def close(self) -> None:
         """Close the connection; every pending call raises NodeLost."""
-        self._running.cancel()  # which runs none of it, where it has not begun
+        self._running.cancel()  # a call that has not begun is not run at all
         self._end("its connection was closed")
 
     async def _run(self) -> None:

@@ -18,7 +18,8 @@ class Connections:
 
     def __init__(self, most: int, first_request_s: float) -> None:
         self.most, self.first_request_s = most, first_request_s
-        self._strangers: dict[object, BoundedConnection] = {}  # by peer address, the oldest first
+        # connections without a proof yet, by peer address, the oldest first
+        self._strangers: dict[object, BoundedConnection] = {}
         self._known: set[object] = set()
 
     def add(self, connection: BoundedConnection) -> bool:

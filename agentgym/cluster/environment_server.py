@@ -277,7 +277,7 @@ class EnvironmentServer:
             except (AgentGymError, TypeError) as error:
                 raise ServerRefusal(400, "bad_environment", f"{name} cannot be made here: {error}") from error
             digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
-            if len(self._descriptions) > 2 * len(self._names) + 64:  # clients can send unlimited different options
+            if len(self._descriptions) > 2 * len(self._names) + 64:  # clients can send any number of different options
                 self._descriptions.clear()
             self._descriptions[key] = {**description, "digest": digest, "agentgym": __version__}
         return self._descriptions[key]

@@ -138,5 +138,5 @@ class HostedChannel:
         """Kill the process and everything it started."""
         if not self._closed:
             self._closed = True
-            with suppress(SandboxDied):  # it ends with its sandbox
+            with suppress(SandboxDied):  # the channel ends with its sandbox
                 await self._sandbox.call("close_channel", self._number)

@@ -24,7 +24,7 @@ REQUEST_S = 15.0
 """How long a request may take."""
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_TLS_END_S = 0.25  # time for connections to close before the loop ends, from aiohttp's manual
+_TLS_END_S = 0.25  # time for connections to close before the loop ends (value from aiohttp's manual)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -77,7 +77,7 @@ class KubernetesApi:
     async def _configuration(self) -> Any:
         library = import_kubernetes()
         configuration = library.client.Configuration()
-        configuration.connection_pool_maxsize = 0  # any number: each pod keeps one open
+        configuration.connection_pool_maxsize = 0  # no limit: each pod keeps one connection open
         files = os.environ.get("KUBECONFIG") or "~/.kube/config"
         is_outside = _exists(files)
         if not is_outside and (self._context or _IN_POD not in os.environ):

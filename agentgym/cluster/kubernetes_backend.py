@@ -146,7 +146,7 @@ class KubernetesBackend(HostedBackend):
             if fault:
                 remedy = _REMEDY if "sandboxes cannot" in fault else ""
                 raise ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
-        except (TimeoutError, KeyError, TypeError) as error:  # a pod may send any answer, or none
+        except (TimeoutError, KeyError, TypeError) as error:  # a pod may send any answer, or none at all
             link.lose(error)
             raise ClusterError(f"The host in {link.node.name} does not say what it is ({error!r}).") from error
         except BaseException as error:

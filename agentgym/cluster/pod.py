@@ -83,7 +83,7 @@ class Pod:
             self.name = await self._ready_pod(pool, ready_s)
             self._socket = await self._api.exec(self.name, command)
         except BaseException:
-            with suppress(ClusterError):  # else its time to live ends it
+            with suppress(ClusterError):  # if this fails, the pod's time to live ends it
                 await asyncio.shield(self._end())
             raise
         self._spawn(self._receive())
@@ -107,7 +107,7 @@ class Pod:
     def end(self) -> None:
         """Release the claim, and with it the pod."""
         if not self._loop.is_closed():
-            with suppress(TimeoutError, ClusterError):  # else the claim's time to live ends it
+            with suppress(TimeoutError, ClusterError):  # if this fails, the claim's time to live ends it
                 asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(END_S)
 
     async def _end(self) -> None:
@@ -178,7 +178,7 @@ class Pod:
         try:
             for piece in pieces(number, message):
                 await self._socket.send_bytes(bytes([_STDIN]) + piece)
-        except (OSError, RuntimeError) as error:  # RuntimeError: aiohttp, once the connection is closed
+        except (OSError, RuntimeError) as error:  # aiohttp raises RuntimeError once the connection is closed
             self._lose(f"the connection broke: {error}")
 
     async def _receive(self) -> None:

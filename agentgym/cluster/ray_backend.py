@@ -76,7 +76,7 @@ class RayBackend(HostedBackend):
         """
         with self._lock:
             if not with_nodes and self._alive:
-                return  # another call has just done so
+                return  # another call has just looked for new nodes
             try:
                 nodes = connect(self.address, None if self._links else self._nodes)
                 new = [node for node in nodes if node.id not in self._links or self._links[node.id].lost]

@@ -69,8 +69,8 @@ def end_nodes() -> list[str]:
     ended = []
     for file, row in sorted(
         rows.items(), key=lambda item: int(item[1]["began"]), reverse=True
-    ):  # heads after their nodes
-        if _began(row["pid"]) == row["began"]:  # else another process has reused the pid
+    ):  # stop the nodes before their heads
+        if _began(row["pid"]) == row["began"]:  # otherwise another process has reused the pid
             _end(row["pid"])
             ended.append(str(row["address"]))
         file.unlink()

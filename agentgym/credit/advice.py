@@ -23,7 +23,7 @@ from agentgym.text import percent
 
 HALF, MOSTLY = 0.5, 0.8
 ALIKE = 8  # up to this many turns, no estimator was observed to be better than another
-LONG = 4  # from this many turns, a critic is predicted to remove much noise
+LONG = 4  # from this many turns on, a critic is expected to remove much noise
 CANDIDATES = ("rloo(turn_weight=0.0)", "rloo", "return_to_go", "turn_gae(lam=0.9)", "gigpo", "vine")
 
 

@@ -296,7 +296,8 @@ def _number(item: Any, where: str) -> float:
 
 def _row_of_numbers(row: list[Any], name: str, i: int) -> list[float]:
     """Return one number per turn. Raises: CreditError naming the trajectory and the turn."""
-    if PLAIN_NUMBERS.issuperset(map(type, row)):  # almost always: then no message is prepared for every number
+    # the usual case, in which no error message is prepared for every number
+    if PLAIN_NUMBERS.issuperset(map(type, row)):
         return row
     return [_number(item, f"{name} of trajectory {i}, turn {k}") for k, item in enumerate(row)]
 

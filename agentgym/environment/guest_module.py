@@ -42,7 +42,7 @@ def _serve(owner, name, arguments, limit):
 """
 
 
-_READY = "_sys.path[:] = _path"  # what was imported until now is ours, whatever lies in /work
+_READY = "_sys.path[:] = _path"  # modules imported before this line are ours, whatever files are in /work
 
 
 class GuestStopped(ToolError):
@@ -119,7 +119,7 @@ class GuestObject:
             if not self._is_open:
                 self._sessions += 1
                 request = f"{_source(self._module.package, self._module.names)}\n{self._making}\n{request}"
-            self._is_open = False  # stays so if this is cancelled: the session may be lost
+            self._is_open = False  # stays closed if this is cancelled, because the session may be lost
             result = await self._sandbox.run_python(
                 request,
                 session=f"{self._module.names[-1]} {id(self):x} {self._sessions}",

@@ -72,9 +72,9 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
         content, status = str(error), ResultStatus.WRONG_ARGUMENTS
     except TimeoutError:
         if limit is None or not limit.expired():
-            raise  # not our limit: an unhandled timeout inside the tool
+            raise  # the timeout is not ours: the tool left one unhandled
         content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
-        if not tool.is_async:  # its thread cannot be stopped
+        if not tool.is_async:  # the thread of a synchronous tool cannot be stopped
             content += " It is still running: what it changes may come later."
     except SystemExit as error:  # would end the whole run, not the tool
         raise RuntimeError(f"The tool {call.name!r} called sys.exit({error.code!r}).") from error

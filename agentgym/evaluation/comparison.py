@@ -33,7 +33,7 @@ def paired(
     if len(before) != len(after):
         raise EvaluationError(f"{len(before)} tasks before and {len(after)} after: pairs need the same tasks.")
     delta = task_means(after) - task_means(before)
-    delta[np.abs(delta) < 1e-12] = 0.0  # 0.1 + 0.2 and 0.3 are the same score
+    delta[np.abs(delta) < 1e-12] = 0.0  # rounding must not make 0.1 + 0.2 and 0.3 different scores
     better, worse = int((delta > 0).sum()), int((delta < 0).sum())
     if delta.size == 0:
         return Comparison(no_data(level, "paired bootstrap"), 0, 0, 0, 1.0)

@@ -84,7 +84,8 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
     for index, task in enumerate(train):
         known.setdefault((*ours[index], repr(task.truth)), index)
     openings = {tuple(message.text for message in task.opening()) for task in train}
-    telling = len(openings) * 10 > len(train) * 9  # else many tasks share words, and a number may select the world
+    # otherwise many tasks share their words, and a number may be what tells them apart
+    telling = len(openings) * 10 > len(train) * 9
     overlaps: dict[int, Overlap] = {}
     unsure: set[int] = set()
     for index, task in enumerate(held_out):

@@ -78,7 +78,7 @@ def make_search(text: str) -> EpisodeSearch:
     """
     try:
         search: EpisodeSearch = load_named_part("searches", text)()
-        search.describe()  # loads its parts, so that a wrong name raises before anything is played
+        search.describe()  # loads the search's parts, so that a wrong name raises before anything is played
     except (CreditError, UnknownNameError) as error:
         raise SearchError(f"search = {text!r}: {error}") from error
     return search

@@ -34,7 +34,7 @@ def adapter_folder(source: str | Path, revision: str | None = None) -> Path | No
     quietly = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
     try:
         file = cached_file(str(source), CONFIGURATION, revision=revision, **quietly)
-    except (OSError, ValueError):  # no such model: whoever loads it says so
+    except (OSError, ValueError):  # the model does not exist; loading it reports that
         return None
     return Path(file).parent if file else None
 
@@ -135,10 +135,11 @@ def _adapted(model: Any, configuration: Any) -> Any:
     from peft import get_peft_model
 
     base, configuration.base_model_name_or_path = configuration.base_model_name_or_path, None
-    with warnings.catch_warnings():  # peft reads a name deprecated by transformers
+    with warnings.catch_warnings():  # peft reads a name that transformers has deprecated
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         adapted = get_peft_model(model, configuration)
-    adapted.peft_config[ADAPTER].base_model_name_or_path = base  # peft would use the name in the model's configuration
+    # otherwise peft would store the name in the model's configuration
+    adapted.peft_config[ADAPTER].base_model_name_or_path = base
     return adapted
 
 

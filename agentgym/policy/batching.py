@@ -23,7 +23,7 @@ OUT_OF_MEMORY_REMEDY = (
     "or a smaller dtype (in a recipe machine.max_batch_tokens, machine.max_batch and [policy]), or episodes fewer "
     "tokens."
 )
-SETTLE = 8  # passes of the event loop to wait, so that the next episode can follow one that ends
+SETTLE = 8  # passes of the event loop to wait, so that an ended episode's successor can join the batch
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Batcher(Generic[J, R]):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._running, self._timer, self._settle = loop, None, None, 0
-            self._pending.clear()  # their loop is gone, and so are the waiting tasks
+            self._pending.clear()  # the event loop of the waiting tasks has ended, and so have they
         return loop
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:

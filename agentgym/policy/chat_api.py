@@ -100,7 +100,7 @@ class ChatApiPolicy(Policy):
             self._token_field: sampling.max_tokens,
         }
         if sampling.seed is not None:
-            body["seed"] = sampling.seed % 2**31  # some servers read 32 bits
+            body["seed"] = sampling.seed % 2**31  # some servers read only 32 bits
         if request.tools and self._format is None:
             body["tools"] = list(request.tools)
         body = {field: value for field, value in body.items() if field not in self._omit} | self._extra

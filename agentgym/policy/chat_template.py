@@ -119,7 +119,7 @@ class ChatTemplate:
         user = placeholders([Message("user")], start=2)
         words = called = self._end(self.opening(0), user)
         if self.takes_calls:
-            with suppress(PolicyError):  # DeepSeek's forgets to end a single call
+            with suppress(PolicyError):  # DeepSeek's template does not end a single call
                 called = self._end(self.opening(1), placeholders([Message("tool")], start=2))
         return tuple(last or before_next for last, before_next, _ in (words, called))
 
@@ -147,7 +147,7 @@ class ChatTemplate:
         Raises: PolicyError if the template does not write them, or not so that the place can be found.
         """
         rows = placeholders([Message(role) for role in roles], start=2)  # type: ignore[arg-type]
-        for count in sorted({calls, min(calls, 1)}, reverse=True):  # some write one call in a message
+        for count in sorted({calls, min(calls, 1)}, reverse=True):  # some templates allow only one call per message
             with suppress(PolicyError):
                 last, end, text = self._end(self.opening(count), rows)
                 return end, not last, text

@@ -118,7 +118,7 @@ class Decoder:
     ) -> None:
         self.model, self.pad_token_id, self.weights = model, pad_token_id, weights
         self.swap_lock, self.read_version = swap_lock or SwapLock(), read_version
-        self.version = 0  # of the weights that computed the last logits
+        self.version = 0  # version of the weights that computed the last logits
         self.ends = frozenset(eos_token_ids)
         self.shares = can_share(model.config)
 
@@ -219,7 +219,7 @@ class _Batch:
         for index, (start, new) in enumerate(zip(done, fresh, strict=True)):
             ids[index, width - len(new) :] = new
             mask[index, before - start : before] = 1
-            mask[index, before + width - len(new) :] = 1  # and all that will be sampled
+            mask[index, before + width - len(new) :] = 1  # ... and everything that will be sampled
             positions[index, width - len(new) :] = np.arange(start, start + len(new))
         self.mask, self.width = torch.from_numpy(mask).to(self.device), before + width
         seen = self.mask[:, : self.width]

@@ -50,7 +50,7 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
     settings = {"quantization_config": None} | ({"tie_word_embeddings": True} if is_tied else {})
     model = type(loaded)(type(loaded.config).from_dict({**loaded.config.to_dict(), **settings}))
     model.load_state_dict(weights)
-    if is_tied:  # the output layer is the one that such files keep more exactly
+    if is_tied:  # such files store the output layer more exactly
         model.get_input_embeddings().weight.data.copy_(loaded.get_output_embeddings().weight)
         model.tie_weights()
     model.generation_config = loaded.generation_config

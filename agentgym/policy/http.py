@@ -21,8 +21,8 @@ import httpx
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.event_stream import BrokenStream, join_events
 
-RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on, but
-FINAL = frozenset({501, 505})  # no server of this interface
+RETRYABLE = frozenset({408, 409, 425, 429})  # statuses to retry, besides those from 500 on ...
+FINAL = frozenset({501, 505})  # ... except these: the server does not offer this interface
 _LOGGER = logging.getLogger(__name__)
 _UNIX_SOCKET = re.compile(r"unix:(?P<socket>/.+?\.sock)(?P<path>/.*)?")
 _NO_QUOTA = (
@@ -269,7 +269,7 @@ class JsonEndpoint:
             url = httpx.URL(self.base_url)
         except httpx.InvalidURL:
             return repr(self.base_url)
-        return f"{url.scheme}://{url.host}" + (f":{url.port}" if url.port else "")  # no user name, no password
+        return f"{url.scheme}://{url.host}" + (f":{url.port}" if url.port else "")  # leaves out user name and password
 
 
 def _excerpt(text: str, limit: int = 300) -> str:

@@ -35,7 +35,7 @@ class RoleAdapters:
 
     def __init__(self, roles: Sequence[str]) -> None:
         self.roles = tuple(roles)
-        self._owners: torch.Tensor | None = None  # (sequences,) or (1,): the number of the role
+        self._owners: torch.Tensor | None = None  # the number of the role, of shape (sequences,) or (1,)
 
     @contextmanager
     def computing(self, roles: Sequence[str]) -> Iterator[None]:

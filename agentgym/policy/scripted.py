@@ -33,7 +33,8 @@ class ScriptedPolicy(Policy):
         self.script: Script = [script] if isinstance(script, Message | str) else script
         self.renderer = renderer
         self.name = name
-        self._attempts: dict[str, tuple[int, TaskScript]] = {}  # by episode, its present attempt
+        # per episode: its present attempt, and that attempt's script
+        self._attempts: dict[str, tuple[int, TaskScript]] = {}
 
     @override
     def episode_ended(self, episode: str) -> None:

@@ -84,7 +84,7 @@ class TransformersPolicy(Policy):
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
-        if not eos_token_ids:  # so that messages exclude the model's own end tokens too
+        if not eos_token_ids:  # other messages exclude the model's own end tokens too
             renderer.end_ids |= set(self.eos_token_ids)
         self.hook_maker: HookMaker | None = None
         if logit_hook is not None:
@@ -255,7 +255,8 @@ class TransformersPolicy(Policy):
         stop, tokenizer = self.renderer.call_format.stop, self.renderer.tokenizer
         if not stop:
             return None
-        longest = max(map(len, stop))  # in characters; a token is at least a byte, so this many tokens hold it
+        # in characters; a token has at least one byte, so this many tokens can hold the stop text
+        longest = max(map(len, stop))
 
         def ended(tokens: list[int]) -> bool:
             tail = tokenizer.decode(tokens[-4 * longest :], skip_special_tokens=False)

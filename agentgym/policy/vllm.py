@@ -93,7 +93,7 @@ class VllmPolicy(Policy):
         self._drained: asyncio.Event | None = None  # set once no request uses the old weights
         self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them
         self._adapter: str | None = None  # the adapter that answers instead of the model
-        self._former_adapters: list[str] = []  # replaced, but still on the server
+        self._former_adapters: list[str] = []  # adapters that were replaced, but are still on the server
 
     @override
     def identity(self) -> dict[str, Any]:

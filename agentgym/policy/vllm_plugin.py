@@ -73,7 +73,7 @@ class _Masks:
 
     def __init__(self, automaton: TokenAutomaton) -> None:
         self._automaton = automaton
-        self._ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id of the mask, which lives as long
+        self._ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by the id of a mask that lives as long as the entry
 
     def follow(self) -> RowProcessor:
         """Return a function that masks the logits of one request."""

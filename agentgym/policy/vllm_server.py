@@ -19,7 +19,7 @@ from agentgym.policy.logit_hooks.served_masks import PLUGIN
 SERVED_NAME = "policy"
 """The model name used by servers started here."""
 _SETTINGS = {
-    "VLLM_SERVER_DEV_MODE": "1",  # its weights can be replaced
+    "VLLM_SERVER_DEV_MODE": "1",  # allows replacing the weights
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
@@ -86,7 +86,7 @@ class VllmServer:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=environment,
-                    cwd=self._folder,  # in the current one, a folder named vllm would shadow the package
+                    cwd=self._folder,  # in the current directory, a folder named vllm would hide the package
                     start_new_session=True,
                 )
         except OSError as error:

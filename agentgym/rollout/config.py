@@ -129,7 +129,8 @@ class RolloutConfig:
         Where episodes are played, how many at once, and what else is recorded is omitted.
         """
         facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _SETUP | {"budgets"}}
-        if isinstance(self.environment, str) and "://" in self.environment:  # which server runs it makes no difference
+        # the address of the server makes no difference to the episode
+        if isinstance(self.environment, str) and "://" in self.environment:
             facts["environment"] = urlsplit(self.environment).path.strip("/") or None
         if hasattr(self.engine, "identity"):
             facts |= self.engine.identity()

@@ -79,7 +79,7 @@ class Attempt:
         """Return the first turn in the environment, and the conversation as if the episode had begun there."""
         if turn == self._start:
             self._conversation, self._earlier = conversation, len(conversation.messages)
-        if conversation is not self._conversation:  # a context that the environment has begun
+        if conversation is not self._conversation:  # the conversation of a context that the environment has begun
             return self._start, tuple(conversation.messages)
         return self._start, (*self._opening, *conversation.messages[self._earlier :])
 

@@ -139,12 +139,14 @@ class PlayLoop:
             state = await self._environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
             trajectory.end_state = EndState(state.state_key, state.potential)
             config.keep_checkpoint(trajectory, state.checkpoint)
-        if self._judge is not None and not trajectory.turns:  # no room for a turn: there is nothing to judge
+        # there was no room for a turn, so there is nothing to judge
+        if self._judge is not None and not trajectory.turns:
             trajectory.outcome = {SUCCESS: 0.0}
         elif self._judge is not None:
             retries.activity = "judging the outcome"
             if await self._judge.judge_end(trajectory) and config.ledger is not None:
-                config.ledger.begin(trajectory)  # turns have new rewards: write them again, with the end
+                # their rewards have changed, so turns are written again, together with the end
+                config.ledger.begin(trajectory)
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""

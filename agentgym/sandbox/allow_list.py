@@ -16,7 +16,7 @@ from agentgym.errors import SandboxError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 DEFAULT_PORTS = (80, 443)
-_LISTED = 12  # rules named in a refusal, of possibly hundreds
+_LISTED = 12  # most rules named in a refusal; a list may have hundreds
 _AUTHORITY = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
@@ -126,7 +126,8 @@ def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
     """Return a host in its compared form, and its address if it is one. Raises: ValueError."""
     name = text.lower().removesuffix(".")
     labels = name.split(".")
-    if bracketed or _NUMBER.fullmatch(labels[-1]):  # what C libraries parse as a number, they use as an address
+    # C libraries use any text that they can parse as a number as an address
+    if bracketed or _NUMBER.fullmatch(labels[-1]):
         try:
             address = canonical(ipaddress.IPv6Address(name) if bracketed else ipaddress.IPv4Address(name))
         except ValueError as error:

@@ -40,8 +40,8 @@ class Link:
         self._out: deque[tuple[memoryview, list[int]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._frames, self._pace = FrameReader(MAX_HEADER_BYTES, 0), ReadPace()
-        self.dead: str | None = None  # the reason, once it is closed
-        self.hung_up = False  # whether it is closed because the guest has ended
+        self.dead: str | None = None  # the reason, once the link is closed
+        self.hung_up = False  # whether the link is closed because the guest has ended
         self.stalled = False  # whether the guest reported that processes left by agent code do not end
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
@@ -201,7 +201,7 @@ class Link:
         loop = self._loop
 
         def resume() -> None:
-            if loop is self._loop and loop is not None and self.dead is None:  # else another loop reads already
+            if loop is self._loop and loop is not None and self.dead is None:  # another event loop already reads
                 loop.add_reader(self._socket, self._receive)
 
         if loop is not None:

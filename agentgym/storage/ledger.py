@@ -296,7 +296,7 @@ class Ledger:
             failure = error  # the waiting tasks must get any error
         for done in waiting:
             if done.done() or done.get_loop().is_closed():
-                continue  # its episode was cancelled meanwhile
+                continue  # the episode was cancelled meanwhile
             if failure is None:
                 done.set_result(None)
             else:  # one exception per task: a shared one would collect all their tracebacks

@@ -178,7 +178,7 @@ def _field(
     descriptions: Mapping[str, str],
 ) -> Any:
     """Return the type of one parameter as a field of a TypedDict, with its description."""
-    from typing import NotRequired  # pydantic refuses the one of typing before 3.12
+    from typing import NotRequired  # before Python 3.12, pydantic refuses the NotRequired of typing
 
     from pydantic import Field
 

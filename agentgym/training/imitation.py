@@ -141,7 +141,7 @@ def imitate(
     remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
     with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
         trainer = make_trainer()
-        trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
+        trainer.remove_callback(PrinterCallback)  # it prints every log line, and we print our own
         train_from(trainer, latest_checkpoint(options.folder))
 
 

@@ -171,7 +171,8 @@ class InspectSandbox(SandboxEnvironment):
             raise PermissionError(stderr.strip())
         if result.truncated:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, stdout or stderr)
-        code = result.exit_code if result.exit_code >= 0 else 128 - result.exit_code  # as a shell reports a signal
+        # a shell reports a signal this way
+        code = result.exit_code if result.exit_code >= 0 else 128 - result.exit_code
         return ExecResult(result.ok, code, stdout, stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:

@@ -130,7 +130,7 @@ class OpenEnvServer:
 
         @web.middleware
         async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
-            if "Origin" in request.headers:  # else any open web page could play, and read the answers
+            if "Origin" in request.headers:  # otherwise any open web page could play, and read the answers
                 return web.json_response({"detail": "Pages of a browser are not served."}, status=403)
             given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
             if self._tokens and not any(hmac.compare_digest(given, token.encode()) for token in self._tokens):

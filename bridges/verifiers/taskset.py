@@ -96,7 +96,7 @@ class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
     """Plays a task of `AgentgymTaskset` in the verifiers process, with our loop, environment and judge."""
 
     APPENDS_SYSTEM_PROMPT = True
-    EXECUTES_CODE = False  # outside of our sandboxes
+    EXECUTES_CODE = False  # no code runs outside of our sandboxes
     NEEDS_CONTAINER = False
 
     async def launch(

@@ -17,7 +17,7 @@ from agentgym import EnvironmentServerError
 WORKER = Path(__file__).with_name("worker.py")
 MAX_LINE_BYTES = 16 * 2**20
 _MAX_ANSWERS = 16  # most answers waiting to be taken
-_WORDS = 4000  # characters of its standard error shown in an error
+_WORDS = 4000  # most characters of its standard error that an error shows
 _OPEN_S, _END_S = 600.0, 5.0
 
 
@@ -173,7 +173,7 @@ class WorkerProcess:
         if self._failure is None:
             self._failure = EnvironmentServerError(f"The process of verifiers failed: {why}.{self._last_words()}")
             for queue in (self._opened, *self._answers.values()):
-                if not queue.full():  # a full queue has no waiting reader
+                if not queue.full():  # if the queue is full, no reader is waiting
                     queue.put_nowait(self._failure)
 
     def _last_words(self) -> str:

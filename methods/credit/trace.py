@@ -47,7 +47,8 @@ def trace(
     of equal trajectories is not 0.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
-    above = np.nan_to_num(above_others(outcomes, scale, ddof=ddof))  # a group of one has no others
+    # a group of one trajectory has no others to compare with
+    above = np.nan_to_num(above_others(outcomes, scale, ddof=ddof))
     columns = np.arange(group.turn_mask.shape[1])
     ends = np.where(group.signal("tool_turn"), columns + 1, 0).max(axis=1)[:, None]  # turns up to the last tool turn
     closed = np.where(columns < ends, gaps_closed(group), 0.0)

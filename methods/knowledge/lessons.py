@@ -78,7 +78,7 @@ def teacher_of(task: Task) -> Teacher:
     """Return the teacher of a task: its environment's class if that is a Teacher, else WholeTask."""
     try:
         environment = load("environments", task.environment)
-    except UnknownNameError:  # a run with its own environments
+    except UnknownNameError:  # the run registers its own environments, which are unknown here
         return WholeTask()
     return environment if isinstance(environment, Teacher) else WholeTask()
 

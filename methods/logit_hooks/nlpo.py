@@ -70,7 +70,7 @@ class Nlpo:
         if hasattr(self._model, "peft_config"):
             raise PolicyError("The logit hook 'nlpo' copies the whole model, and this one is trained by an adapter.")
         self._slow = copy.deepcopy(self._model).eval().requires_grad_(False)
-        vars(self._slow).pop("forward", None)  # a trainer's own `forward` would compute with the original
+        vars(self._slow).pop("forward", None)  # a trainer's own `forward` would compute with the original model
         self._period = self._policy.version // self._refresh_every
 
     def save(self, folder: Path) -> None:

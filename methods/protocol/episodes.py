@@ -34,7 +34,8 @@ class Protocol:
         parsed = parse(formula)
         self.formula, self.names, self.start = formula, atoms_of(parsed) - {CALL, FINAL}, start(parsed)
         self._ending = {FINAL, *ending_tools}
-        self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}  # per alphabet: explored, alive
+        # per alphabet: states explored, states alive
+        self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}
 
     def steps(self, episode: Trajectory) -> list[Letter | None]:
         """Return one entry per turn, None if the turn is not a step."""

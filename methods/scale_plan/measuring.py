@@ -52,7 +52,7 @@ def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recip
         for key in keys:
             data[section].pop(key, None)
     data["episode"]["concurrency"] = concurrency
-    data["machine"]["lockstep"] = False  # else a request would wait for the tools of other episodes
+    data["machine"]["lockstep"] = False  # otherwise a request would wait for the tools of other episodes
     data["train"] |= {"steps": STEPS, "validate_every": STEPS, "validate_tasks": 1}
     data["train"].pop("until_success", None)
     data["evaluate"] |= {"tasks": 1, "group_size": 1}

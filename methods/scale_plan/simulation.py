@@ -84,7 +84,7 @@ class SharedResource:
 
     def __init__(self, speed: Callable[[int], float]) -> None:
         self._speed = speed
-        self._progress = 0.0  # of a hypothetical request present from the start
+        self._progress = 0.0  # progress of a hypothetical request that was present from the start
         self._heap: list[tuple[float, int, Work]] = []
         self._now = self.busy_s = 0.0
         self._numbers = itertools.count()

@@ -31,7 +31,8 @@ def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Ra
         return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     text = decode(token_ids)
-    ends, lengths = list[int](), list[int]()  # of each prefix: characters in common with the text, and of its own
+    # of each prefix: its number of characters in common with the text, and its length
+    ends, lengths = list[int](), list[int]()
     for count in range(1, len(token_ids) + 1):
         prefix = text if count == len(token_ids) else decode(token_ids[:count])
         ends.append(_common_length(prefix, text, min(ends[-1], len(prefix)) if ends else 0))

@@ -122,7 +122,7 @@ class Guided(GathererWrapper):
                 step.group_size,
                 assistance=[helped for helped in assistance.values() for _ in range(step.group_size)],
             )
-        except EpisodesFailed:  # all hinted episodes; those without a hint were played
+        except EpisodesFailed:  # all hinted episodes failed, but those without a hint were played
             return set()
         solved = set()
         for row, group in zip(assistance, GatheredGroup.split(episodes, step.group_size), strict=True):

@@ -113,7 +113,8 @@ class PrefixBuffer(GathererWrapper):
                 for turns in range(group.untrained_turns.get(episode.id, 0) + 1, len(episode.turns)):
                     words = hash_of_words(episode, turns)
                     self.prefixes.setdefault(words, Prefix(episode.id, turns, words, group.spread**2))
-        ordered = sorted(self.prefixes.values(), key=lambda prefix: prefix.priority)  # stable: first met, first dropped
+        # a stable sort, so the prefix met first is dropped first
+        ordered = sorted(self.prefixes.values(), key=lambda prefix: prefix.priority)
         for prefix in ordered[: max(0, len(ordered) - self._capacity)]:
             del self.prefixes[prefix.words]
 

@@ -15,7 +15,7 @@ import traceback
 from typing import Any
 
 MAX_CHARS = 16_000  # characters of output
-WRITTEN = 1_000_000  # bytes of output, or of any file
+WRITTEN = 1_000_000  # most bytes of output, or of any one file
 
 
 class AppError(Exception):

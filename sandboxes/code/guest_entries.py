@@ -26,7 +26,7 @@ def entries(top: str) -> list[list[str]]:
                 elif stat.S_ISREG(mode) and mode & 0o100:
                     executable.append(short)
             except OSError:
-                continue  # it went while we looked
+                continue  # the entry was removed while we looked
             if len(links) + len(executable) >= MAX_ENTRIES:
                 return [executable, *links]
     return [executable, *links]

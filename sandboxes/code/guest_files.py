@@ -14,7 +14,7 @@ import stat
 import sys
 
 MAX_FILES, MAX_BYTES, MAX_PACKED = 400, 600_000, 1_400_000
-SHORT = 1_000  # a text of so many characters more than in base64 is still sent as text
+SHORT = 1_000  # text is sent as text if that takes at most this many more characters than base64
 SKIPPED = ("__pycache__", ".git")
 
 

@@ -172,7 +172,7 @@ class CodeTerminal(Environment):
                         info.mode = 0o755 if path in executable else 0o644
                     except IsADirectoryError:
                         info.type = tarfile.DIRTYPE
-                    except SandboxError:  # which is an OSError too
+                    except SandboxError:  # SandboxError is an OSError too
                         raise
                     except (OSError, ValueError) as error:
                         raise ToolError(f"/{path} cannot be handed in. Remove it. ({error})") from error

@@ -76,7 +76,7 @@ def make_image(plan: BuildPlan, base: str) -> tuple[Path, tuple[tuple[str, str],
                 _link_into_work(root, folder, unfinished / "moved")
             for path, (data, mode) in plan.system.items():
                 file = _position(root, path)
-                file.unlink(missing_ok=True)  # it is a hard link into the base
+                file.unlink(missing_ok=True)  # removed first, because it may be a hard link to a file of the base
                 file.write_bytes(data)
                 file.chmod(mode)
             try:

@@ -228,7 +228,7 @@ def _gnumeric_cells(data: bytes) -> Iterator[tuple[str, str | float]]:
     for index, sheet in enumerate(_xml(data).iter(f"{GNUMERIC}Sheet")):
         for cell in sheet.iter(f"{GNUMERIC}Cell"):
             text = cell.text or ""
-            plain = cell.get("ValueType") == "60"  # a text, even if it looks like a number
+            plain = cell.get("ValueType") == "60"  # the type says text, even if it looks like a number
             name = _sheet(index) + _name(int(cell.attrib["Row"]), int(cell.attrib["Col"]))
             yield name, text if plain else _value(text)
 

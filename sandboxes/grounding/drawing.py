@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 MAX_SIDE, MAX_WIDGETS, MAX_TEXT = 4096, 400, 80
-THEMES = {  # paper, ink, frame, face, accent
+THEMES = {  # colours of paper, ink, frame, face and accent
     "light": ("#f4f5f7", "#1c2330", "#b9c0cc", "#ffffff", "#2f6fde"),
     "dark": ("#20242c", "#e6e9ef", "#4a5261", "#2d333f", "#5b93f5"),
     "paper": ("#fbf6ea", "#3b2f22", "#cdbfa3", "#fffdf7", "#9a4f1f"),

@@ -79,7 +79,7 @@ class WebPages(Environment):
         max_chars: the most characters shown of the tree, and of the text.
     """
 
-    public_truth = ("effects",)  # the prompt says what is to be done
+    public_truth = ("effects",)  # the prompt already says what is to be done
     sandbox = SandboxSpec(
         memory_mib=4096, processes=800, disk_mib=768, open_files=8192, cpu_cores=2.0, environment=(("TZ", "UTC"),)
     )
@@ -102,7 +102,7 @@ class WebPages(Environment):
         self._crashes: set[int] = set()  # indices of the actions that crashed the page
         self._over = False
         self._key = ""
-        self._steps: Sequence[int] = ()  # for an application with steps: taken, right and total steps
+        self._steps: Sequence[int] = ()  # in an application with steps: the taken, right and total steps
 
     @classmethod
     def unavailable_reason(cls) -> str:

@@ -29,7 +29,8 @@ _HOSTS = {"folder": "pages.test", "server": "app.test"}
 _WITH_HOST = re.compile(r"(\w+:)?//")
 _SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last label of digits means an address
+# a last label made of digits would mean an address
+_HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ class WebParameters:
             raise TaskError(
                 f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob, folder or server."
             )
-        if unknown := sorted(raw.keys() - {*cls.__slots__, "horizon"}):  # task sets note how many steps a form has
+        # task sets write the number of a form's steps into `horizon`
+        if unknown := sorted(raw.keys() - {*cls.__slots__, "horizon"}):
             raise TaskError(f"{task.id}: unknown parameters {unknown}. Known: {', '.join(cls.__slots__)}.")
         if site != "server" and (misplaced := sorted(raw.keys() & _SERVER_ONLY)):
             raise TaskError(

@@ -68,7 +68,8 @@ def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], m
     match kind.kind, letter:
         case "int", "i" if _INTEGER.match(rest):
             return int(rest)
-        case "int", "f" if _NUMBER.match(rest) and float(rest).is_integer():  # a language with one kind of number
+        # some languages have only one kind of number
+        case "int", "f" if _NUMBER.match(rest) and float(rest).is_integer():
             return int(float(rest))
         case "float", "i" | "f" if _NUMBER.match(rest):
             return float(rest)

@@ -35,9 +35,9 @@ class Search(Environment):
     reward = "search"
     task_set = "search/wiki-v1"
     _here: str | None  # title of the open page
-    _known: set[str]  # titles, folded, that a search or a page has shown
+    _known: set[str]  # folded titles that a search or a page has shown
     _opened: set[str]  # landmarks of the pages opened
-    _seen_texts: set[str]  # hashes of what was shown
+    _seen_texts: set[str]  # hashes of the texts that were shown
     _landmarks: frozenset[str]
     _may_search: bool
     _searches: int

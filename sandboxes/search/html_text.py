@@ -94,7 +94,7 @@ class _Reader:
         self.links: dict[str, str] = {}
         self._silent: list[str] = []  # open elements with invisible text
         self._silent_counts: Counter[str] = Counter()
-        self._anchor: tuple[str, int] | None = None  # address, and start of its text
+        self._anchor: tuple[str, int] | None = None  # the open link's address, and where its text begins
 
     def read(self, html: str) -> None:
         """Read a whole document."""
@@ -120,7 +120,7 @@ class _Reader:
         if tag in _SILENT:
             self._silent.append(tag)
             self._silent_counts[tag] += 1
-        elif tag == "body":  # ends a head that was never closed
+        elif tag == "body":  # also ends a head that was never closed
             self._silent.clear()
             self._silent_counts.clear()
         elif tag == "a":

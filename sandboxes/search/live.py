@@ -138,7 +138,7 @@ class LiveSearch(Environment):
             raise ToolError("No place of the web may be reached here.")
         try:
             parts = urlsplit(url[:MAX_URL_CHARS])
-        except ValueError:  # brackets that close nothing
+        except ValueError:  # the address has a bracket that is never closed
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise ToolError(f"{url[:80]!r} is no address of a page, such as https://example.org/page.")
@@ -177,7 +177,7 @@ class LiveSearch(Environment):
             self._close_network = self._proxy.serve(listener, self._allow).close
             self._client = httpx.AsyncClient(
                 proxy=f"http://{address[0]}:{address[1]}",
-                trust_env=False,  # the host's own proxy settings would lead around ours
+                trust_env=False,  # the host's own proxy settings would bypass the sandbox's proxy
                 follow_redirects=True,
                 max_redirects=MAX_REDIRECTS,
                 timeout=FETCH_S,

@@ -10,7 +10,7 @@ from .base import FILE
 from .limits import MIB
 from .reading import ReadOnlySqlEnvironment
 
-MEMORY_MB = 128  # for DuckDB itself; a large database needs more
+MEMORY_MB = 128  # memory for DuckDB itself; a large database needs more
 ENGINE = GuestModule(__package__, "guest", "guest_source", "guest_duckdb")
 
 
@@ -24,8 +24,8 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
     sandbox = SandboxSpec(
         memory_mib=512, processes=24, disk_mib=64, preload=("json", "re", "sqlite3", "csv", "threading", "duckdb")
     )
-    disk_per_byte = 3.0  # the file, and a table as text
-    memory_per_byte = 8.0  # both are files in memory, and DuckDB's own tables
+    disk_per_byte = 3.0  # the file, and one table as text
+    memory_per_byte = 8.0  # both files are in memory, and so are DuckDB's own tables
     reward = "sql_execution"
     task_set = "sql/schemas-duckdb-v1"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."

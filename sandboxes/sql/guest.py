@@ -12,8 +12,9 @@ import time
 
 READ_ONLY_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
 HEAP_LIMIT = "PRAGMA hard_heap_limit=67108864"
-STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock while a judge's query runs
-REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}  # an episode can be replayed
+STEPS = 1_000  # instructions of SQLite's virtual machine between two checks of the clock, in a judge's query
+# functions refused because they load code, or make replays differ
+REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 100_000,  # one value
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 20_000,
@@ -110,7 +111,7 @@ class Database:
             raise QueryRefused(self._explain(str(error), sql)) from error
         except sqlite3.Warning as error:
             raise QueryRefused(f"Write one {self.ALLOWED} at a time.") from error
-        except (ValueError, OverflowError) as error:  # a null character, a lone surrogate
+        except (ValueError, OverflowError) as error:  # the statement has a null character or a lone surrogate
             raise QueryRefused(f"That is not a query SQLite can read: {str(error)[:100]}.") from error
         except MemoryError as error:
             raise QueryRefused("The query needs too much memory. Ask for less.") from error
@@ -176,7 +177,7 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
     return sqlite3.SQLITE_DENY
 
 
-EMPTY_TEXT = "''"  # a row of one empty text
+EMPTY_TEXT = "''"  # how a row of one empty text is written
 
 
 def cell(value: object) -> str:

@@ -127,7 +127,7 @@ def _load(connection: PostgresConnection, table: SourceTable) -> None:
     try:
         connection.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
         _insert(connection, name, table.rows())
-    except ServerError:  # NULL or twice the same in a key, which SQLite allows
+    except ServerError:  # a key contains NULL or the same value twice, which SQLite allows
         connection.execute(f"DROP TABLE IF EXISTS {name}")
         connection.execute(f"CREATE TABLE {name} ({', '.join(columns[: len(table.columns)])})")
         _insert(connection, name, table.rows())
@@ -148,7 +148,7 @@ def _link(connection: PostgresConnection, table: SourceTable) -> None:
                 f"ALTER TABLE public.{quote(table.name)} ADD FOREIGN KEY ({quote(column)}) REFERENCES {target}"
             )
         except ServerError:
-            continue  # the data does not keep it, or the other table has no such key: SQLite minds neither
+            continue  # the data violates it, or the other table lacks the key: SQLite allows both
 
 
 def _literal(value: object) -> str:

@@ -15,7 +15,7 @@ from .guest_source import quote, source_tables
 TYPES = {"integer": "BIGINT", "real": "DOUBLE", "blob": "BLOB", "text": "VARCHAR"}
 NULL = "\\N"
 LOCKED = (
-    "SET enable_progress_bar = false",  # it would be drawn into the reply
+    "SET enable_progress_bar = false",  # the progress bar would be written into the reply
     "SET enable_external_access = false",
     "SET allow_community_extensions = false",
     "SET autoinstall_known_extensions = false",
@@ -126,7 +126,7 @@ class DuckDatabase:
             raise QueryRefused("Only SELECT is allowed: the database is read-only.")
         self._watch.begin()
         try:
-            if any(word in sql.casefold() for word in CHANCE):  # it is the same in every episode
+            if any(word in sql.casefold() for word in CHANCE):  # makes chance the same in every episode
                 self._connection.execute("SELECT setseed(0.5)")
             return self._connection.execute(statements[0]).fetchmany(most)
         except self._duckdb.InterruptException as error:

@@ -33,7 +33,7 @@ ORDER BY a.attnum"""
 def start_server(binaries: str) -> None:
     """Start the server unless it runs, and wait until it answers. Raises: Lost if it does not."""
     if _runs():
-        return  # it may be getting over a backend that was killed; a second server would ruin the cluster
+        return  # the server may be recovering from a killed backend; a second server would ruin the cluster
     for left_over in (f"{CLUSTER}/postmaster.pid", SOCKET, f"{SOCKET}.lock"):
         if os.path.exists(left_over):
             os.unlink(left_over)
@@ -77,7 +77,7 @@ class PostgresDatabase:
 
     def __init__(self, binaries: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
         self._binaries, self._max_rows, self._max_chars, self._timeout_s = binaries, max_rows, max_chars, timeout_s
-        self._functions = False  # a SELECT may write once there are functions
+        self._functions = False  # once there are functions, a SELECT may write
         self._connect()
 
     def _connect(self) -> None:
@@ -88,11 +88,11 @@ class PostgresDatabase:
                 self._agent = PostgresConnection(SOCKET, "agent", "world")
                 self._guest = PostgresConnection(SOCKET, "postgres", "world")
                 break
-            except Lost:  # the server is getting over a backend that was killed
+            except Lost:  # the server is recovering from a killed backend
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
-        self._agent.execute("SELECT setseed(0.5)")  # random() is the same in every episode
+        self._agent.execute("SELECT setseed(0.5)")  # makes random() the same in every episode
         self._guest.execute("SET statement_timeout = '5s'")
 
     def tables(self) -> str:

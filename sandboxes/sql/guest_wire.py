@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 
-MAX_MESSAGE = 1_000_000  # bytes of a row; a longer one is read past
+MAX_MESSAGE = 1_000_000  # most bytes of a row; a longer one is skipped
 CANCEL_S = 3.0
 
 
@@ -106,7 +106,7 @@ class PostgresConnection:
                 reply.tag = body.rstrip(b"\0").decode("utf-8", "replace")
             elif kind == b"s":
                 reply.more, reply.tag = True, "SELECT"
-            elif kind == b"G":  # COPY FROM STDIN: there is nothing to send
+            elif kind == b"G":  # answer to COPY FROM STDIN, for which there is nothing to send
                 self._socket.sendall(_framed(b"f", b"no data\0") + _framed(b"S", b""))
             elif kind == b"E":
                 fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in body.split(b"\0") if part}

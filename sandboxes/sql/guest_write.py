@@ -13,8 +13,8 @@ from .guest_state import state_of
 NOW = "2026-01-01 12:00:00"
 CLOCKS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime")
 CURRENT = {"current_timestamp": "datetime", "current_date": "date", "current_time": "time"}
-MORE_PAGES = 4_096  # of 4 KiB, beyond those that the database had
-STATE_S, PAGES_A_SECOND = 5.0, 2_000  # of a hash of all tables
+MORE_PAGES = 4_096  # pages of 4 KiB that may be added to those that the database had
+STATE_S, PAGES_A_SECOND = 5.0, 2_000  # time for hashing all tables, and pages hashed per second
 CHANGES = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
     *(sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT),
@@ -139,7 +139,8 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_ALTER_TABLE and first == "main":
         return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_temp_master":  # by a renaming; SQLite refuses it to others
+    # a renaming does this; SQLite refuses it to other statements
+    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_temp_master":
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:
         return sqlite3.SQLITE_OK

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from agentgym import SandboxSpec, TaskError
 
 MIB = 2**20
-SLACK_MIB = 5  # in addition to the file itself
+SLACK_MIB = 5  # disk space in addition to the file itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class SqlPostgres(WritableSqlEnvironment):
     sandbox = SandboxSpec(memory_mib=384, processes=64, disk_mib=192, preload=("json", "re", "socket", "sqlite3"))
     system = "Change the PostgreSQL database as asked, by SQL, then finish. What is not committed then is lost."
 
-    disk_per_byte = 5.0  # the file and the cluster
+    disk_per_byte = 5.0  # disk space for the file and the cluster
     memory_per_byte = 10.0
 
     def __init__(self, **limits: Any) -> None:

@@ -127,7 +127,7 @@ class SqlSession(StockSession):
         try:
             reply = await self._table.call("run", statement)
         except GuestStopped as error:
-            await self.open_table()  # the engine is gone, and nothing of the statement stands
+            await self.open_table()  # the engine has ended, and no effect of the statement remains
             raise ToolError(self.next_request(str(error), right=False)) from error
         except asyncio.CancelledError:
             await self.open_table()

@@ -22,16 +22,16 @@ class WritableSqlEnvironment(SqlEnvironment):
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=64, preload=("json", "re", "sqlite3"))
-    disk_per_byte = 3.0  # the file, what is added to it, and a journal
-    memory_per_byte = 8.0  # the hash of its state sorts a table's rows as text
+    disk_per_byte = 3.0  # disk space for the file, additions to it, and a journal
+    memory_per_byte = 8.0  # memory for sorting a table's rows as text, by which its state is hashed
     reward = "sql_state"
     system = "Change the database as asked, by SQL, then finish. What is not committed then is lost."
 
     def __init__(self, **limits: Any) -> None:
         super().__init__(**limits)
-        self._committed: list[str] = []  # statements whose effect stands
+        self._committed: list[str] = []  # statements whose effect is committed
         self._pending: list[str] = []  # statements of the open transaction
-        self._state = ""  # hash of what is committed
+        self._state = ""  # hash of the committed state
         self._unsure = False  # a statement was cut off, and may or may not have had its effect
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
@@ -87,7 +87,7 @@ class WritableSqlEnvironment(SqlEnvironment):
         for statement in checkpoint.data["committed"]:
             await self._execute(statement)
         for statement in checkpoint.data["pending"]:
-            with suppress(ToolError):  # the one by which a transaction failed
+            with suppress(ToolError):  # repeats the statement that failed the transaction
                 await self._execute(statement)
         self._observed.restore(checkpoint.data)
 
@@ -101,12 +101,12 @@ class WritableSqlEnvironment(SqlEnvironment):
         try:
             reply = await self._ask("execute", sql)
         except asyncio.CancelledError:
-            self._unsure, self._pending = True, []  # the session is gone, and an open transaction with it
+            self._unsure, self._pending = True, []  # the session has ended, and an open transaction with it
             raise
         except ToolError:
             how = "" if self._losses != losses or not self._pending else await self._ask("is_open")
             if not how:
-                self._pending = []  # the engine, or its end, has rolled the transaction back
+                self._pending = []  # the engine or its end has rolled the transaction back
             elif how == "broken":
                 self._pending.append(sql)
             raise

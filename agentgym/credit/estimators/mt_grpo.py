@@ -57,7 +57,7 @@ def mt_grpo(
     Degenerate: an index where no reward differs adds exactly 0. A missing reward counts as 0; with "left_out" it is in
         no statistic, and an index that only one trajectory reached adds 0.
     """
-    if scale == "none" and absent == "zero":  # the sum of centred rewards is the centred sum: one rounding, not T
+    if scale == "none" and absent == "zero":  # centring the sum once rounds once, not T times
         turn_returns = returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
         return centred(turn_returns, baseline)
     rewards: Array = group.signal("turn_rewards")

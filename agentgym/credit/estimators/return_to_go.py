@@ -73,7 +73,8 @@ def return_to_go(
 def _pooled_std(deviations: Array, turn_returns: Array, group: Group, ddof: int) -> Array:
     """[1] one standard deviation for the group: mean square over each trajectory's turns, then over trajectories."""
     if group.turns.max() == 1:
-        return stable_std(turn_returns, ddof=ddof)  # one turn each: exactly the number that `grpo` divides by
+        # with one turn each, this is exactly the number that `grpo` divides by
+        return stable_std(turn_returns, ddof=ddof)
     square: Array = (deviations**2).sum(axis=1) / group.turns
     std = np.sqrt(square.sum() / (group.size - ddof))
     largest = np.abs(np.where(group.turn_mask, turn_returns, 0.0)).max()

@@ -17,7 +17,7 @@ from agentgym.number_types import Positive, Weight, WholeNumber
 Mode = Literal["tis", "mis", "icepop", "none"]
 Level = Literal["turn", "token", "sequence"]
 Over = Literal["sum", "mean"]
-MAX_LOG_RATIO = 700.0  # exp of more overflows; every such ratio is above every cap
+MAX_LOG_RATIO = 700.0  # exp overflows above this; every such ratio is above every cap
 
 
 def _requires(options: Options) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def mean_turn_weights(weights: Array, log_ratios: Array) -> Array:
     count = known.sum(axis=2)
     own_weights = np.where(known, weights, np.nan)
     least = np.nanmin(own_weights, axis=2, initial=math.inf)
-    least = np.where(count > 0, least, 1.0)  # weights that are all alike have exactly that mean
+    least = np.where(count > 0, least, 1.0)  # equal weights have exactly that mean
     above = np.where(known, weights - least[:, :, None], 0.0).sum(axis=2)
     weighted: Array = least + above / np.maximum(count, 1)
     return weighted

@@ -69,7 +69,7 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
     chosen, rejected = _messages(better), _messages(worse)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
     while same and not (len(chosen) > same and chosen[same]["role"] == "assistant"):
-        same -= 1  # a prompt ends where the agent writes
+        same -= 1  # the prompt ends where the agent's own tokens begin
     is_alike = same and rejected[same : same + 1] and rejected[same]["role"] == "assistant"
     if not is_alike or _tools(better) != _tools(worse):
         return None

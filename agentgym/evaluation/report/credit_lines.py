@@ -33,7 +33,7 @@ def read_credit(file: Path, trajectories: Iterable[str]) -> dict[str, LoggedCred
             return _all(file, ids)
         with file.open("rb") as open_file, mmap.mmap(open_file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             credit_by_id = {name: _last(text, name) for name in ids}
-    except (OSError, ValueError):  # no such file, or an empty one
+    except (OSError, ValueError):  # the file does not exist, or is empty
         return {}
     return {name: credit for name, credit in credit_by_id.items() if credit is not None}
 

@@ -75,7 +75,8 @@ def _of_bytes(token: str) -> str:
 
 
 def _of_words(token: str) -> str:
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):  # SentencePiece's single bytes
+    # SentencePiece writes single bytes this way
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         byte = int(token[3:5], 16)
         return chr(byte) if byte < 128 else f"\\x{byte:02x}"
     return token.replace("\N{LOWER ONE EIGHTH BLOCK}", " ")

@@ -63,11 +63,11 @@ def adastop(
     pairs = list(combinations(names, 2))
     decided: dict[tuple[str, str], Decision] = {}
     alive = np.ones(permutations, bool)  # permutations that crossed no boundary in an earlier interim
-    sums = {pair: np.zeros(permutations) for pair in pairs}  # the first entry is the observed one
+    sums = {pair: np.zeros(permutations) for pair in pairs}  # the first entry is the observed order
     for k in range(max(map(len, scores.values()), default=0)):
         open_pairs = [p for p in pairs if p not in decided and all(len(scores[name]) > k for name in p)]
         order = np.argsort(rng.random((permutations, 2 * size)), axis=1)
-        order[0] = np.arange(2 * size)  # the observed order is one of the permutations: so the error rate is exact
+        order[0] = np.arange(2 * size)  # the observed order counts as a permutation, which makes the error rate exact
         signs = np.where(order < size, 1.0, -1.0)  # which of the 2N scores count for the first agent
         for first, second in open_pairs:
             both = np.concatenate([scores[first][k], scores[second][k]]).astype(np.float64)

@@ -33,7 +33,7 @@ def t_quantile(p: float, df: int) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         end = (low + high) / 2
-        span = min(end, 40 / math.sqrt(df))  # beyond that the integrand is below 1e-300
+        span = min(end, 40 / math.sqrt(df))  # beyond this the integrand is below 1e-300
         area = float(weights @ np.cos((nodes + 1) * span / 2) ** (df - 1)) * span / 2
         low, high = (end, high) if 0.5 + scale * area < p else (low, end)
     return math.sqrt(df) * math.tan((low + high) / 2)

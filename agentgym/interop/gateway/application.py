@@ -93,7 +93,8 @@ class _Gateway:
         async def complete(request: Request) -> Response:
             loop = self._loop(request)
             retries = request.headers.get("x-stainless-retry-count", "0")
-            body = replace_lone_surrogates(await _json(request))  # programs cut texts anywhere, and policies read none
+            # programs may cut texts inside a character, and policies cannot read the halves
+            body = replace_lone_surrogates(await _json(request))
             chat = api.read(object_of(body, "The request"))
             chat = replace(chat, is_retry=retries not in ("0", ""))
             answer = await loop.complete(chat)
@@ -161,7 +162,7 @@ class EpisodeTools(ToolServer):
 
     def instructions(self) -> str:
         """Return the instructions for clients on using the tools."""
-        return ""  # the program has the task, and a second copy would be read twice
+        return ""  # the program already has the task, and a second copy would be read twice
 
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """Return the current tools."""

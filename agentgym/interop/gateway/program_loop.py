@@ -130,7 +130,7 @@ class ProgramLoop(PlayLoop):
         for row in self._rows:
             await self._close_turn(row, ())
         if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
-            self._trajectory.further_rows.pop()  # the row had no room for a message
+            self._trajectory.further_rows.pop()  # the row had no room for a single message
 
     async def _until_over(self) -> StopReason:
         try:
@@ -234,7 +234,7 @@ class ProgramLoop(PlayLoop):
                 return earlier.answer
         row = next((row for row in reversed(self._rows) if row.continues_with(keys, chat.tools)), None)
         if row is not None:
-            while row.running:  # their results belong to the turn
+            while row.running:  # their results belong to the present turn
                 await asyncio.wait(row.running)
             self._check_open()
             await self._close_turn(row, chat.messages[len(row.keys) :])
@@ -261,7 +261,7 @@ class ProgramLoop(PlayLoop):
             raise invalid(f"The policy cannot be shown these messages: {error}") from error
         row = OpenRow(len(self._rows), conversation, chat.tools, keys)
         self._rows.append(row)
-        self._ready = True  # until here, running out of time is a failure
+        self._ready = True  # until this point, running out of time is a failure
         if row.number == 0:
             trajectory.opening, trajectory.prompt_ids = chat.messages, list(conversation.prompt_ids)
             trajectory.tools = chat.tools

@@ -141,7 +141,7 @@ class McpEnvironment(Environment):
                 partial(self._call_finally if is_final else self._call, name),
                 final=is_final,
                 parallel=False,  # one connection: the time for which a call waits for others does not count
-                timeout_s=2 * self._call_s + 60.0,  # the bridge's own limit strikes before
+                timeout_s=2 * self._call_s + 60.0,  # the bridge's own limit is reached before this one
                 **({"max_output_chars": self._max_end_chars} if is_final else {}),
             )
         except ToolDefinitionError as error:
@@ -160,7 +160,7 @@ class McpEnvironment(Environment):
         if self._connection.lists_read != self._lists_read:
             try:
                 self._take_tools("The server has changed its tools")
-            except TaskError as error:  # by what the agent called
+            except TaskError as error:  # names the tool as the agent called it
                 raise ToolError(str(error)) from None
         meta = result.get("_meta")
         if isinstance(meta, Mapping) and meta.get(OVER) is True:
@@ -185,7 +185,7 @@ class McpEnvironment(Environment):
         return TASK_OVER + json.dumps({"result": text[:MAX_STATE_CHARS], "state": state}, ensure_ascii=False)
 
     async def close(self) -> None:
-        self._connection = None  # it ends with its sandbox
+        self._connection = None  # the connection ends with its sandbox
         await super().close()
 
 

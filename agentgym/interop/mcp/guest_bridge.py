@@ -195,7 +195,7 @@ class Bridge:
             assert self._client is not None
             reply: dict[str, Any] = {"ok": self._client.call(request["name"], request["arguments"], deadline)}
             if self._client.tools_changed:
-                with contextlib.suppress(RpcError, ServerLate, ServerFailed):  # the result stands all the same
+                with contextlib.suppress(RpcError, ServerLate, ServerFailed):  # the result is valid all the same
                     reply["tools"] = self._client.tools(deadline)
             return reply
         except RpcError as error:

@@ -72,7 +72,7 @@ class StandardStreams:
         self.send(message, deadline)
         for _ in range(MAX_MESSAGES):
             line = self._line(deadline)
-            with contextlib.suppress(ValueError, RecursionError):  # what is no message was meant for a person
+            with contextlib.suppress(ValueError, RecursionError):  # a line that is not a message is meant for a person
                 received = json.loads(line)
                 if isinstance(received, dict):
                     yield received
@@ -103,7 +103,7 @@ class StandardStreams:
                 try:
                     del self._outgoing[: os.write(self._stdin, self._outgoing[:_PIECE])]
                 except OSError:
-                    self._outgoing.clear()  # it has closed its input: how it ended is seen at its output
+                    self._outgoing.clear()  # the server has closed its input; its output will show how it ended
                 continue
             piece = os.read(key.fd, _PIECE)
             if key.fd == self._stderr:
@@ -135,7 +135,7 @@ class StreamableHttp:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url, self._headers = url, dict(headers)
-        self._open = urllib.request.build_opener(_NoRedirect).open  # by the proxy of the environment variables
+        self._open = urllib.request.build_opener(_NoRedirect).open  # uses the proxy that the environment variables name
         self.version = ""
         self.mirrored: dict[str, str] = {}
         self._session: str | None = None
@@ -185,7 +185,7 @@ class StreamableHttp:
             raise ServerFailed(f"{self._url} answers {error.code} {error.reason}. {answer}".rstrip()) from error
         except TimeoutError as error:
             raise ServerLate from error
-        except OSError as error:  # urllib.error.URLError is one
+        except OSError as error:  # includes urllib.error.URLError
             if isinstance(reason := getattr(error, "reason", error), TimeoutError):
                 raise ServerLate from error
             raise ServerFailed(f"{self._url} cannot be reached: {reason}.") from error

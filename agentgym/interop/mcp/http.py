@@ -183,7 +183,7 @@ class McpHttpServer:
             raise ServerRefusal(400, "no_session", f"Begin by `initialize`, then send the header {SESSION}.")
         secret = await self._begin(task)
         reply = await self._open[secret].server.answer(message)
-        if reply is None:  # a notification named initialize
+        if reply is None:  # the message was a notification named initialize
             await self._end(secret)
             return Response(status_code=202)
         return AsciiJSONResponse(reply, headers={SESSION: secret})
@@ -240,7 +240,7 @@ class McpHttpServer:
     async def _begin(self, task: Task) -> str:
         """Begin an episode. Returns: its secret. Raises: ServerRefusal if there is no room or beginning fails."""
         over = [secret for secret, episode in self._open.items() if episode.server.is_over]
-        if len(over) >= self._bounds.episodes:  # no client has fetched their outcomes
+        if len(over) >= self._bounds.episodes:  # no client has fetched the outcomes of these episodes
             await self._end(over[0])
         in_progress = sum(not episode.server.is_over for episode in self._open.values())
         if in_progress + self._beginning >= self._bounds.episodes:

@@ -18,7 +18,8 @@ from agentgym.registry import load, names
 AUTO = "auto"
 FALLBACK = "hermes"
 """The format for a template that writes no calls: the renderer then explains calls to the model."""
-PROBE_CALL = Call("probe", {"text": "some words", "count": 3}, "call_0")  # no quotes: some templates write them wrong
+# without quotes, which some templates write wrong
+PROBE_CALL = Call("probe", {"text": "some words", "count": 3}, "call_0")
 PROBE_TOOL: dict[str, Any] = {
     "type": "function",
     "function": {

@@ -58,7 +58,7 @@ def with_types(arguments: dict[str, Any], parameters: dict[str, Any]) -> dict[st
 
 
 def _typed(text: str, types: set[str]) -> Any:
-    if "string" in types:  # of a text or null, templates write null as it is in JSON
+    if "string" in types:  # for a type "text or null", templates write null as in JSON
         return None if "null" in types and text.strip() == "null" else text
     word = text.strip().lower()
     if word in _WORDS:  # templates write Python's True and None where they mean JSON's

@@ -154,7 +154,7 @@ def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
         raise Malformed(f"The call is not valid JSON: {error.msg} at character {error.pos}, near {near}.") from error
     except RecursionError as error:
         raise Malformed("The call is not usable JSON: brackets are nested too deeply.") from error
-    except ValueError as error:  # Python refuses integers of more than some thousand digits
+    except ValueError as error:  # Python refuses integers with thousands of digits
         raise Malformed("The call is not usable JSON: a number in it is too long.") from error
     if "\\u" in window[:end] and not encodable(value):
         raise Malformed("The call holds half of a surrogate pair (\\ud800-\\udfff), which is no character.")

@@ -85,7 +85,7 @@ class HermesTurns:
             return State("thought", closing=THOUGHTS[typed])
         if any(opening.startswith(typed) for opening in THOUGHTS):
             return State("start", typed)
-        if typed[0] in "{[`":  # a message of JSON alone is read as calls
+        if typed[0] in "{[`":  # a message that consists of JSON is read as calls
             return None
         following: State | None = State("text")
         for earlier in typed:
@@ -116,7 +116,7 @@ class HermesTurns:
         if typed in (OPEN, CLOSE):
             return None
         state = state._replace(typed=typed)
-        if state.string:  # an escape that JSON does not have makes a malformed call, which is answered as one
+        if state.string:  # an escape that JSON does not have makes the call malformed, and its result says so
             strings = {'"': "", "\\": "backslash"} if state.string == "in" else {}
             return state._replace(string=strings.get(byte, "in")) if byte >= " " else None
         if byte == '"':

@@ -55,11 +55,11 @@ class WorkerPool:
         self._ledger = ledger
         self._slots, self._watch = Slots(rollout.concurrency), StandstillWatch(rollout.stall_warning_s)
         self._failures = FailureStreak(rollout.max_failures_in_a_row)
-        self._player: EpisodePlayer  # the engine's session, while `results` runs
+        self._player: EpisodePlayer  # the engine's session, set while `results` runs
         self._is_exhausted = False  # no job is left to begin
         self._recorded = ledger.finished(label) if ledger is not None else set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._policies: dict[str, Policy] = {}  # of running episodes, by episode id
+        self._policies: dict[str, Policy] = {}  # the policies of running episodes, by episode id
         self._finished: deque[FinishedEpisode] = deque()
         # Limit of unread results: all workers may end in one pass of the event loop, before the reader runs.
         self._most_unread = 2 * rollout.concurrency

@@ -19,9 +19,9 @@ from agentgym.sandbox.network.proxy import environment_for
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
-_KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
+_KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # memory and threads for a runtime's own kernel
 _PAGE = 4096
-_PENDING_SIGNALS = 1024  # including timers, of all containers together: the kernel counts per user
+_PENDING_SIGNALS = 1024  # signals and timers of all containers together, because the kernel counts them per user
 # A container cannot mount one tmpfs at three places, so each place gets a share of the spec's disk and inodes.
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
 _EMPTY = "ro,size=4k"
@@ -86,8 +86,8 @@ def settings(
             # /proc too, if this process can give the guest its oom_score_adj: otherwise agents could change theirs
             **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not runtime.own_kernel else {}),
             "Tmpfs": {
-                **dict.fromkeys(image.volumes, _EMPTY),  # else each would be an unbounded disk
-                "/sys/kernel": _EMPTY,  # Docker shows addresses of the host's kernel there
+                **dict.fromkeys(image.volumes, _EMPTY),  # otherwise each volume would be an unbounded disk
+                "/sys/kernel": _EMPTY,  # Docker shows addresses of the host's kernel in this folder
                 **{path: _tmpfs(spec, share, mode) for path, (share, mode) in _AREAS.items()},
             },
             "Mounts": [
@@ -95,8 +95,8 @@ def settings(
                 for source, target in ((code, container_main.FOLDER), (rendezvous, container_main.SOCKET_FOLDER))
             ],
             "NetworkMode": "none",
-            "Dns": ["127.0.0.1"],  # else the host's name servers would be visible
-            "IpcMode": "none",  # private, without Docker's /dev/shm, which has no limit on inodes
+            "Dns": ["127.0.0.1"],  # otherwise the host's name servers would be visible
+            "IpcMode": "none",  # a private namespace without Docker's /dev/shm, which has no limit on inodes
             "CgroupnsMode": "private",
             "Memory": memory,
             "MemorySwap": memory,
@@ -124,7 +124,7 @@ def environment(spec: SandboxSpec, image: DockerImage) -> dict[str, str]:
 
 def _tmpfs(spec: SandboxSpec, share: float, mode: str) -> str:
     size = int(spec.disk_mib * _MIB * share) // _PAGE * _PAGE
-    inodes = int(spec.inodes * share) + 1  # one for its root directory
+    inodes = int(spec.inodes * share) + 1  # one inode is for the area's root directory
     return f"rw,nosuid,nodev,exec,size={size},nr_inodes={inodes},mode={mode},uid={_AGENT},gid={_AGENT}"
 
 

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from agentgym._imports import install_command
 from agentgym.errors import SandboxError, SandboxUnavailable
 
-STANDARD_IMAGE = "agentgym/base"  # the image that "host" means
+STANDARD_IMAGE = "agentgym/base"  # the image that the name "host" stands for
 THREADS = 2 * (os.cpu_count() or 1)  # concurrent calls to the daemon: more would only wait
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 60.0
 _ENDING_S = 10.0
-_REMEMBERED_S, _NOTICING_S = 600, 1  # whole seconds: how far back to look for an event, and how long to wait for it
+_REMEMBERED_S, _NOTICING_S = 600, 1  # whole seconds: how far back to look for an event, and how long to wait for one
 _HINT = (
     "Install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io), let this user reach it "
     "(sudo usermod -aG docker $USER, then log in again), or set DOCKER_HOST."
@@ -222,7 +222,7 @@ def _sdk() -> Any:
     try:
         import docker.errors
         import docker.utils
-    except ImportError as error:  # also if a folder named docker/ in the current directory hides it
+    except ImportError as error:  # also raised if a folder docker/ in the current directory hides the package
         raise SandboxUnavailable(
             "The docker backend needs the Docker SDK for Python, which is not installed. "
             f"Install it: {install_command('docker')}."

@@ -46,7 +46,7 @@ class SocketDirectory:
 
 
 def _remove_ours(path: Path, owner: int) -> None:
-    if os.getpid() == owner:  # not in a forked process
+    if os.getpid() == owner:  # a forked process must not remove the folder
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup/memory")
-_FILE = "memory.kmem.tcp.limit_in_bytes"  # despite its name, also for UDP
+_FILE = "memory.kmem.tcp.limit_in_bytes"  # counts UDP too, despite its name
 
 
 def bound_socket_buffers(guest: socket.socket, memory: int) -> None:

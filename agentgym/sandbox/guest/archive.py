@@ -23,15 +23,15 @@ from typing import Any, BinaryIO
 
 from . import kernel
 
-ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # and their initial modes
+ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # the folders of an archive, with their initial modes
 MAX_LINE = 65_536
 KINDS = ("d", "f", "l", "h", "w")
 FIELDS = frozenset("tpmuonls")
-MAX_PATH = 4095  # no system call takes a longer one
+MAX_PATH = 4095  # no system call accepts a longer path
 OPAQUE = "user.overlay.opaque"  # how an overlay file system marks a directory that hides the one below
 _HEX = "hex:"  # prefix of a name that is not UTF-8
 _MAX_TIME_NS = 2**63 * 10**9  # any time that the kernel accepts, since agents set times
-BLOCK, GROUP = 4096, 1 << 20  # bytes of a block, and of the part of a file that has a bitmap
+BLOCK, GROUP = 4096, 1 << 20  # bytes of a block, and of the part of a file that one bitmap covers
 MAX_SIZE = 2**53
 _SAFE_FOLDER = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS
 
@@ -57,7 +57,7 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
     taken = 0
     try:
         for parts, record, content in records(source):
-            taken += BLOCK  # for the name and the inode
+            taken += BLOCK  # counts the name and the inode
             if parts[:-1] != inside:
                 if folder >= 0:
                     os.close(folder)
@@ -74,7 +74,7 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
                 taken += _make_other(folder, parts[-1], record, content, as_layer)
         for path, mode, time_ns in reversed(
             directories
-        ):  # after their content: nothing can be created in a read-only directory
+        ):  # set after the content, because nothing can be created in a read-only directory
             os.chmod(path, mode)
             os.utime(path, ns=(time_ns, time_ns))
         return taken
@@ -184,7 +184,7 @@ def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Itera
     Raises: ValueError for an invalid stream. Every field that is handed on has the right type and range.
     """
     before: tuple[bytes, ...] = ()
-    newest: tuple[bytes, ...] = ()  # the last directory: the next path is in it, or in one of its parents
+    newest: tuple[bytes, ...] = ()  # the last directory: the next path is in it or in one of its parents
     files: set[bytes] = set()
     while line := source.readline(MAX_LINE):
         record = _checked(line)

@@ -29,8 +29,8 @@ _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, RECEIVED = 180, 181, 182, 184, 190
 _LAYERS = RECEIVED + 1  # the mounts of the layers follow the control socket
 HIGHEST_DESCRIPTOR = 255  # ... up to here ...
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
-_TERMINALS = 32  # of the 3,072 that the kernel keeps for all that are not the host's own
-_PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's user, too, over all sandboxes
+_TERMINALS = 32  # a sandbox's share of the 3,072 terminals that the kernel keeps for users other than the host's own
+_PENDING_SIGNALS = 256  # signals and timers: the kernel also counts them for the spawner's user, over all sandboxes
 
 
 def confine(
@@ -76,7 +76,8 @@ def _confine_joined(
     if layers:
         descriptors[CHANGES] = _CHANGES
     return (
-        *syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR),  # its own /proc will be read-only
+        # opened now, because the sandbox's own /proc will be read-only
+        *syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR),
         syscall("write", _OOM_SCORE, b"%d" % oom_score, len(b"%d" % oom_score)),
         *syscalls.become_user(AGENT_ID),
         *([syscall("unshare", kernel.CLONE_NEWCGROUP)] if cgroups else ()),
@@ -116,7 +117,7 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
 
 
 def _drop_privileges() -> Iterator[Syscall]:
-    yield syscalls.die_with_parent()  # after the change of user, which resets it
+    yield syscalls.die_with_parent()  # set after the change of user, which would reset it
     yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program()))
 
 
@@ -141,7 +142,7 @@ def _mount_kernel_files() -> Iterator[Syscall]:
 
 def _limit(open_files: int, processes: int, file_bytes: int, address_space: int) -> Iterator[Syscall]:
     limits = {
-        resource.RLIMIT_NOFILE: max(open_files, 32),  # the guest needs some itself
+        resource.RLIMIT_NOFILE: max(open_files, 32),  # the guest process needs some descriptors itself
         resource.RLIMIT_NPROC: processes + 1,
         resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_CORE: 1,  # with 0 the kernel would still start the host's crash handler

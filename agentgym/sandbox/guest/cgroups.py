@@ -18,10 +18,10 @@ from .root import HOST
 from .syscalls import Syscall
 
 CONTROLLERS = ("memory", "pids", "cpu")
-_SPAWNERS_OWN = "spawner"  # the spawner's own group, where it is a user of its own
-_HOSTS_OWN = "agentgym-host"  # a group for the processes of a delegated group
+_SPAWNERS_OWN = "spawner"  # the spawner's own group, if the spawner runs as its own user
+_HOSTS_OWN = "agentgym-host"  # a group for the processes that were in a delegated group
 _PERIOD_US = 100_000
-_SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # of UDP, too, whatever its name says
+_SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # counts UDP too, despite its name
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Cgroups:
         counters, peak = (_read_in(folder, path) for folder, path in files)
         if not number_after(b"oom_kill ", counters):
             return False
-        return number_after(b"oom ", counters) > 0 or int(peak) > limit // 4  # version 1 has no such counter
+        return number_after(b"oom ", counters) > 0 or int(peak) > limit // 4  # version 1 does not have this counter
 
     def descriptors(self) -> list[int]:
         """Descriptors of the folders of sandboxes' groups."""
@@ -273,7 +273,7 @@ def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
         settings.append(("memory.limit_in_bytes" if first else "memory.max", str(limits.memory), True))
         swap = ("memory.memsw.limit_in_bytes", str(limits.memory)) if first else ("memory.swap.max", "0")
         settings.append((*swap, False))
-        if first:  # version 2 counts the buffers of sockets as memory
+        if first:  # version 2 counts socket buffers as memory
             settings.append((_SOCKET_BUFFERS, str(limits.memory), False))
     if "pids" in tree.controllers:
         settings.append(("pids.max", str(limits.processes), True))
@@ -289,7 +289,7 @@ def _apply_nice_value(group: int, version: int) -> None:
     slow down itself but not its sandboxes.
     """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    with contextlib.suppress(OSError):  # a kernel without weights still has the quota
+    with contextlib.suppress(OSError):  # a kernel without weights still has quotas
         if version == 2:
             _write(group, "cpu.weight.nice", str(nice))
         else:
@@ -310,7 +310,7 @@ def _move_down(home: int) -> None:
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(_HOSTS_OWN, 0o755, dir_fd=home)
-    for _ in range(10):  # some may fork in between
+    for _ in range(10):  # some processes may fork meanwhile
         descriptor = os.open("cgroup.procs", os.O_RDONLY, dir_fd=home)
         try:
             pids = os.read(descriptor, 1 << 20).split()

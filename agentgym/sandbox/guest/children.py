@@ -25,7 +25,7 @@ def reap_later(poller: Poller, pid: int) -> None:
     """Have a child waited for once it has ended."""
     try:
         handle = os.pidfd_open(pid)
-    except OSError:  # no descriptor left: wait here
+    except OSError:  # there is no descriptor left, so wait here
         os.waitpid(pid, 0)
         return
 

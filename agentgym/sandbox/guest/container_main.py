@@ -20,11 +20,11 @@ from . import frames
 FOLDER = "/.agentgym/code"  # the guest's sources inside a container
 SOCKET_FOLDER = "/.agentgym/meeting"  # the directory with the host's socket
 SOCKET_NAME = "socket"
-GUEST_CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # what the guest needs while it serves
+GUEST_CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # capabilities that the guest needs while it serves
 START_CAPABILITIES = (
     *GUEST_CAPABILITIES,
     "SETPCAP",
-)  # what it needs at its start: the last, for emptying the bounding set
+)  # capabilities that it needs at its start; the last one empties the bounding set
 _MEMORY_FILES = (
     ("memory/memory.oom_control", "memory/memory.max_usage_in_bytes"),  # control groups version 1
     ("memory.events", "memory.peak"),

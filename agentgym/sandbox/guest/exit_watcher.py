@@ -15,7 +15,7 @@ class ExitWatcher:
     """Watches the children that have not been waited for yet."""
 
     def __init__(self) -> None:
-        self._pipes: dict[int, int] = {}  # by pid, the write end of its pipe
+        self._pipes: dict[int, int] = {}  # the write end of each process's pipe, by pid
 
     def handle(self, pid: int) -> int:
         """Return a descriptor that becomes readable when the child ends."""

@@ -26,7 +26,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
     descriptor = -1
     try:
         resolve = kernel.RESOLVE_BENEATH | (kernel.RESOLVE_NO_XDEV if area != "/" else 0)
-        if not flags & os.O_PATH:  # openat2 rejects flags without meaning
+        if not flags & os.O_PATH:  # openat2 rejects flags that have no effect
             flags |= os.O_NONBLOCK | os.O_NOCTTY
         descriptor = kernel.open_beneath(directory, rest, flags, mode, resolve=resolve)
         if area == "/" and os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:

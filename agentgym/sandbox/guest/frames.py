@@ -12,13 +12,13 @@ import struct
 from typing import Any
 
 PREFIX = struct.Struct(">II")
-MAX_HEADER_BYTES = 65_536  # of a reply; requests come from the host and are not bounded by this
+MAX_HEADER_BYTES = 65_536  # largest header of a reply; requests come from the host and are not bounded by this
 HOST_SOCKET = 3  # the descriptor of the spawner's socket to the host
-PROXY_ADDRESS = ("127.0.0.1", 3128)  # of the host's proxy, inside a sandbox with a network
-MAX_DATAGRAM = 1 << 17  # one request to the spawner
+PROXY_ADDRESS = ("127.0.0.1", 3128)  # address of the host's proxy, inside a sandbox with a network
+MAX_DATAGRAM = 1 << 17  # largest request to the spawner, in bytes
 # For an interpreter that will be forked: link all functions at its start, not again in each child.
 LINKED = {"LD_BIND_NOW": "1"}
-READ_BYTES = 1 << 16  # for a larger buffer malloc would call mmap at every read
+READ_BYTES = 1 << 16  # for a larger buffer, malloc would call mmap at every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 # The guest is forked for every call, and each object it touches costs a page copy: hence the bare scanner of the JSON

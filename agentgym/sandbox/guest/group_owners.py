@@ -26,7 +26,8 @@ def claim(home: int, name: str) -> tuple[str, int]:
             os.mkdir(candidate, 0o755, dir_fd=home)
         except FileExistsError:
             continue
-        with contextlib.suppress(FileNotFoundError):  # removed as abandoned before it was locked
+        # another process removed the file as abandoned before it was locked
+        with contextlib.suppress(FileNotFoundError):
             group = os.open(candidate, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
             fcntl.flock(group, fcntl.LOCK_EX)
             if is_named(home, candidate, group):
@@ -65,7 +66,8 @@ def remove_if_abandoned(home: int, name: str) -> bool:
         if pid is None or is_alive(pid):
             return False
         for child in os.listdir(group):
-            with contextlib.suppress(OSError):  # files; a group that holds processes keeps its parent, too
+            # the file exists, or the group still has processes; these keep its parent, too
+            with contextlib.suppress(OSError):
                 os.rmdir(child, dir_fd=group)
         os.rmdir(name, dir_fd=home)
     except OSError:
@@ -85,7 +87,7 @@ def is_alive(pid: int) -> bool:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return _exists(pid)  # a /proc that hides other users' processes shows nothing of them
+        return _exists(pid)  # a /proc that hides other users' processes cannot answer this
     except OSError:
         return True
     return not fields or fields[0] not in "ZX"

@@ -65,7 +65,7 @@ def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> No
         _become_unprivileged_user(cgroups)
     else:
         kernel.unshare(_OWN_NAMESPACES)
-        kernel.keep_capabilities()  # in a user namespace with this one user
+        kernel.keep_capabilities()  # user ids in a user namespace that has only this user
     interpreter = _interpreter(config["environment"])
     descriptor = os.memfd_create("handover", 0)
     handover = {
@@ -79,7 +79,7 @@ def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> No
     os.lseek(descriptor, 0, os.SEEK_SET)
     boot = _BOOT.format(folder=os.path.dirname(root.GUEST), descriptor=descriptor)
     os.set_inheritable(HOST_SOCKET, True)
-    arguments = sys.argv[1:]  # the owner, for whoever lists the processes of this machine
+    arguments = sys.argv[1:]  # shows the owner to anyone who lists the processes of this machine
     os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *arguments], {**config["environment"], **LINKED})
 
 
@@ -124,7 +124,8 @@ def _map_ids(child: int, cgroups: Cgroups) -> None:
     for kind in ("uid", "gid"):
         with open(f"/proc/{child}/{kind}_map", "wb") as file:
             file.write(b"0 %d 1\n%d %d 1\n" % (own, root.AGENT_ID, own + MAX_PIDS))  # itself, and its layers
-            file.write(b"%d %d %d\n" % (FIRST_HOST_ID, FIRST_HOST_ID, MAX_PIDS))  # those of sandboxes as they are
+            # the user ids of sandboxes keep their numbers
+            file.write(b"%d %d %d\n" % (FIRST_HOST_ID, FIRST_HOST_ID, MAX_PIDS))
     cgroups.delegate(own, child)
 
 

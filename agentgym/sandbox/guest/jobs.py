@@ -21,7 +21,7 @@ from .priority import give_way
 _PIPE_READ = 65_536
 _ALL = -1
 _HOME = b"/work"
-RESULT = (  # the header of a reply to a call, as a format: the JSON encoder would touch many objects
+RESULT = (  # format of the header of a reply to a call: the JSON encoder would touch many objects
     b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
     b'"written":%d,"started":%d}'
 )
@@ -37,7 +37,7 @@ class Capture:
     def __init__(self) -> None:
         self.read, self.write = identity.do_as_agent(
             os.pipe
-        )  # as the agent, whose programs may reopen it as /dev/stdout
+        )  # belongs to the agent's user, so that its programs can reopen it as /dev/stdout
         os.set_blocking(self.read, False)
         self.data, self.limit, self.truncated = bytearray(), 0, False
 
@@ -143,8 +143,8 @@ class RunningCall:
     process: Process
     session: Session | None = None
     cpu_before: float = 0.0
-    kind: str = ""  # the operation that was requested
-    written_before: int = 0  # by the session's process
+    kind: str = ""  # the kind of operation that was requested
+    written_before: int = 0  # bytes that the session's process had written before
     started_before: int = 0  # in the whole sandbox
 
 
@@ -193,7 +193,8 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
             if cwd is None:
                 go_home()
             else:
-                kernel.change_directory(cwd)  # agent code may have made it a link to what the guest has open
+                # agent code may have made the folder a link to something that the guest has open
+                kernel.change_directory(cwd)
             pid = os.posix_spawnp(
                 arguments[0],
                 arguments,
@@ -204,7 +205,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
             )
         finally:
             if cwd is not None:
-                with contextlib.suppress(OSError):  # an agent may have shut it: the next call will say so
+                with contextlib.suppress(OSError):  # the agent may have closed it, which the next call will report
                     os.chdir(_HOME)
         with contextlib.suppress(ProcessLookupError):
             give_way(pid)

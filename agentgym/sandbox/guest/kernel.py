@@ -43,12 +43,12 @@ _CHILD_ENDED = int(signal.SIGCHLD)
 # x86-64
 _CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT = 56, 125, 126, 155
 _OPEN_TREE, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 436, 437, 442
-_RACES = 64  # how often openat2 is asked while the kernel answers EAGAIN
+_RACES = 64  # maximum calls of openat2 while the kernel answers EAGAIN
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_gil = ctypes.PyDLL(None, use_errno=True)  # the same library, called without releasing the GIL
 _libc.syscall.restype = _libc_with_gil.syscall.restype = ctypes.c_long
-# looked up once, not again in every fork
+# looked up once here, not again in every fork
 _before_fork, _after_fork_in_parent = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
 _after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
 _clone, _process_control = _libc_with_gil.syscall, _libc_with_gil.prctl
@@ -72,8 +72,10 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-_FIRST_ARGUMENT = 45  # in /proc/PID/stat, counted from the state: where the command line begins, and then where it ends
-_kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []  # kept alive as long as the process
+# fields of /proc/PID/stat, counted from the state: where the command line begins, and where it ends
+_FIRST_ARGUMENT = 45
+# filters must stay alive as long as the process
+_kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []
 
 
 def unsupported() -> str | None:
@@ -190,7 +192,8 @@ def change_directory(path: str) -> None:
     """Change the folder, but not through a link of /proc that leads to what a process has open. Raises: OSError."""
     how = _OpenHow(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)
     descriptor = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
-    if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:  # gVisor, where the guest holds no directory open
+    # gVisor does not have this call, but there the guest holds no directory open
+    if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
         os.chdir(path)
         return
     _check(descriptor, path)

@@ -38,11 +38,12 @@ class LayerStore:
             own_id: the user id of every sandbox, where none can have one of its own; else None.
         """
         self.max_bytes, self.run_in_child, self.own_id = max_bytes, run_in_child, own_id
-        self.user = AGENT_ID if own_id is None else own_id  # of all files: what a sandbox calls itself
+        # the user that owns all files, by the number that a sandbox uses for itself
+        self.user = AGENT_ID if own_id is None else own_id
         self.layers: OrderedDict[str, LayerRecord] = OrderedDict()
         self.removed_count = 0
         self.mounted = False
-        self.unusable = ""  # why layers do not work on this machine, once that is known
+        self.unusable = ""  # once known, the reason why layers do not work on this machine
 
     def missing(self, keys: list[str]) -> list[str]:
         """Which of these layers are not kept. The others are marked as used now."""
@@ -124,8 +125,8 @@ class LayerStore:
         gone = f"{_GONE}{self.removed_count}"
         os.rename(f"{LAYER_STORE}/{key}", f"{LAYER_STORE}/{gone}")
         try:
-            self.run_in_child(lambda: _remove([gone]))  # it may hold many files, which takes time
-        except OSError:  # the process limit is reached: do it here
+            self.run_in_child(lambda: _remove([gone]))  # the layer may have many files, so removing it takes time
+        except OSError:  # the process limit is reached, so remove it here
             _remove([gone])
 
     def _mount(self) -> None:

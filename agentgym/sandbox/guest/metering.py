@@ -20,7 +20,7 @@ class Meter:
         try:
             self._sandbox_io = os.open("/proc/self/io", os.O_RDONLY)
             self._guest_io = os.open("/proc/thread-self/io", os.O_RDONLY)
-        except OSError:  # not every kernel is built with it
+        except OSError:  # not every kernel is built with this file
             self._sandbox_io = -1
         finally:
             kernel.set_dumpable(False)
@@ -68,7 +68,7 @@ def number_after(word: bytes, text: bytes) -> int:
 def written_by(pid: int) -> int:
     """Bytes that a living process and the children it waited for passed to write calls; 0 if that cannot be read."""
     try:
-        with identity.as_agent():  # the process's own user may know
+        with identity.as_agent():  # the process's own user may read this
             descriptor = os.open(f"/proc/{pid}/io", os.O_RDONLY)
             try:
                 return _bytes_written(descriptor)

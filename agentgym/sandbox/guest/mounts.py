@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from . import kernel, syscalls
 from .syscalls import Syscall
 
-LAYER_STORE = "/tmp"  # in the spawner's file tree
+LAYER_STORE = "/tmp"  # where layers are kept in the spawner's file tree
 _TARGETS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
 _SHARED_MEMORY = "/dev/shm"
-_OWN_INODES = 4  # directories that the agent did not make
+_OWN_INODES = 4  # directories of an area that the agent did not make
 _OVERLAY_INODES = 4
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY
 
@@ -38,7 +38,7 @@ def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[S
         files = "/tmp/merged"
         for name in ("changes", "index", "merged"):
             yield from syscalls.make_folder(f"/tmp/{name}", 0o755)
-        for layer in layers:  # each covers the one before, and the overlay the last
+        for layer in layers:  # each layer covers the one before, and the overlay covers the last
             yield syscalls.move_mount(layer, files)
             yield from syscalls.open_as(layer, files, _FOLDER_FLAGS)
         lower = ":".join(str(layer) for layer in reversed(layers))

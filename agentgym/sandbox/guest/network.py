@@ -18,4 +18,4 @@ def hand_over_listener(stream: int) -> None:
         try:
             socket.send_fds(host, [b"l"], [listener.fileno()])
         finally:
-            host.detach()  # the descriptor is the caller's
+            host.detach()  # the caller owns the descriptor

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 
 from . import kernel
 
-EXPENDABLE = b"1000"  # the highest: killed before any process that has not said so
-SPAWNER = 500  # with it end all of its sandboxes, and the layers that it keeps in memory
+EXPENDABLE = b"1000"  # the highest score: killed before any process that has not set its own
+SPAWNER = 500  # when the spawner is killed, all of its sandboxes end, and the layers that it keeps in memory
 _MARGIN = 8 << 20  # bytes that a guest may grow by
 
 

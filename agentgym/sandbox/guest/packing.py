@@ -52,8 +52,8 @@ class _Packer:
     def pack(self, top: int, roots: Sequence[bytes]) -> None:
         """Write the directories `roots` of the open directory `top`, and all below them."""
         folder, path = os.dup(top), b""
-        waiting: list[list[bytes]] = [list(reversed(roots))]  # of each directory on the way, the names still to come
-        modes: list[int] = []  # and its mode, where it had to be changed; -1 where not
+        waiting: list[list[bytes]] = [list(reversed(roots))]  # for each directory on the way: the names still to come
+        modes: list[int] = []  # for each of them: its mode, if it had to be changed, else -1
         try:
             while waiting:
                 if not waiting[-1]:
@@ -90,7 +90,7 @@ class _Packer:
                 self._put_file(folder, name, path, status)
         elif stat.S_ISLNK(status.st_mode):
             self._put(path, status, {"t": "l", "l": encode(os.readlink(name, dir_fd=folder))})
-        elif self.changes:  # a whiteout; or a pipe or socket, which hides the lower file just as well
+        elif self.changes:  # a whiteout, or a pipe or socket, which hides the lower file in the same way
             _put(self.out, {"p": encode(path), "t": "w"})
 
     def _put_file(self, folder: int, name: bytes, path: bytes, status: os.stat_result) -> None:

@@ -22,9 +22,9 @@ from .metering import Meter
 from .poller import Poller
 
 PYTHON = "python"  # the kind of a call that a child can serve
-SOON_S = 0.5  # calls closer than this follow each other closely
-QUIET_S = 0.05  # without any call: the agent thinks, and the time can be used
-KEPT_S = 30.0  # a child that no call has used is killed then
+SOON_S = 0.5  # calls with a shorter pause than this follow each other closely
+QUIET_S = 0.05  # after this time without a call, the agent is thinking, and there is time to fork
+KEPT_S = 30.0  # an unused child is killed after this time
 
 Fork = Callable[[tuple[int, int], int], int]
 
@@ -46,7 +46,8 @@ class Prefork:
         self._child: PreforkedChild | None = None
         self._last_kind, self._last_end = "", 0.0
         self._fork_at: float | None = None
-        # By the kind of a call: seconds from its end to the fork; None if something else than a Python call followed.
+        # By the kind of a call: seconds from its end to the fork, or None if something other than a Python call
+        # followed.
         self._delays: dict[str, float | None] = {}
 
     @property
@@ -110,7 +111,7 @@ class Prefork:
         try:
             self._child = self._make(fork)
             watch_call(self._child.call)
-        except OSError:  # e.g. the process limit is reached: the next call forks, or reports it
+        except OSError:  # for example, the process limit is reached: the next call forks, or reports it
             return 0
         return 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from os import PRIO_PROCESS, getpriority, setpriority  # bound before agent code can put others in their place
+from os import PRIO_PROCESS, getpriority, setpriority  # bound before agent code can replace them
 
 _AGENT_NICENESS = 10
 _GUEST_NICENESS = -10

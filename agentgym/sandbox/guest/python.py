@@ -115,7 +115,8 @@ def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) ->
     if pid == 0:
         try:
             enter_child(standard, most, keep=(code_socket,))
-            exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})  # touches what any program will
+            # touches the memory that any program will touch
+            exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})
             message = read(3, MAX_INLINE_CODE)
             close(3)
             if message:

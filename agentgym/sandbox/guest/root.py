@@ -17,7 +17,7 @@ STAGE = "/tmp"  # any directory will do: it is a mount point in a private mount 
 HOST = "/.host"
 PACKAGES = "/packages"
 GUEST = "/.agentgym/guest"  # this code, as an image's own Python sees it
-MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # which an unpacked image must have
+MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # directories that an unpacked image must have
 AGENT_ID = 1000
 
 _READ_ONLY = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
@@ -165,7 +165,7 @@ def _make_etc() -> None:
             file.write(text)
     for name in _ETC_OF_HOST:
         _show_etc(name)
-    for name in toolchains.configured_entries():  # reads the links of /etc/alternatives, which is shown by now
+    for name in toolchains.configured_entries():  # reads links of /etc/alternatives, which is visible by now
         if not os.path.exists(f"/etc/{name}"):
             _show_etc(name)
 

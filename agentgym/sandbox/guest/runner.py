@@ -26,7 +26,7 @@ from .poller import Poller
 from .prefork import PYTHON, Prefork
 
 _SESSION = "session"
-_FREEZING = "pack"  # all other processes are stopped until it ends
+_FREEZING = "pack"  # while this operation runs, all other processes are stopped
 
 
 class Runner:
@@ -48,14 +48,14 @@ class Runner:
         self.channels: dict[int, Process] = {}
         self.exit_watcher = ExitWatcher()
         self.dev_null = os.open("/dev/null", os.O_RDWR)
-        self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # before agent code can lower it
+        self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # read before agent code can lower it
         self.prefork = Prefork(poller, self.exit_watcher)
         if python_first:
             self.prefork.fork(self._fork_waiting, self._watch_call)
         self.meter = Meter()
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
-        except OSError:  # a build option of the kernel
+        except OSError:  # a kernel may be built without this
             self._children = None
 
     def next_timeout_s(self) -> float | None:
@@ -133,7 +133,7 @@ class Runner:
             return
         call.id, call.started = request["id"], time.monotonic()
         call.deadline = call.started + request["timeout"]
-        call.stdout.start(request["limit"])  # without what a session may have written meanwhile
+        call.stdout.start(request["limit"])  # leaves out what a session may have written meanwhile
         call.stderr.start(request["limit"])
         self.calls[call.id] = call
 
@@ -243,7 +243,7 @@ class Runner:
             if not inline:
                 jobs.fill(session.file, code, descriptors)
             session.calls.send(python.SESSION_REQUEST.pack(session.number) + inline)
-        except OSError:  # agent code has broken its request loop, or sealed its file, or uses up the memory
+        except OSError:  # agent code has broken the request loop, sealed the file, or used up the memory
             session.process.kill()
 
     def _open_session(self, name: str) -> Session:
@@ -285,7 +285,7 @@ class Runner:
             return
         call = session.call
         if not reply:
-            self.poller.remove(session.calls.fileno())  # its end, or the deadline, follows
+            self.poller.remove(session.calls.fileno())  # the session's end, or the deadline, follows
             return
         if call is None or len(reply) != python.SESSION_REPLY.size:
             return  # forged by agent code
@@ -340,7 +340,8 @@ class Runner:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
                     python.enter_child(standard, self.max_descriptors)
-                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # as every Python does, but not every program
+                    # every Python ignores these signals, but not every program does
+                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
                         signal.signal(ignored, signal.SIG_DFL)
                     try:
                         os.execvpe(arguments[0], arguments, environment)
@@ -372,7 +373,7 @@ class Runner:
         if not self._owners() - {process.pid}:
             jobs.signal_all(signal.SIGKILL)
             return
-        for _ in range(3):  # some may fork meanwhile
+        for _ in range(3):  # some processes may fork meanwhile
             jobs.kill_all(jobs.descendants(process.pid))
 
     def _kill_orphans(self) -> None:

@@ -42,21 +42,21 @@ DENIED = {
 # inotify shows what neighbours and the host do with the files of /usr, which all share. Its instances, and the
 # contexts of asynchronous I/O, are counted for the user who made the namespace, so for all sandboxes together.
 ABSENT = {"inotify_init": 253, "inotify_init1": 294, "io_setup": 206, "memfd_secret": 447}
-_NEWEST = 469  # file_setattr, Linux 6.17
+_NEWEST = 469  # file_setattr, new in Linux 6.17
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16  # socket families, inside an empty network namespace
-_STREAM, _DATAGRAM, _KIND_OF_SOCKET = 1, 2, 0xF  # the mask of what is not a flag
-_INET_PROTOCOLS = (0, 6, 17)  # the kind's usual one, TCP, UDP: not MPTCP, UDP-Lite, SCTP and their like
+_STREAM, _DATAGRAM, _KIND_OF_SOCKET = 1, 2, 0xF  # the mask selects the kind without its flags
+_INET_PROTOCOLS = (0, 6, 17)  # each kind's usual protocol, TCP and UDP, but not MPTCP, UDP-Lite, SCTP and the like
 _ROUTES = 0  # the netlink protocol by which programs learn their own addresses
 _MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4  # reserved huge pages count against no limit
 _CLONE_NEW_ANYTHING = 0x7E020000
 _DEVICE = 0o020000  # in a file's mode: both kinds of device have this bit, and nothing else that mknod makes has
 # TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads a line discipline into the kernel
 _TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
-# Not F_SETLEASE (1024): who else opens the file, the guest above all, waits for the holder. Not F_NOTIFY (1026): it
-# shows what inotify would. Not what is newer than this list.
+# Missing on purpose: F_SETLEASE (1024), because others who open the file, above all the guest, wait for the holder;
+# F_NOTIFY (1026), which shows the same as inotify; and all commands newer than this list.
 _FILE_COMMANDS = (*range(17), *range(36, 39), 1025, 1027, 1028, *range(1029, 1041))
-_CORE_SCHEDULING = 62  # of prctl: it changes the scheduler of the whole machine
+_CORE_SCHEDULING = 62  # an option of prctl that changes the scheduler of the whole machine
 _DROP_CACHE = 4  # POSIX_FADV_DONTNEED
 _WAIT_FOR_DISK = 4  # MS_SYNC
 
@@ -72,15 +72,16 @@ _SPECIAL: dict[int, int | str] = {
     133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
     **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
-    **dict.fromkeys((74, 75, 306), "flush"),  # fsync, fdatasync, syncfs: also of a file that one may only read
+    # fsync, fdatasync, syncfs: they work even on a file that is open only for reading
+    **dict.fromkeys((74, 75, 306), "flush"),
     162: _PRETEND,  # sync
 }  # fmt: skip
 _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
-_GUEST = 1  # its pid. Any process may do these things to others of its user; agent code may not do them to the guest
+_GUEST = 1  # the guest's pid: a process may do these things to others of its user, but agent code not to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT = 4
-_NEGATIVE = 1 << 31  # from here on, read as unsigned
+_NEGATIVE = 1 << 31  # numbers from this one on are negative, read as unsigned
 
 
 @cache
@@ -93,7 +94,7 @@ def program() -> bytes:
     parts = _argument_checks()
     verdicts = dict.fromkeys(DENIED.values(), _REFUSE | errno.EPERM)
     verdicts |= dict.fromkeys(ABSENT.values(), _REFUSE | errno.ENOSYS)
-    starts: list[tuple[int, int | str]] = [(0, _ALLOW)]  # from this number on, this verdict
+    starts: list[tuple[int, int | str]] = [(0, _ALLOW)]  # pairs of the first number and the verdict from that number on
     for number, verdict in sorted({**verdicts, **_SPECIAL}.items()):
         if starts[-1][0] == number:
             starts.pop()
@@ -109,7 +110,7 @@ def program() -> bytes:
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
-_Line = tuple[int, int, int, int]  # code, jump if true, jump if false, value
+_Line = tuple[int, int, int, int]  # instruction code, jump if true, jump if false, value
 
 
 def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) -> list[_Line]:
@@ -169,7 +170,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _PRETEND),
             (_RETURN, 0, 0, _ALLOW),
         ],
-        "sync_file_range": [  # without flags it does nothing
+        "sync_file_range": [  # without flags the call does nothing
             (_LOAD, 0, 0, _FOURTH_ARGUMENT),
             (_EQUAL, 1, 0, 0),
             (_RETURN, 0, 0, _PRETEND),
@@ -186,7 +187,8 @@ def _argument_checks() -> dict[str, list[_Line]]:
             *_unless_guest(_FIRST_ARGUMENT),
             (_LOAD, 0, 0, _SECOND_ARGUMENT),
             (_EQUAL, 0, 5, _CORE_LIMIT),
-            (_LOAD, 0, 0, _THIRD_ARGUMENT),  # the pointer to a new limit, in two halves; null: it only asks
+            # the pointer to a new limit, in two halves; null means that the call only reads
+            (_LOAD, 0, 0, _THIRD_ARGUMENT),
             (_EQUAL, 0, 2, 0),
             (_LOAD, 0, 0, _THIRD_ARGUMENT + 4),
             (_EQUAL, 1, 0, 0),
@@ -204,7 +206,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
             ]
             for name, everybody in _EVERY_PROCESS_OF_THE_USER.items()
         },
-        "flush": [  # the kernel refuses what is no descriptor
+        "flush": [  # the kernel refuses anything that is not a descriptor
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
             (_GREATER_EQUAL, 1, 0, _NEGATIVE),
             (_RETURN, 0, 0, _PRETEND),

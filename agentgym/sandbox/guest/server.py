@@ -133,7 +133,7 @@ class Guest:
 
     def _handle(self, request: dict[str, Any], blob: bytes) -> None:
         count = request["fds"]
-        if request["op"] != "cancel":  # which is answered by the call that it ends
+        if request["op"] != "cancel":  # a cancellation is answered by the call that it ends
             self.unanswered.add(request["id"])
         descriptors, self.descriptors = self.descriptors[:count], self.descriptors[count:]
         try:

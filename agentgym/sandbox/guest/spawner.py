@@ -31,7 +31,8 @@ from .priority import prefer
 from .spawner_setup import SpawnerState
 
 _PASSED = 2  # descriptors in a request
-_CALM_S = 0.05  # after a creation: much longer than a sandbox takes to set itself up, with which it would compete
+# pause after a creation, much longer than a sandbox needs to set itself up, so as not to compete with it
+_CALM_S = 0.05
 _SHORTAGES = {
     errno.EMFILE: "descriptors",
     errno.ENFILE: "descriptors",
@@ -104,7 +105,7 @@ class Spawner:
         """Have a process and control groups made for the next sandbox, while no request waits for them."""
         self.prepare_at = None
         if not self.host_gone:
-            with contextlib.suppress(OSError):  # the next creation will say so
+            with contextlib.suppress(OSError):  # the next creation will report the error
                 self.zygote.request_child()
                 self.cgroups.prepare(self._name_of(self.counter + 1))
 
@@ -148,13 +149,13 @@ class Spawner:
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not record.layer
         try:
             self._fork_process_1(record, source)
-        except ConnectionError:  # the zygote is gone, and so are we; the host finds another spawner
+        except ConnectionError:  # the zygote has ended, so this process ends too, and the host finds another spawner
             self._end()
             self._abort(record)
             self._dispose(record)
             return
         except OSError as error:
-            if not self.cgroups.exist():  # somebody removed them; no sandbox lives, or they could not have gone
+            if not self.cgroups.exist():  # the groups were removed, which is only possible while no sandbox lives
                 self._end()
                 self._abort(record)
                 self._dispose(record, "retired", "the control groups of the spawner process were removed")
@@ -200,7 +201,7 @@ class Spawner:
         """Take a process in new namespaces, map its user ids, set its limits, and have it become process 1."""
         result_write, spec, layers = -1, record.spec, list[int]()
         self.zygote.request_child()
-        if record.layer:  # what follows is done while the zygote forks
+        if record.layer:  # the rest is done while the zygote forks
             record.result_pipe, result_write = os.pipe()
             setup = list(boot.confine_builder(spec, self.own_handle))
         else:
@@ -308,7 +309,7 @@ def _serve(start: Callable[[socket.socket], SpawnerState]) -> None:
     parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name in LINKED:
-        os.environ.pop(name, None)  # not for what runs in a sandbox
+        os.environ.pop(name, None)  # processes in a sandbox must not inherit it
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive

@@ -97,7 +97,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
 
 def _warm_up(state: SpawnerState, preload: list[str]) -> None:
     python.prepare()
-    kernel.filter_at(seccomp.program())  # in the cache of every fork
+    kernel.filter_at(seccomp.program())  # kept in memory that every fork shares
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()
@@ -105,5 +105,5 @@ def _warm_up(state: SpawnerState, preload: list[str]) -> None:
         text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
         state.startup_error = "unavailable", text
         return
-    with contextlib.suppress(OSError, RuntimeError):  # without it sandboxes only cost more memory and time
+    with contextlib.suppress(OSError, RuntimeError):  # without this, sandboxes only cost more memory and time
         warmup.warm_up()

@@ -17,9 +17,9 @@ from typing import Any
 
 from . import kernel
 
-# the error number that is ignored, or 0; the call's number; its six arguments
+# the error number to ignore (or 0), the call's number, its six arguments
 Syscall = tuple[Any, ...]
-PREVIOUS_RESULT: Any = ...  # as first argument: the result of the call before
+PREVIOUS_RESULT: Any = ...  # stands, as a first argument, for the result of the previous call
 
 _NUMBERS = {  # x86-64
     "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,

@@ -54,7 +54,7 @@ def wait_for_all() -> None:
 
 def await_end(look: Callable[[], T | None]) -> T:
     """Call `look` until it returns something. Raises: TeardownStalled."""
-    for pause_s in (0.0, _FIRST_PAUSE_S, 5 * _FIRST_PAUSE_S):  # which nearly always are enough
+    for pause_s in (0.0, _FIRST_PAUSE_S, 5 * _FIRST_PAUSE_S):  # these pauses are nearly always enough
         time.sleep(pause_s)
         result = look()
         if result is not None:

@@ -81,7 +81,7 @@ class Watchdog:
         self._period_s = _PERIOD_S if used < self._memory / 2 else _PERIOD_S / 5
         if used <= self._memory:
             return
-        jobs.signal_all(signal.SIGSTOP)  # so that nothing changes meanwhile
+        jobs.signal_all(signal.SIGSTOP)  # stops the processes, so that nothing changes meanwhile
         shares = _proportional(_processes(), files)
         used = sum(shares.values())
         for pid in shares:
@@ -120,7 +120,7 @@ class Watchdog:
             self._stopped = not self._stopped
             jobs.signal_all(signal.SIGSTOP if self._stopped else signal.SIGCONT)
         elif self._stopped:
-            jobs.signal_all(signal.SIGSTOP)  # also processes started since
+            jobs.signal_all(signal.SIGSTOP)  # includes processes started since
 
 
 def _processes() -> list[_Process]:
@@ -131,7 +131,8 @@ def _processes() -> list[_Process]:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
-                cpu_s = sum(int(fields[column]) for column in (11, 12, 13, 14)) * _TICK_S  # with children it waited for
+                # includes the children that it has waited for
+                cpu_s = sum(int(fields[column]) for column in (11, 12, 13, 14)) * _TICK_S
                 processes.append(_Process(int(name), int(fields[21]) * _PAGE, cpu_s))
     return processes
 
@@ -146,7 +147,7 @@ def _proportional(processes: list[_Process], files: int) -> dict[int, int]:
         try:
             with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
                 kib = {line.split()[0]: int(line.split()[1]) for line in file.read().splitlines()[1:]}
-        except OSError:  # undumpable, or it has ended
+        except OSError:  # the process is undumpable, or has ended
             shares[process.pid] = process.resident
             continue
         shares[process.pid] = kib.get(b"Pss_Anon:", 0) * 1024

@@ -13,7 +13,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from marshal import dumps, loads  # imported as names: one object less to touch for each call
+from marshal import dumps, loads  # imported as names, so that each call touches one object less
 from os import close, dup2, getppid, getresuid
 from typing import Any, NoReturn
 
@@ -62,7 +62,7 @@ class Zygote:
         """
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._namespaces = namespaces.to_bytes(_NUMBER, "big")
-        self._orders: socket.socket | None = None  # to the child that was requested
+        self._orders: socket.socket | None = None  # the socket to the child that was requested
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -75,7 +75,7 @@ class Zygote:
             finally:
                 os._exit(1)
         theirs.close()
-        self.process = os.pidfd_open(self.pid)  # readable once it has ended
+        self.process = os.pidfd_open(self.pid)  # becomes readable once the process has ended
 
     def request_child(self) -> None:
         """Have the zygote fork a child, unless one was requested and not yet taken. Does not wait for it.
@@ -103,7 +103,7 @@ class Zygote:
     def end_child(self) -> None:
         """End the child that was requested, if it has not been taken."""
         if self._orders is not None:
-            with contextlib.suppress(OSError):  # there is none, or it ends with the zygote
+            with contextlib.suppress(OSError):  # there is no child, or it ends with the zygote
                 child = self._receive_child()
                 child.close()
                 os.waitpid(child.pid, 0)
@@ -143,7 +143,7 @@ def _serve(requests: socket.socket, orders: socket.socket) -> NoReturn:
         if pid == 0:
             close(own)  # held open, it would hide from the spawner that a zygote was killed before it answered
             _await_order(orders, order)
-        dup2(own, childs, False)  # only the child has its end now
+        dup2(own, childs, False)  # from here on, only the child holds its end
         requests.send(pid.to_bytes(_NUMBER, "big", signed=True))
 
 

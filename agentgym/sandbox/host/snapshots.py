@@ -107,7 +107,7 @@ async def receive_files(
     try:
         upper = sum(len(layer.data) for layer in below.layers[1:]) if below is not None else 0
         work = partial(snapshot_of, data, backend, below, most_files=most_files, most_bytes=_HOLES * most)
-        holes = b'"s":1' in data  # their zeros are hashed, too
+        holes = b'"s":1' in data  # the zeros of holes are hashed too
         snapshot = await asyncio.to_thread(work) if holes or len(data) + upper > _SMALL_BYTES else work()
         if not snapshot.entries.keys() >= ROOTS.keys():
             raise ValueError("it lacks a directory that every sandbox has")

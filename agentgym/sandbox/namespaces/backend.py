@@ -166,7 +166,7 @@ class NamespacesBackend:
         for last in (False, True):
             try:
                 return await self._create_from(spec, snapshot)
-            except SandboxDied:  # a ConnectionError too, but not from the spawner
+            except SandboxDied:  # SandboxDied is a ConnectionError too, but this one does not come from the spawner
                 raise
             except ConnectionError as error:
                 if last:

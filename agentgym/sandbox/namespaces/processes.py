@@ -21,7 +21,7 @@ from agentgym.sandbox.guest.group_owners import PREFIX, is_alive, is_spawners, r
 from agentgym.sandbox.guest.kernel import shows_own_processes
 from agentgym.sandbox.namespaces.spawner import IMAGE, OWNER
 
-_SPAWNER = b"from guest import spawner"  # in every spawner's command line
+_SPAWNER = b"from guest import spawner"  # part of every spawner's command line
 _END_S = 5.0
 _MIB = 2**20
 
@@ -75,7 +75,7 @@ def clean() -> list[str]:
     done = []
     for pid, spawner in spawners.items():
         if spawner.parent in spawners or _living_owner(spawner, processes):
-            continue  # a child of a spawner ends with it
+            continue  # a child of a spawner ends with its spawner
         if _end(pid):
             done.append(f"spawner {pid}, whose owner {_named_owner(spawner) or 'unknown'} has ended, and its sandboxes")
     for group in _groups():
@@ -93,7 +93,7 @@ def _is_not_given_out(pid: int) -> bool:
 
 def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:
     """Return the spawners by pid, including any that now run an image's Python."""
-    if not shows_own_processes():  # pids in arguments would refer to other processes
+    if not shows_own_processes():  # the pids in arguments would mean other processes here
         return {}
     own_depth = processes[os.getpid()].depth
     return {
@@ -111,7 +111,7 @@ def _living_owner(spawner: _Process, processes: dict[int, _Process]) -> int:
             break
         if named := _named_owner(above):
             owner = processes.get(named)
-            if owner is None:  # it has ended, or /proc did not show it
+            if owner is None:  # the process has ended, or /proc did not show it
                 return named if is_alive(named) else 0
             return named if owner.started <= spawner.started else 0
         above = processes.get(above.parent)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 _RECORD_BYTES = 5
-_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one; each new piece causes all to be parsed again
+_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one record; each new piece causes all of them to be parsed again
 
-ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"  # fatal; client libraries report "unrecognised name"
+# a fatal alert, which client libraries report as "unrecognised name"
+ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TOTAL = 0.3  # of a core: the thread takes turns with the host's own Python code
+_TOTAL = 0.3  # of one core: the thread takes turns with the host's own Python code
 _IN_USE_S = 1.0  # how long a sandbox counts as a user after its last use
 
 

@@ -158,7 +158,7 @@ class SandboxNetwork:
             with contextlib.suppress(OSError):  # it may be closed already
                 client.setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER
-                )  # the guest may have set another value, which it inherits
+                )  # the guest may have set another value, which this socket inherits
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return client
         return None
@@ -203,7 +203,7 @@ async def _received(stream: socket.socket) -> socket.socket:
     """Return the listening socket that a guest has sent. Raises: SandboxDied if it sent anything else."""
     descriptors: list[int] = []
     try:
-        stream.setblocking(False)  # the guest sent the socket before its reply, or never
+        stream.setblocking(False)  # the guest sent the socket before its reply, or never will
         _, descriptors = receive(stream, 1, 1)
         received = socket.socket(fileno=descriptors[0])
     except (OSError, IndexError) as error:

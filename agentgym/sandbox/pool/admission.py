@@ -71,7 +71,7 @@ class Admission:
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._headroom, self._headroom_until = Headroom(), 0.0
         self._taken, self._taken_mib = 0, 0.0  # admitted since the last measurement
-        self._budget_mib = 0.0  # for all sandboxes together: the most memory that was ever free
+        self._budget_mib = 0.0  # the most memory that was ever free for all sandboxes together
 
     @property
     def waiting(self) -> int:
@@ -175,6 +175,6 @@ class Admission:
 def _wake(waiter: _Waiter) -> bool:
     try:
         waiter.loop.call_soon_threadsafe(waiter.woken.set)
-    except RuntimeError:  # its event loop is closed, so nobody waits
+    except RuntimeError:  # the caller's event loop is closed, so it waits no more
         return False
     return True

@@ -31,9 +31,9 @@ from agentgym.sandbox.rootfs.sources import ImageSource, open_source
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, max_unpacked_bytes
 
 HOST_IMAGE = "host"
-_FORMAT = "1"  # of unpacked trees; a new format gets a new folder
+_FORMAT = "1"  # format of unpacked trees; a new format gets a new folder
 _ENDINGS = ("", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_SETTLED_NS = 2_000_000_000  # a younger file may change again with the same time stamp
+_SETTLED_NS = 2_000_000_000  # a file younger than this may change again with the same time stamp
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

@@ -29,7 +29,7 @@ MAX_ENTRIES = 4_000_000
 _MAX_DEPTH = 128
 _PIECE = 1 << 20
 _MAX_GLOBAL_HEADERS = 64
-_NEWEST_S = 2**33  # year 2242; later times are errors of an archive
+_NEWEST_S = 2**33  # the year 2242; later times are errors of an archive
 _WHITEOUT, _OPAQUE_WHITEOUT, _AUFS_PRIVATE = (
     ".wh.",
     ".wh..wh..opq",

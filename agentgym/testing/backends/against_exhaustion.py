@@ -93,7 +93,7 @@ async def memory_bomb_over_many_processes(target: Target) -> None:
         """,
         each=each,
     )
-    held = (reported(result) or {"value": 0})["value"]  # killed with the rest: contained
+    held = (reported(result) or {"value": 0})["value"]  # if it was killed with the others, the attack is contained
     check_not(held * each > target.spec.memory_mib * 1.2, f"{held} processes held {each} MiB each at once")
 
 

@@ -196,7 +196,7 @@ async def working_directories_that_lead_astray(target: Target) -> None:
             result = await target.sandbox.exec(["pwd", "-P"], cwd=f"/work/{folder}")
         check_equal(result.stdout in (b"", b"/work\n"), True, f"where {folder:.40} leads ({result.stdout!r})")
     async with target.another(snapshot=await target.sandbox.snapshot()) as fork:
-        for number in range(3, 24):  # of a fork, process 1 holds the directory with the changes to the snapshot
+        for number in range(3, 24):  # in a fork, process 1 holds the directory of changes to the snapshot
             await fork.exec(["ln", "-sfn", f"/proc/1/fd/{number}", "/work/up"])
             result = await fork.exec(["sh", "-c", "touch forged && pwd -P"], cwd="/work/up")
             check_equal(result.stdout, b"", f"where descriptor {number} of process 1 leads")

@@ -131,7 +131,7 @@ async def memory_in_attributes_of_files(target: Target) -> None:
         snapshot = await target.sandbox.snapshot()
         check_not(snapshot.size_bytes > 4 << 20, f"the snapshot takes {snapshot.size_bytes} bytes")
     except ToolError:
-        pass  # its memory is full: its own doing, and said so
+        pass  # the sandbox has filled its own memory, and says so
 
 
 async def descriptors_that_a_fork_sends(target: Target) -> None:

@@ -35,7 +35,7 @@ async def descriptors_sent_to_the_host(target: Target) -> None:
         socket.send_fds(host, [b"1\\n"], held)
         time.sleep(5)
     """
-    with contextlib.suppress(SandboxDied, TimeoutError):  # where its output is no socket
+    with contextlib.suppress(SandboxDied, TimeoutError):  # on backends whose channel output is not a socket
         await _answer(target.sandbox, code)
     grown = len(os.listdir("/proc/self/fd")) - before
     check_not(grown > 8, f"the host holds {grown} more descriptors")

@@ -143,7 +143,7 @@ async def descriptors_on_their_way(target: Target) -> None:
         long = f"print('well') #{'x' * 100_000}"
         result = await target.sandbox.run_python(long, session=session, timeout_s=2)
         check_equal(result.exit_code in (0, -9), True, "whether a call ended as calls do")
-    await asyncio.sleep(2)  # the time limit of the calls
+    await asyncio.sleep(2)  # as long as the time limit of the calls
     check_equal((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "a later call")
 
 

@@ -55,7 +55,8 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
 async def what_an_earlier_sandbox_was_told(target: Target) -> None:
     """Searches its memory for an environment variable of a sandbox made before it, while that lives and afterwards."""
     word = secrets.token_hex(16)
-    many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))  # not all written over by a shorter spec
+    # so many that a shorter spec does not overwrite all of them
+    many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))
     spec = replace(target.spec, environment=(*target.spec.environment, *many))
     async with target.another(spec) as earlier:
         check_not(not await _in_memory(target, earlier, word), "it does not even find its own: nothing is proved")

@@ -17,7 +17,7 @@ from agentgym.testing.backends.check import check_equal, check_raises, checks_of
 from agentgym.testing.backends.fake_guest import HONEST, FakeGuest, fake_guest
 from agentgym.testing.backends.testbed import Target
 
-_PATIENCE_S = 15.0  # the host's own grace, and more
+_PATIENCE_S = 15.0  # more than the host's own grace period
 
 
 async def _answered(

@@ -48,7 +48,7 @@ class Host:
     def __init__(self) -> None:
         self.word = secrets.token_hex(16)
         self.folder = Path(tempfile.mkdtemp(prefix="agentgym-check-"))
-        self.folder.chmod(0o777)  # open to all: only the sandbox keeps the agent out
+        self.folder.chmod(0o777)  # readable by all users, so that only the sandbox keeps the agent out
         self.file = self.folder / "secret"
         self.file.write_text(self.word)
         self.file.chmod(0o666)

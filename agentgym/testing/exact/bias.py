@@ -111,7 +111,7 @@ def all_problems() -> dict[str, Problem]:
     }
 
 
-@cache  # as the groups of a problem are: what is computed for them serves every estimator
+@cache  # cached like the groups of a problem, because every estimator uses it
 def with_tokens(problem: Problem) -> Problem:
     """Two token values per turn: the value before it, and its action value."""
 
@@ -140,7 +140,7 @@ def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[GradientBia
                 estimated = estimated_gradient(problem, chosen, (size, 2) if twice else (size,))
             else:
                 estimated = problem.estimated_gradient(chosen, size)
-            length = float(np.linalg.norm(exact)) or 1.0  # if the true gradient is 0: in reward units
+            length = float(np.linalg.norm(exact)) or 1.0  # if the true gradient is 0, the bias is in reward units
             lengths = length * float(np.linalg.norm(estimated))
             cosine = float(estimated @ exact) / lengths if lengths > 0 else 0.0
             error = float(np.linalg.norm(estimated - exact)) / length

@@ -38,7 +38,8 @@ _COPIES_OF_LOGITS = {"cpu": 6, "cuda": 1}
 """Number of logit-tile-sized tensors that TRL's fused head holds at once, without and with Triton."""
 _PROCESS_BYTES = {"cpu": 900 * 2**20, "cuda": 600 * 2**20}
 """Python with torch and TRL in main memory; the CUDA context on a GPU."""
-_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)  # a weight, its share of an 8-bit scale, and of that scale's own scale
+# a weight, its share of an 8-bit scale, and its share of that scale's own scale
+_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def plan_memory(
     cache = float(held * _cache_bytes(model, precision))
     sampling = {
         "keys and values": cache,
-        "of earlier turns": min(cache, 2.0**30),  # TransformersPolicy.reuse_mib
+        "of earlier turns": min(cache, 2.0**30),  # the limit of TransformersPolicy.reuse_mib
         "logits": float(3 * rows * vocabulary * 4),
     }
     if recipe.vllm is not None:  # the server samples, and plans its own memory

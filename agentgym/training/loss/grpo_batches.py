@@ -247,7 +247,8 @@ def token_batch(
     Args:
         logps, entropies: (B, T) results of the forward pass. Other arguments: see TokenBatch.
     """
-    ratio = batch.get("importance_sampling_ratio", 1.0)  # between the engine that sampled and the model
+    # ratio between the sampling engine's and the model's probabilities
+    ratio = batch.get("importance_sampling_ratio", 1.0)
     behaviour_logps = batch.get("old_per_token_logps")
     return TokenBatch(
         logps=logps,

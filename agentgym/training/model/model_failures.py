@@ -70,7 +70,7 @@ def stopped_before_memory_runs_out(
         finally:
             with deciding:
                 done.set()
-            watcher.join()  # an interrupt that was sent arrives here at the latest
+            watcher.join()  # an interrupt that was already sent arrives here at the latest
     except KeyboardInterrupt as error:
         if not left_mib:
             raise

@@ -107,7 +107,8 @@ def recipe_file(recipe: str | Path) -> Path:
 
 def _bundled() -> dict[str, Path]:
     package = Path(__file__).parents[2]
-    for folder in (package / "recipes", package.parent / "recipes"):  # of an installed package, of a checkout
+    # the recipes of an installed package, and of a checkout
+    for folder in (package / "recipes", package.parent / "recipes"):
         if folder.is_dir():
             files = [file for file in sorted(folder.rglob("*.toml")) if file.parent.name != "tasks"]
             return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}

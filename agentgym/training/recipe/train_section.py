@@ -178,7 +178,7 @@ def _requirements_of(objective: object) -> Any:
     name = str(objective).partition("(")[0].strip()
     try:
         return getattr(registry.load("objectives", name), "needs", None)
-    except (UnknownNameError, MissingExtraError):  # the checks before a run say so
+    except (UnknownNameError, MissingExtraError):  # the checks before a run report this
         return None
 
 

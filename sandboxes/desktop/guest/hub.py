@@ -18,7 +18,7 @@ from .screen import png, read_screen
 
 HOME = "/work/home"
 BUFFER, BUS = "/tmp/screen", "/tmp/bus"
-FAMILY = "/usr/share/fonts/truetype/dejavu"  # reading all fonts of a host would take most of the start
+FAMILY = "/usr/share/fonts/truetype/dejavu"  # reading all fonts of a host would take most of the start-up time
 FONTS = (
     '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
     f"<dir>{FAMILY if os.path.isdir(FAMILY) else '/usr/share/fonts'}</dir><cachedir>/work/cache/fonts</cachedir>"
@@ -171,7 +171,7 @@ class Trees:
     def __init__(self, environment: dict[str, str], start: Callable[[list[str]], None]) -> None:
         """Start the buses. Programs join them because `environment` is changed."""
         environment["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={BUS}"
-        environment["GTK_MODULES"] = "gail:atk-bridge"  # GTK 2 joins with this, later ones by themselves
+        environment["GTK_MODULES"] = "gail:atk-bridge"  # GTK 2 joins the bus by this; later versions join by themselves
         del environment["NO_AT_BRIDGE"]
         self._environment = environment
         start(["dbus-daemon", "--session", "--nofork", f"--address={environment['DBUS_SESSION_BUS_ADDRESS']}"])

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 MAX_NODES, MAX_LINES, MAX_TEXT, MAX_S, CALL_MS = 3_000, 400, 200, 4.0, 1_000
-DUMB = {"filler", "panel", "separator", "unknown", "redundant object"}  # shown only where they have a name
+DUMB = {"filler", "panel", "separator", "unknown", "redundant object"}  # roles that are shown only with a name
 STATES = ("FOCUSED", "CHECKED", "SELECTED", "EXPANDED")
 
 

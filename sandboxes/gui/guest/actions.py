@@ -38,7 +38,7 @@ class Actions:
     def type(self, target: Target, text: str) -> None:
         if len(text) > _MAX_TYPED:
             raise NotPossible(f"The text is {len(text)} characters long: at most {_MAX_TYPED} can be typed at once.")
-        if isinstance(target, (list, tuple)):  # whatever the point gives the keyboard to
+        if isinstance(target, (list, tuple)):  # types into whatever gets the keyboard at that point
             self._pointer.click(target)
             self._send(keys.events("Control+a"))
         else:

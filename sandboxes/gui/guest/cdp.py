@@ -205,7 +205,7 @@ class ChromiumProcess:
                 answers.put(answer)
 
     def _read(self) -> None:
-        pieces: list[bytes] = []  # of the message that has begun; joined once, because it may be long
+        pieces: list[bytes] = []  # pieces of the message that has begun; joined once, because it may be long
         while True:
             chunk = os.read(self._replies, _CHUNK)
             if not chunk:

@@ -19,21 +19,22 @@ class Elements:
     """The elements of a tab and their numbers. An element keeps its number until the page is left."""
 
     lines: list[Line]
-    before: int  # how many lines of what was read are left out before those shown, and how many after them
+    before: int  # how many of the lines read are left out before those shown, and how many after them
     after: int
     is_long: bool
     _numbers: dict[int, int]
     _nodes: dict[int, int]
-    _frames: dict[int, str]  # of the numbers of elements in inner frames
+    _frames: dict[int, str]  # the frame of each element of an inner frame, by the element's number
     _named: dict[str, list[tuple[int, str]]]
-    _pages: list[int]  # the first line of each page of lines up to the current one
+    _pages: list[int]  # for each page of lines up to the current one, its first line
     _pieces_text: list[str]
 
     def __init__(self, tab: Tab) -> None:
         self._tab, self._shows = tab, 0
         self._numbers, self._nodes, self._frames, self._named = {}, {}, {}, {}
         self.lines, self.before, self.after, self._pages = [], 0, 0, [0]
-        self._long_count = LONG  # of a page whose lines were too many, most of its elements: it is not read whole again
+        # for a page with too many lines, the number of its elements; it is not read whole again
+        self._long_count = LONG
         self.title, self.is_long, self._pieces_text = "", False, []
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class Elements:
         for (frame, parent), command in zip(frames, posted, strict=True):
             try:
                 owned.append((frame, parent, self._tab.result(command)["backendNodeId"]))
-            except Refused:  # it was removed meanwhile
+            except Refused:  # the element was removed meanwhile
                 continue
         return owned
 
@@ -123,7 +124,7 @@ class Elements:
         """Return the lines of those parts of the page and its frames that are in view."""
         width, height = self._tab.viewport
         places: dict[str, Box] = {self._tab.main: (0.0, 0.0, float(width), float(height))}
-        for frame, parent, owner in frames:  # where each frame's content is, within the view
+        for frame, parent, owner in frames:  # computes where each frame's content is within the view
             if parent in places and (box := self.content_box(owner)) is not None:
                 places[frame] = _shared(box, places[parent])
         inside: dict[int, list[tree.TreeLine]] = {}
@@ -158,7 +159,7 @@ class Elements:
                 nodes = tab.result(command)["nodes"]
             except Refused:  # it is gone
                 continue
-            if text is not None and nodes:  # a long text, of which this part is in view
+            if text is not None and nodes:  # of a long text, only this part is in view
                 nodes[0]["name"] = {"value": text}
             piece_lines = self._lines_of(frame, nodes if complete else nodes[:1], inside)
             lines += [(depth + line[0], *line[1:]) for line in piece_lines]

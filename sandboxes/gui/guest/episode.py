@@ -96,7 +96,7 @@ class BrowserEpisode:
             task_text = site.begin(self._tab)
             self._tab.settle(LOAD_S)
         except DialogOpened:
-            pass  # the observation tells the dialog
+            pass  # the observation shows the dialog
         return {"words": task_text, **self._observe()}
 
     def do_act(self, action: str, arguments: list[Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class BrowserEpisode:
         self._files.news()
         try:
             outcome = self._site.outcome(tab, self._last[0])
-        except (SiteFailed, Refused, Late, DialogOpened) as error:  # it worked when the episode began
+        except (SiteFailed, Refused, Late, DialogOpened) as error:  # the page worked when the episode began
             outcome = {"url": self._last[0], "failed": str(error)}
         if downloads := self._files.downloaded():
             outcome["downloads"] = downloads
@@ -346,7 +346,7 @@ class BrowserEpisode:
             location = tab.location()
             seen = self._seen(page, views)
             over = self._site.over(tab)
-        except DialogOpened:  # a dialog halts the page: nothing but it can be seen
+        except DialogOpened:  # a dialog halts the page, so only the dialog is visible
             url, title, key = self._last
             asking = dict(tab.asking or {})
             key = hashlib.sha256(json.dumps([key, asking]).encode()).hexdigest()[:32]
@@ -358,7 +358,8 @@ class BrowserEpisode:
         observed |= {"url": location[0], "title": title, "key": self._last[2], "over": over}
         if str(location[0]).startswith("chrome-error:"):
             observed["unreachable"] = tab.unreachable()
-        return {**observed, **seen, "downloads": self._files.news()}  # last, because downloads begin a little later
+        # read last, because downloads begin a little later
+        return {**observed, **seen, "downloads": self._files.news()}
 
     def _seen(self, page: OpenTab, views: list[str]) -> dict[str, Any]:
         """Return what the agent sees of a page."""
@@ -390,7 +391,7 @@ class BrowserEpisode:
             self._browser.forget(page.tab.session)
             self._browser.fail(page.tab.session)
         self._pages, self._current, self._opened_targets, self._gone_targets = [], 0, [], set()
-        with contextlib.suppress(Refused, Late):  # the context is gone already
+        with contextlib.suppress(Refused, Late):  # the context has already ended
             self._browser.call("Target.disposeBrowserContext", {"browserContextId": context}, timeout_s=LOAD_S)
 
 

@@ -23,7 +23,8 @@ class Downloads:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._states: dict[str, str] = {}
-        self.watchers: set[Callable[[str], object]] = set()  # each is told the frame in which a download began
+        # functions to call with the frame in which a download begins
+        self.watchers: set[Callable[[str], object]] = set()
 
     def on_event(self, method: str, params: dict[str, Any]) -> None:
         """Take an event of the browser. Called on the reading thread."""

@@ -40,7 +40,7 @@ class Hub:
         self.version = self.browser.call("Browser.getVersion", timeout_s=60)["product"]
         self.server = PageServer(self.browser)
         self._archives: dict[str, zipfile.ZipFile] = {}
-        slots = 2 * (os.cpu_count() or 1)  # more at once would only lengthen the queue
+        slots = 2 * (os.cpu_count() or 1)  # more sites at once would only make the queue longer
         self._acting, self._beginning = threading.Semaphore(slots), threading.Semaphore(slots)  # a start may take long
 
     def site(self, description: dict[str, Any]) -> Site:

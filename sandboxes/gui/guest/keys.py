@@ -105,7 +105,7 @@ def _strokes(name: str, modifiers: int) -> list[dict[str, Any]]:
     key, code, number, text = _key(name, shifted=bool(modifiers & MODIFIERS["Shift"]))
     described = {"key": key, "code": code, "windowsVirtualKeyCode": number, "modifiers": modifiers}
     if modifiers & ~MODIFIERS["Shift"]:
-        text = ""  # a combination types nothing
+        text = ""  # a key combination types no text
     down = {"type": "keyDown", "text": text, **described} if text else {"type": "rawKeyDown", **described}
     return [down, {"type": "keyUp", **described}]
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 APPS_FOLDER = "/tmp/apps"
 SETUP_S, STATE_S, MAX_STATE = 120.0, 55.0, 4 << 20  # three times STATE_S must fit into the host's wait
-PORTS, STARTS = range(15_000, 32_000), 3  # below those that a system gives to whoever asks for any
+PORTS, STARTS = range(15_000, 32_000), 3  # below the ports that a system gives to programs that ask for any port
 _POLL_S, _ANSWER_S, _CHUNK = 0.05, 120.0, 1 << 16
-_MAX_OUTPUT = 1 << 16  # of what an application prints, the end
+_MAX_OUTPUT = 1 << 16  # how much of an application's output is kept, from its end
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
-_TLS = b"\x16"  # how it begins; an application has no certificate that the browser would take
+_TLS = b"\x16"  # the first byte of TLS; an application has no certificate that the browser would accept
 _numbers = itertools.count(1)
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
-_preparing = threading.Lock()  # of `_locks` and `_prepared`
+_preparing = threading.Lock()  # guards `_locks` and `_prepared`
 _locks: dict[str, threading.Lock] = {}
 PREPARED = 16
 """Prepared folders that are kept besides those in use. A task set may have other data in each task."""
@@ -50,7 +50,7 @@ class Prepared:
     used_by: set[OwnApp] = field(default_factory=set)
 
 
-_prepared: dict[str, Prepared] = {}  # by key, the last used last
+_prepared: dict[str, Prepared] = {}  # by key, the one used last at the end
 
 
 class SandboxFailed(Exception):
@@ -79,7 +79,7 @@ class OwnApp(Site):
     def open(self) -> None:
         """Start the application and wait until it answers. Raises: SiteFailed."""
         key = self._description["key"]
-        with _lock_of(key):  # one episode sets a folder up, and others on it wait
+        with _lock_of(key):  # one episode sets a folder up, and others that use it wait
             with _preparing:
                 prepared = _prepared.get(key)
                 if prepared is not None:
@@ -112,7 +112,7 @@ class OwnApp(Site):
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if end := self._end():
-            outcome["application"] = end  # judged by nothing, but its author will ask
+            outcome["application"] = end  # does not affect the reward, but helps the application's author
         if self._description["state"]:
             outcome["effects"] = changes(self._prepared.state, self._end_state())
         return outcome
@@ -151,16 +151,16 @@ class OwnApp(Site):
         handler.send_response_only(200)
         handler.end_headers()
         begun = page.recv(_CHUNK)
-        if begun[:1] in (b"", _TLS):  # a plain server may wait for the end of a line for ever
+        if begun[:1] in (b"", _TLS):  # a plain server might wait for the end of a line for ever
             return
         with socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S) as application:
             application.sendall(begun)
             for end in (page, application):
-                end.settimeout(None)  # an agent may think for long
+                end.settimeout(None)  # an agent may take long to think
             back = threading.Thread(target=_pump, args=(application, page), daemon=True)
             back.start()
             _pump(page, application)
-            with contextlib.suppress(OSError):  # the application has gone
+            with contextlib.suppress(OSError):  # the application has ended
                 application.shutdown(socket.SHUT_RDWR)
             back.join()
 
@@ -248,7 +248,7 @@ class OwnApp(Site):
         with contextlib.suppress(SiteFailed):
             return self._state(self._folder)
         try:
-            self._state(self._prepared.folder)  # as it was before the agent acted
+            self._state(self._prepared.folder)  # the state before the agent acts
         except SiteFailed as error:
             raise SandboxFailed(f"{error}, where no agent has acted") from error
         return self._state(self._folder)

@@ -24,7 +24,7 @@ def end_those_at_home_in(folder: str) -> None:
     """End the processes that an application has begun in sessions of their own: it gave them its $HOME."""
     home = f"HOME={folder}".encode()
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             with open(f"/proc/{name}/environ", "rb") as file:
                 is_at_home = home in file.read().split(b"\0")
             if is_at_home:

@@ -33,8 +33,8 @@ class Tab:
     chooser: int | None  # backend node id of the input whose file chooser the page opened
     _contexts: dict[str, int]
     _navigating: set[str]  # frames that have asked for a page, which has not come
-    _loading: set[str]  # frames whose page has come, or is coming, and is not complete
-    _requests: dict[str, tuple[str, float]]  # what scripts have asked for: the frame, and until when to wait, by id
+    _loading: set[str]  # frames whose page has come or is coming, but is not complete
+    _requests: dict[str, tuple[str, float]]  # requests of scripts, by id: the frame, and until when to wait
     _drag: dict[str, Any] | None
 
     def __init__(
@@ -65,7 +65,7 @@ class Tab:
             self.post("Inspector.enable"),
             self.post("Network.enable", {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0}),
             self.post("Runtime.enable"),  # a binding needs it
-            self.post("Accessibility.enable"),  # keeps the tree between observations
+            self.post("Accessibility.enable"),  # keeps the accessibility tree between observations
             self.post("Runtime.addBinding", {"name": BINDING, "executionContextName": CONTEXT}),
             *(
                 self.post(
@@ -82,7 +82,7 @@ class Tab:
                 {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
             ),
             self.post("Emulation.setFocusEmulationEnabled", {"enabled": True}),
-            self.post(  # pages that heed it show a dialog at once, where an agent would see and click one on its way
+            self.post(  # pages that respect this setting show a dialog at once, instead of moving it into view
                 "Emulation.setEmulatedMedia",
                 {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]},
             ),
@@ -204,7 +204,8 @@ class Tab:
         request, now = params.get("requestId", ""), time.monotonic()
         with self._navigation:
             if method == "Network.requestWillBeSent":
-                if params.get("type") in _AWAITED and params["loaderId"]:  # a worker's script has none, and no end
+                # a request of a worker's script has no loader, and its end is not reported
+                if params.get("type") in _AWAITED and params["loaderId"]:
                     self._requests[request] = (params.get("frameId", ""), now + _REQUESTS_S)
             elif request in self._requests:
                 frame, _ = self._requests.pop(request)
@@ -316,7 +317,8 @@ class Tab:
     def _run_pending_tasks(self, step_s: float) -> bool:
         """Let the page run its pending tasks. Returns: whether the document has loaded."""
         try:
-            context = self.isolated_context()  # where timers are the browser's, whatever the page made of its own
+            # in this context, timers are the browser's own, whatever the page has replaced
+            context = self.isolated_context()
             return bool(self.evaluate(scripts.BREATHE, step_s, context, wait=True) == "complete")
         except Refused:
             return False  # the page has been left

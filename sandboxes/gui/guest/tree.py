@@ -131,7 +131,7 @@ def visible_lines(nodes: list[Node], inside: Mapping[int, list[TreeLine]] = Mapp
                 child_depth = depth + 1
                 ancestor_name = name if role in NAMED_BY_CONTENT else ancestor_name
                 if role in ("textbox", "searchbox", "spinbutton", "combobox"):
-                    children = []  # its content is its value, or part of its line
+                    children = []  # the content is shown as the value, or as part of the line
         if (frame_lines := inside.get(node.get("backendDOMNodeId", 0))) is not None:
             lines += [(child_depth + line[0], *line[1:]) for line in frame_lines]
             continue

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from agentgym.sandbox import cache_folder
 
-_SMALL = 1 << 20  # bytes; a memory map holds a file descriptor, and there may be many small corpora
+_SMALL = 1 << 20  # smaller files are read, not mapped: a map holds a descriptor, and there may be many small corpora
 _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
 
 
