@@ -18,17 +18,26 @@ with every default."""
 
 
 def lines() -> list[str]:
-    """Return the page, without its title."""
-    page = [INTRODUCTION]
+    """Return the page, without its title. Keys that several sections share are described in the first of them."""
+    page, first_title = [INTRODUCTION], dict[type, str]()
     for title, section in _titled_sections():
         texts, properties = field_docs(section), section.model_json_schema()
-        rows = [
-            [f"`{key}`", _type_of(schema, properties), _default_of(key, section), texts.get(key, "")]
-            for key, schema in properties["properties"].items()
-        ]
-        page += ["", f"## {title}", "", one_line(section.__doc__ or ""), ""]
-        page += table(["key", "value", "default", "meaning"], rows)
+        rows, as_in = list[list[str]](), dict[str, list[str]]()
+        for key, schema in properties["properties"].items():
+            described_in = first_title.setdefault(_owner(key, section), title)
+            if described_in == title:
+                rows.append([f"`{key}`", _type_of(schema, properties), _default_of(key, section), texts.get(key, "")])
+            else:
+                as_in.setdefault(described_in, []).append(f"`{key}`")
+        page += ["", f"## {title}", "", one_line(section.__doc__ or "")]
+        page += [f"As in {other}: {', '.join(shared)}." for other, shared in as_in.items()]
+        page += ["", *table(["key", "value", "default", "meaning"], rows)] if rows else []
     return page
+
+
+def _owner(key: str, section: type[Section]) -> type:
+    """Return the class that declares a key: the section or one of its bases."""
+    return next(each for each in section.__mro__ if key in vars(each).get("__annotations__", {}))
 
 
 def _titled_sections() -> Iterator[tuple[str, type[Section]]]:

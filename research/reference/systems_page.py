@@ -15,7 +15,6 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.errors import AgentGymError
-from research.reference.markdown import table
 
 NOTICE = "<!-- Made from docs/systems.tsv by `agentgym dev systems`. Edit the table instead. -->"
 STATUSES = ("runs", "in part", "missing")
@@ -30,17 +29,15 @@ REGISTERED: dict[str, registry.Kind] = {
     "gatherer": "gatherers",
     "sampler": "samplers",
     "stage": "stages",
-    "part": "training_parts",
     "hook": "logit_hooks",
     "policy": "policies",
     "importer": "importers",
 }
 FOLDERS = {"recipe": "recipes", "test": "tests", "doc": "docs"}
 INTRODUCTION = """\
-Which published systems and methods agentgym can run: {runs} of {total} run, of {part} some parts do, and {missing} are
-missing. *Runs* means that the mechanism which the paper is about runs here, by the recipe, option or test that is
-named. It does not mean that the paper's figures were reproduced: its models and data are other ones. The last column
-says what is not here."""
+Which published systems and methods agentgym can run. Of {total}, {runs} run, {part} run in part, and {missing} are
+missing. *Runs* means that the mechanism of the paper runs here, by what is named. The paper's figures, which depend on
+its models and data, were not reproduced."""
 
 
 class SystemsTableError(AgentGymError, ValueError):
@@ -56,14 +53,23 @@ def systems_page(source: Path) -> str:
     )
     lines = [NOTICE, "", "# Published systems", "", introduction]
     for area in dict.fromkeys(row["area"] for row in rows):
-        lines += ["", f"## {area}", ""]
-        cells = [
-            [row["system"], row["status"], ", ".join(_links(row, source.parent)) or "a test", row["missing"]]
-            for row in rows
-            if row["area"] == area
-        ]
-        lines += table(["system", "status", "what runs it", "what is missing"], cells)
+        lines += ["", f"## {area}", "", *(_line(row, source.parent) for row in rows if row["area"] == area)]
     return "\n".join([*lines, ""])
+
+
+def _line(row: dict[str, str], docs: Path) -> str:
+    """Return a system's line: its name, its status if it is not `runs`, what runs it, and what is missing."""
+    by_kind: dict[str, list[str]] = {}
+    for kind, link in _links(row, docs):
+        if link not in (links := by_kind.setdefault(kind, [])):
+            links.append(link)
+    runs = [
+        f"{kind}{'s' * (len(links) > 1)} {', '.join(links)}" if kind else ", ".join(links)
+        for kind, links in by_kind.items()
+    ]
+    status = "" if row["status"] == "runs" else f" ({row['status']})"
+    missing = f" *Missing*: {row['missing']}." if row["missing"] and runs else row["missing"]
+    return f"- **{row['system']}**{status}: {'; '.join(runs)}{'.' * bool(runs)}{missing}"
 
 
 def _rows(source: Path) -> list[dict[str, str]]:
@@ -72,31 +78,34 @@ def _rows(source: Path) -> list[dict[str, str]]:
     for row in rows:
         system, status = row["system"], row["status"]
         if status not in STATUSES:
-            raise SystemsTableError(f"{system}: the status {status!r} is none of {', '.join(STATUSES)}.")
+            raise SystemsTableError(f"{system}: there is no status {status!r}. Choose one of {', '.join(STATUSES)}.")
         if (status == "missing") == bool(row["here"]):
-            raise SystemsTableError(f"{system}: what runs or runs in part names by what, and what is missing nothing.")
+            raise SystemsTableError(f"{system}: name what runs it, unless its status is 'missing'.")
         if status != "runs" and not row["missing"]:
-            raise SystemsTableError(f"{system}: say what is missing.")
+            raise SystemsTableError(f"{system}: say what is missing, because its status is not 'runs'.")
     if twice := [name for name, count in Counter(row["system"] for row in rows).items() if count > 1]:
         raise SystemsTableError(f"{twice[0]} has two lines.")
     return rows
 
 
-def _links(row: dict[str, str], docs: Path) -> Iterator[str]:
-    """Yield the references of a line as Markdown. Raises: SystemsTableError for a broken reference."""
+def _links(row: dict[str, str], docs: Path) -> Iterator[tuple[str, str]]:
+    """Yield the references of a line, each as its kind in words and as Markdown.
+
+    Raises: SystemsTableError for a broken reference.
+    """
     for reference in row["here"].split():
         kind, _, name = reference.partition("/")
         if kind in REGISTERED and name in registry.names(REGISTERED[kind]):
-            yield f"{kind.replace('_', ' ')} `{name}`"
+            yield kind.replace("_", " "), f"`{name}`"
         elif kind in FOLDERS and (docs.parent / FOLDERS[kind] / name).is_file():
             if kind != "test":  # the page links only what readers can run
-                yield f"[{name}]({name if kind == 'doc' else f'../{FOLDERS[kind]}/{name}'})"
+                yield "", f"[{name}]({name if kind == 'doc' else f'../{FOLDERS[kind]}/{name}'})"
         elif kind == "option" and name in _recipe_keys():
-            yield f"[`{name}`](reference/recipe.md)"
+            yield "", f"[`{name}`](reference/recipe.md)"
         elif kind == "command" and name in _commands():
-            yield f"`agentgym {name}`"
+            yield "", f"`agentgym {name}`"
         else:
-            raise SystemsTableError(f"{row['system']}: the reference {reference!r} leads nowhere.")
+            raise SystemsTableError(f"{row['system']}: the reference {reference!r} does not exist.")
 
 
 def _recipe_keys() -> set[str]:

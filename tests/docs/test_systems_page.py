@@ -44,11 +44,11 @@ def test_the_files_of_a_line_that_runs_use_what_the_line_names():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("A\tx\truns\tstage/prefre\t", "A: the reference 'stage/prefre' leads nowhere"),
-        ("A\tx\truns\ttest/none.py\t", "A: the reference 'test/none.py' leads nowhere"),
-        ("A\tx\truns\toption/train.klx\t", "leads nowhere"),
-        ("A\tx\tworks\tstage/prefer\t", "the status 'works' is none of runs"),
-        ("A\tx\truns\t\t", "what runs or runs in part names by what"),
+        ("A\tx\truns\tstage/prefre\t", "A: the reference 'stage/prefre' does not exist"),
+        ("A\tx\truns\ttest/none.py\t", "A: the reference 'test/none.py' does not exist"),
+        ("A\tx\truns\toption/train.klx\t", "does not exist"),
+        ("A\tx\tworks\tstage/prefer\t", "there is no status 'works'. Choose one of runs"),
+        ("A\tx\truns\t\t", "name what runs it"),
         ("A\tx\tin part\tstage/prefer\t", "say what is missing"),
         ("A\tx\truns\tstage/prefer\t\nA\tx\truns\tstage/prefer\t", "A has two lines"),
     ],
