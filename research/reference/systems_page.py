@@ -29,6 +29,7 @@ REGISTERED: dict[str, registry.Kind] = {
     "gatherer": "gatherers",
     "sampler": "samplers",
     "stage": "stages",
+    "part": "training_parts",
     "hook": "logit_hooks",
     "policy": "policies",
     "importer": "importers",
@@ -67,6 +68,8 @@ def _line(row: dict[str, str], docs: Path) -> str:
         f"{kind}{'s' * (len(links) > 1)} {', '.join(links)}" if kind else ", ".join(links)
         for kind, links in by_kind.items()
     ]
+    if not runs and row["status"] != "missing":
+        runs = ["a test"]
     status = "" if row["status"] == "runs" else f" ({row['status']})"
     missing = f" *Missing*: {row['missing']}." if row["missing"] and runs else row["missing"]
     return f"- **{row['system']}**{status}: {'; '.join(runs)}{'.' * bool(runs)}{missing}"
