@@ -17,7 +17,7 @@ REAL        ?= smollm2
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
-BENCHMARKS  ?= overhead episodes gateway warehouse sandbox pool credit environments swe gui viewer training learning
+BENCHMARKS  ?= overhead episodes gateway warehouse sandbox pool credit environments intervals swe gui viewer training sampling learning
 PEERS       ?= .venv-peers
 FUZZ_SECONDS ?= 60
 
@@ -180,8 +180,9 @@ families: $(STAMP)  ## write the table of families of models into docs/models.md
 gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, played rightly and wrongly (minutes)
 	"$(PY)" benchmarks/gui_full.py
 
-bench: $(STAMP)  ## every benchmark of BENCHMARKS="..."; learning takes long
-	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
+bench: $(STAMP)  ## every benchmark of BENCHMARKS="...", and the tables of docs/benchmarks.md; learning takes long
+	@status=0; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; \
+	    "$(PY)" benchmarks/figures.py run $$name || status=1; done; "$(PY)" benchmarks/figures.py; exit $$status
 
 # The fuzzer has wheels for few platforms, so it is no part of what `make setup` installs.
 fuzz: $(STAMP)  ## coverage-guided fuzzing of what parses hostile bytes, FUZZ_SECONDS for each parser

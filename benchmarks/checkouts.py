@@ -1,4 +1,4 @@
-"""The option of benchmarks that compare this checkout with another."""
+"""What benchmarks are given: another checkout to compare with, a model."""
 
 from __future__ import annotations
 
@@ -11,3 +11,12 @@ def checkout(text: str) -> Path:
     if not (Path(text) / "agentgym" / "__init__.py").is_file():
         raise argparse.ArgumentTypeError(f"{text} is not a checkout of agentgym: git worktree add {text} COMMIT")
     return Path(text).resolve()
+
+
+def checkpoint(text: str) -> str:
+    """Return the folder of a model, for argparse. Raises: argparse.ArgumentTypeError for any other."""
+    if not (Path(text) / "config.json").is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a model's folder: make models/smollm2-135m/config.json gets one"
+        )
+    return text

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from figures import show_table
 from rich.console import Console
 from rich.table import Table
 
@@ -102,7 +103,7 @@ def main() -> None:
         figures[name] = 1e6 * seconds / arguments.groups
         note = "" if turns == arguments.turns else f"  ({turns} turns)"
         table.add_row(name + note, f"{figures[name]:.0f}", f"{seconds / bare_seconds:.0f} x", f"{seconds:.3f}")
-    console.print(table)
+    show_table(table)
     if arguments.out:
         arguments.out.write_text(
             json.dumps({"bare_us": 1e6 * bare_seconds / arguments.groups, "us": figures}, indent=1) + "\n"

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from figures import show_table
 from peering import Peer
-from rich.console import Console
 from rich.table import Table
 
 PEERS = (
@@ -52,4 +52,4 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"))
     options = parser.parse_args()
-    Console().print(table_of(measure(options.peers, options.episodes, options.rounds)))
+    show_table(table_of(measure(options.peers, options.episodes, options.rounds)))

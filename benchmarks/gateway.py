@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
+from figures import show_table
 from rich.table import Table
 
 from agentgym import Budgets, Call, EpisodeManager, Message, Policy, RolloutConfig, ScriptedPolicy, Task
@@ -165,7 +165,7 @@ def options_of(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    Console().print(asyncio.run(table_of(options_of())))
+    show_table(asyncio.run(table_of(options_of())))
 
 
 if __name__ == "__main__":

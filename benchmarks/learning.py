@@ -38,6 +38,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
+from figures import keep_table
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -294,6 +295,7 @@ def main() -> int:
     table = Table(*(COLUMNS[column] for column in SHOWN_COLUMNS), title=f"{chosen.steps} steps, {chosen.seeds} seeds")
     for row in report(runs, labels, Path(chosen.out), plotted=True):
         table.add_row(*(escape(row[column]) for column in SHOWN_COLUMNS))
+    keep_table(table)
     console.print(table, f"All figures: {Path(chosen.out) / 'table.md'}", sep="\n", soft_wrap=True)
     for line in failed:
         console.print(f"[red]failed[/] {escape(line)}")

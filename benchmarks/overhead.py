@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from checkouts import checkout
-from rich.console import Console
+from figures import show_table
 from rich.table import Table
 
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task
@@ -87,7 +87,7 @@ def compare_with(checkout: Path, *, rounds: int, only: str, json_path: Path | No
         verdict = "[green]holds[/]" if c.holds else f"[red]under {against.NO_SLOWER}[/]"
         figures = (f"{best(c.this):,.4g}", f"{best(c.other):,.4g}", f"{c.ratio:.3f}", f"{c.median_ratio:.3f}")
         table.add_row(c.name, *figures, verdict)
-    Console().print(table)
+    show_table(table)
     if json_path:
         rows = [asdict(c) | {"ratio": c.ratio, "median_ratio": c.median_ratio, "holds": c.holds} for c in comparisons]
         json_path.write_text(json.dumps({"python": platform.python_version(), "rows": rows}, indent=1))
@@ -140,7 +140,7 @@ def show(rows: list[Row]) -> None:
         table.add_row(
             row.name, f"{row.value:,.0f}" if row.value >= 100 else f"{row.value:.2f}", row.unit, target, verdict
         )
-    Console().print(table)
+    show_table(table)
 
 
 class PlainCounter:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rich.console import Console
+from figures import show_table
 from rich.table import Table
 from sandbox_measuring import processor_s
 
@@ -121,7 +121,7 @@ async def main() -> None:
                         stats.partition(";")[0],
                     )
                     print("measured", set_name, backend_name, concurrency, think_ms, without, with_pool, flush=True)
-    Console(width=200).print(table)
+    show_table(table)
     print(
         "wall, CPU: what an episode takes without the pool, divided by what it takes with it; above 1 the pool saves."
     )

@@ -22,7 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 import numpy as np
 import torch
-from rich.console import Console
+from checkouts import checkpoint
+from figures import show_table
 from rich.table import Table
 
 from agentgym import Policy
@@ -88,7 +89,9 @@ class Conversations:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a checkpoint; by default random weights of the quickstart's shape")
+    parser.add_argument(
+        "--model", type=checkpoint, help="a checkpoint; by default random weights of the quickstart's shape"
+    )
     parser.add_argument("--vllm", metavar="PYTHON", help="an interpreter that has vLLM")
     parser.add_argument("--episodes", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
@@ -125,7 +128,7 @@ def main() -> None:
                 median = statistics.median(values)
                 cells = (f"{value:,.0f}" for value in (median, min(values), max(values)))
                 table.add_row(name, str(turns), *cells, f"{median / plain:.2f}")
-        Console().print(table)
+        show_table(table)
         for policy in policies.values():
             runner.run(policy.close())
         if server is not None:

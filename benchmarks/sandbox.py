@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import sandbox_peers
+from figures import keep_table
 from rich.console import Console
 from rich.table import Table
 from sandbox_calls import calls, lives, pauses, throughput
@@ -110,8 +111,11 @@ def show(figures: Figures, console: Console) -> None:
         table.add_row(row.name, f"{number(row.value)} {row.unit}", target, verdict, beside or row.note, ratio)
     if figures.rows:
         console.print(table)
+        keep_table(table)
     if figures.peers:
-        console.print(sandbox_peers.table_of(figures.peers))
+        peers = sandbox_peers.table_of(figures.peers)
+        console.print(peers)
+        keep_table(peers)
     cores = os.cpu_count() or 1
     console.print(
         f"{cores} cores, Linux {platform.release()}, Python {platform.python_version()}; load average "

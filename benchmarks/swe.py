@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
+from figures import show_table
 from rich.table import Table
 from soak_census import bury, census, grown, processes_below
 
@@ -207,7 +207,7 @@ def main() -> int:
         "",
         "nothing",
     )
-    Console().print(table)
+    show_table(table)
     return int(above > 10 or bool(left))
 
 

@@ -22,7 +22,8 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import numpy as np
 import torch
-from rich.console import Console
+from checkouts import checkpoint
+from figures import show_table
 from rich.table import Table
 from trl import GRPOConfig, GRPOTrainer
 
@@ -112,7 +113,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--groups", type=int, default=8, help="of eight episodes each")
-    parser.add_argument("--model", help="a checkpoint; by default random weights of the quickstart's shape")
+    parser.add_argument(
+        "--model", type=checkpoint, help="a checkpoint; by default random weights of the quickstart's shape"
+    )
     arguments = parser.parse_args()
     rounds, episodes = arguments.rounds, GROUP * arguments.groups
     if arguments.model:
@@ -168,7 +171,7 @@ def main() -> None:
         table.add_column(column, justify="right" if column != "trainer" else "left")
     for name, seconds in times.items():
         table.add_row(name, *(f"{1000 * f(seconds):.1f}" for f in (statistics.median, min, max)))
-    Console().print(table)
+    show_table(table)
     ratio = statistics.median(times["TurnGRPOTrainer"]) / statistics.median(times["bare GRPOTrainer"])
     print(f"ratio {ratio:.3f} (limit 1.05)")
 

@@ -34,6 +34,7 @@ LONG = {
 }
 """What takes more than five seconds of a processor: run by `make test-all`."""
 OWN_TESTS = {
+    "figures": "test_benchmark_figures.py",
     "fuzz": "sandbox/test_fuzz_targets.py",
     "gui_full": "sandboxes/test_miniwob_pages.py",
     "horizon": "training/test_horizon_benchmark.py",
@@ -96,4 +97,14 @@ def test_a_checkout_that_is_missing_is_one_message_with_the_way_to_make_one(prog
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith(
         "nowhere is not a checkout of agentgym: git worktree add nowhere COMMIT"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["training", "sampling"])
+def test_a_model_that_is_missing_is_one_message_with_the_way_to_get_one(program, tmp_path):
+    done = run(program, "--model nowhere", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(
+        "nowhere is not a model's folder: make models/smollm2-135m/config.json gets one"
     )
