@@ -35,6 +35,12 @@ async def test_calls_beyond_the_budget_are_told_so_and_not_run():
     assert trajectory.stop_reason is StopReason.MAX_CALLS
 
 
+async def test_the_calls_of_earlier_turns_count():
+    trajectory = await play([say("add", "add"), say("add", "add")], budgets=Budgets(max_calls=3))
+    statuses = [result.status for turn in trajectory.turns for result in turn.results]
+    assert statuses == [ResultStatus.OK] * 3 + [ResultStatus.OVER_BUDGET]
+
+
 async def test_void_turns_in_a_row_end_the_episode_and_an_understood_call_starts_the_count_anew():
     void = Message("assistant", "", (Call("", {}, "call_0", "nonsense"),))
     trajectory = await play([void, say("add"), void, void, say("add")], budgets=Budgets(max_void_turns=2))
@@ -196,5 +202,6 @@ def test_a_policy_that_hangs_for_ever_is_asked_again_and_then_the_episode_has_fa
     trajectory = clock.run(play(hanging, budgets=Budgets(time_s=50, reply_s=700, infra_retries=1)))
     assert (trajectory.stop_reason, trajectory.outcome) == (StopReason.INFRA_ERROR, {})
     assert trajectory.error.startswith("PolicyError: 'policy' gave no reply in 700 s. If it hangs, start it anew")
+    assert trajectory.provenance.retries[0].startswith("PolicyError: 'policy' gave no reply in 700 s.")
     assert clock.now == pytest.approx(2 * 700)
     assert Budgets().reply_s == 3600, "much longer than any message of a slow model"

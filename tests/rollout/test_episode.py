@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -290,6 +291,20 @@ async def test_what_tools_cost_is_counted_by_turn():
 
     trajectory = await play([say("buy", "add", "buy"), say("submit")], environment=Dear, exact=False)
     assert [turn.usage for turn in trajectory.turns] == [{"cost": 0.5}, {}]
+
+
+async def test_what_calls_say_that_they_cost_is_added():
+    class Dear(Counter):
+        @tool(inline=True, cost=0.25)
+        def buy(self) -> str:
+            """Buy."""
+            return "bought"
+
+        async def call(self, call):
+            return replace(await super().call(call), usage={"cost": 2.0})
+
+    trajectory = await play([say("buy", "buy"), say("submit")], environment=Dear, exact=False)
+    assert [turn.usage for turn in trajectory.turns] == [{"cost": 4.5}, {"cost": 2.0}]
 
 
 class Nearing(Counter):

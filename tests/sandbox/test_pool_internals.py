@@ -37,6 +37,15 @@ def test_owners_take_turns_and_so_do_the_kinds_an_owner_asks_for():
         queue.pop()
 
 
+def test_an_owner_who_left_comes_back_at_the_end():
+    queue = FairQueue[str]()
+    queue.push("a", "x", "a1")
+    queue.remove("a", "x", "a1")
+    queue.push("b", "x", "b1")
+    queue.push("a", "x", "a2")
+    assert [queue.pop() for _ in range(2)] == ["b1", "a2"]
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans()), max_size=30))
 def test_each_line_is_first_in_first_out_and_loses_only_who_left(requests):
     queue = FairQueue[int]()

@@ -133,10 +133,10 @@ def test_an_action_is_worth_the_mean_over_its_outcomes_as_often_as_they_came_out
     """0.25 * 0.8 + 0.75 * 0.4 = 0.5, and visits of an outcome change its own mean alone."""
     rare, common = Outcome(Node(), times=1), Outcome(Node(), times=3)
     rare.add([0.8] * 9)
-    common.add([0.4] * 3)
+    common.add([0.4] * 12)
     action = Action({"rare": rare, "common": common})
     assert action.mean == pytest.approx(0.5)
-    assert action.next_outcome() is common, "3 visits for 3 times, and the other has 9 for 1"
+    assert action.next_outcome() is common, "12 visits for 3 times, and the other has 9 for 1"
 
 
 def action_with(times: int, visits: int, mean: float) -> Action:
@@ -154,6 +154,9 @@ def test_puct_prefers_what_the_policy_does_often_and_uct_what_was_tried_least():
     actions = {"rarely": action_with(2, 3, 0.5), "often": action_with(6, 6, 0.5)}
     assert TreeSearch(nodes=1, rule="puct", exploration=1.0)._chosen(actions, 0.0, 1.0) is actions["often"]
     assert TreeSearch(nodes=1, rule="uct", exploration=1.0)._chosen(actions, 0.0, 1.0) is actions["rarely"]
+    alike = {"visited": action_with(1, 6, 0.5), "new": action_with(1, 3, 0.5)}
+    for rule in ("puct", "uct"):
+        assert TreeSearch(nodes=1, rule=rule, exploration=1.0)._chosen(alike, 0.0, 1.0) is alike["new"]
 
 
 async def test_rooms_are_solved_by_visits_and_by_the_best_end():

@@ -99,6 +99,10 @@ def test_tasks_that_are_solved_sometimes_are_drawn_most():
     assert metrics == {"sampler/tried": 1.0, "sampler/learnability": pytest.approx(0.25 / 3)}
     assert {success[task.id] for step in range(50) for task in sampler.draw(4, step)} == {0.5}
     assert len({task.id for task in sampler.draw(4, 0)}) == 4, "no task twice"
+    partly = make_sampler("learnable(uniform=0.0)", TASKS, 0)
+    partly.update(groups_of(TASKS[:1], {TASKS[0].id: 0.5}))
+    untried = {task.id for step in range(400) for task in partly.draw(1, step)}
+    assert len(untried) == len(TASKS), "what was never played counts as solved half of the time"
     forgetful = make_sampler("learnable(uniform=1.0)", TASKS, 0)
     forgetful.update(groups_of(TASKS, success))
     assert {success[task.id] for step in range(50) for task in forgetful.draw(4, step)} == {0.0, 0.5, 1.0}
@@ -148,6 +152,13 @@ def test_the_arm_that_teaches_most_is_drawn_most_and_no_arm_is_forgotten():
     assert max(first_draw.values()) < 400**0.5, "an arm that was never drawn is tried soon"
     assert sum(metrics.values()) == pytest.approx(1.0)
     assert metrics["ucb/1"] == max(metrics.values())
+
+
+def test_the_newest_groups_of_an_arm_count():
+    sampler, task = make_sampler("ucb(window=1)", TASKS, 0), TASKS[0]
+    sampler.update([[episode(task, 0.0), episode(task, 1.0)]])
+    sampler.update([[episode(task, 1.0), episode(task, 1.0)]])
+    assert sampler.state()["recent"][f"{task.difficulty:g}"] == [0.0]
 
 
 def test_arms_may_be_environments_or_the_sets_of_a_mixture():
