@@ -35,7 +35,6 @@ MUTANTS = [
     Mutant(CURRICULUM, "-4 * self._prompts", "-1 * self._prompts", RISES),
     Mutant(CURRICULUM, "mean >= self._accuracy", "mean > self._accuracy", RISES),
     Mutant(CURRICULUM, "len(self._recent) >= self._prompts", "len(self._recent) > self._prompts", RISES),
-    Mutant(CURRICULUM, "self._cap, self._recent = self._cap + 1, []", "self._cap = self._cap + 1", RISES),
     Mutant(CURRICULUM, "self._cap - self._window + 1)", "self._cap - self._window)", RISES),
     Mutant(CURRICULUM, "if t.valid and t.success is not None]", "if t.success is not None]", RISES),
     Mutant(
