@@ -156,7 +156,7 @@ MUTANTS = [
     Mutant(SUMMARY, "trajectory.return_from(),", "trajectory.success or 0.0,", LISTS),
     Mutant(SUMMARY, "sum(len(turn.token_ids) for turn", "sum(len(turn.observation_ids) for turn", LISTS),
     Mutant(SUMMARY, "json.dumps(sorted(set(task.tags)))", "json.dumps(list(task.tags))", LISTS),
-    Mutant(JOURNAL, 'file.write(f"\\n{json', 'file.write(f"{json', CUT),
+    Mutant(JOURNAL, 'f"\\n{json.dumps', 'f"{json.dumps', CUT),
     Mutant(JOURNAL, "except (ValueError, TypeError):", "except ValueError:", CUT),
 ]
 
