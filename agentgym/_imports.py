@@ -30,7 +30,9 @@ def install_command(extra: str) -> str:
 def check_package(package: str, extra: str, purpose: str) -> None:
     """Raise MissingExtraError, with the command that installs it, if a package cannot be imported."""
     if find_spec(package) is None:
-        raise MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: {install_command(extra)}")
+        raise MissingExtraError(
+            f"{purpose} needs the package {package}, which is not installed. Run: {install_command(extra)}"
+        )
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

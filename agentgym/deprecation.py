@@ -61,7 +61,8 @@ def _accepting(function: Any, shown_name: str, renames: Mapping[str, str]) -> An
             new = renames[old]
             if new in kwargs:
                 raise TypeError(
-                    f"{shown_name}() got both {old}= and {new}=, two names of one argument: leave {old}= out."
+                    f"{shown_name}() got both {old}= and {new}=, which are the old and the new name of one argument. "
+                    f"Leave {old}= out."
                 )
             warn_renamed(f"{old}= of {shown_name}()", f"{new}=")
             kwargs[new] = kwargs.pop(old)

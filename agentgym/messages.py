@@ -54,8 +54,8 @@ def _part_from_json(part: Any) -> Part:
     if kind == "image" and isinstance(part.get("data"), str):
         return ImagePart(part["data"], str(part.get("media_type", "image/png")))
     raise ValueError(
-        f"holds the part {str(part)[:60]!r}. A part is {{type: text, text: ...}} or "
-        "{type: image, data: base64, media_type: ...}."
+        f"has the part {str(part)[:60]!r}. Write a part as {{type: text, text: ...}} or {{type: image, data: base64, "
+        "media_type: ...}."
     )
 
 
@@ -86,10 +86,10 @@ class Call:
     def from_json(cls, row: Any) -> Call:
         """Build a call from JSON data. Raises: ValueError that continues a sentence about its message."""
         if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-            raise ValueError(f"holds the call {str(row)[:60]!r}. A call is {{name: ..., arguments: {{...}}}}.")
+            raise ValueError(f"has the call {str(row)[:60]!r}. Write a call as {{name: ..., arguments: {{...}}}}.")
         arguments = row.get("arguments", {})
         if not isinstance(arguments, dict):
-            raise ValueError(f"holds a call of {row['name']!r} whose arguments {arguments!r} are not an object.")
+            raise ValueError(f"has a call of {row['name']!r} whose arguments must be an object, not {arguments!r}.")
         return cls(row["name"], dict(arguments), str(row.get("id", "call_0")), row.get("error"))
 
 
@@ -221,9 +221,9 @@ class Message:
     def from_json(cls, row: Any) -> Message:
         """Build a message from JSON data. Raises: ValueError that continues a sentence about the message."""
         if not isinstance(row, dict) or row.get("role") not in ROLES:
-            raise ValueError("needs a role of system, user, assistant or tool.")
+            raise ValueError("needs a role: system, user, assistant or tool.")
         if row["role"] == "tool" and not isinstance(row.get("name"), str):
-            raise ValueError("has the role tool, and no name of the tool that it comes from.")
+            raise ValueError("has the role tool, but no `name` of the tool that it comes from.")
         content = row.get("content", "")
         return cls(
             row["role"],

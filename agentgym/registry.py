@@ -86,7 +86,7 @@ def register(name: str, registered: Any, *, kind: Kind = "environments") -> None
         raise ValueError(name_fault)
     if kind == "environments" and not callable(registered):
         raise RegistrationError(
-            f"{name!r} was given {registered!r:.80}: register an Environment class, or a function that returns a new "
+            f"{name!r} was given {registered!r:.80}. Register an Environment class, or a function that returns a new "
             "instance."
         )
     point = None if name in _registered[kind] else _points(kind).get(name)
@@ -121,7 +121,8 @@ def load(kind: Kind, name: str) -> Any:
     _check_kind(kind)
     if not isinstance(name, str):
         raise UnknownNameError(
-            f"{name!r:.80} is not a name. Register it with register(NAME, ..., kind={kind!r}), and give the name."
+            f"{name!r:.80} is not a name. Register the object by register(NAME, ..., kind={kind!r}), and give its "
+            "name here."
         )
     if name in _registered[kind]:
         return _registered[kind][name]
@@ -159,12 +160,12 @@ def prototype(name: str | Callable[..., Environment], **options: Any) -> Environ
     environment = factory(**options)
     if not isinstance(environment, Environment):
         raise RegistrationError(
-            f"{name!r} is meant to make an environment, but it made {environment!r:.80}, which is not an instance of "
-            "Environment. A factory returns the instance."
+            f"The factory of {name!r} must return an environment, but it returned {environment!r:.80}, which is not "
+            "an instance of Environment."
         )
     if environment.sandbox is not None and not isinstance(environment.sandbox, SandboxSpec):
         raise RegistrationError(
-            f"{type(environment).__qualname__}.sandbox is {environment.sandbox!r:.80}: give a SandboxSpec, such as "
+            f"{type(environment).__qualname__}.sandbox is {environment.sandbox!r:.80}. Give a SandboxSpec, such as "
             "SandboxSpec(memory_mib=256), or None for an environment in memory. The backend is an option of `make`."
         )
     return environment
@@ -303,8 +304,8 @@ def _imported(kind: Kind, point: EntryPoint) -> Any:
         if missing.split(".")[0] in ("", "agentgym"):
             raise
         raise MissingExtraError(
-            f"{point.name!r} of {kind} needs the package {missing!r}, which is not installed. "
-            f"Install it, or every optional part: {install_command('all')}."
+            f"{point.name!r} of {kind} needs the package {missing!r}, which is not installed. Install it, or install "
+            f"every optional package: {install_command('all')}."
         ) from error
     except AttributeError as error:
         if point.module not in sys.modules:
@@ -336,7 +337,7 @@ def _name_fault(kind: Kind, name: str) -> str:
 
 def _check_kind(kind: str) -> None:
     if kind not in _registered:
-        raise ValueError(f"{kind!r} is not a kind of thing that is registered. Kinds are {', '.join(KINDS)}.")
+        raise ValueError(f"{kind!r} is not a kind of registered object. The kinds are: {', '.join(KINDS)}.")
 
 
 def _not_found(kind: Kind, name: str) -> str:

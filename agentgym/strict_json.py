@@ -38,7 +38,7 @@ def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> A
         if levels >= MAX_LEVELS:
             raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
     if not allow_surrogates and _may_hold_surrogates(text) and not encodable(value):
-        raise ValueError("it holds half of a surrogate pair (\\ud800-\\udfff)")
+        raise ValueError("it contains half of a surrogate pair (\\ud800-\\udfff)")
     return value
 
 
@@ -61,10 +61,10 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     if math.isfinite(value := float(digits)):
         return value
-    raise ValueError(f"{digits:.40} is no finite number")
+    raise ValueError(f"{digits:.40} is not a finite number")

@@ -117,8 +117,8 @@ class AttemptsJudge(WrappedJudge):
         """Check that the reward gives the feedback to show between attempts. Raises: RewardError."""
         if self._attempts.feedback == "text" and not self.reward.has_stage("feedback"):
             raise RewardError(
-                f"attempts: feedback is 'text', and {type(self.reward).__name__} has no `feedback`. Choose 'verdict' "
-                "or 'none', or a reward that overrides Reward.feedback."
+                "attempts: feedback = 'text' needs a reward that overrides Reward.feedback, and "
+                f"{type(self.reward).__name__} does not. Choose another reward, or the feedback 'verdict' or 'none'."
             )
 
     @override
@@ -177,8 +177,8 @@ class AttemptsJudge(WrappedJudge):
         self._turns_changed |= await super().judge_end(view)
         if SUCCESS not in view.outcome:
             raise RewardError(
-                f"{type(self.reward).__name__} judged an attempt without a {SUCCESS!r} component (outcome: "
-                f"{view.outcome}). Several attempts need it: return {{'success': 0.0 to 1.0}} from `outcome`."
+                f"{type(self.reward).__name__} judged an attempt without the component {SUCCESS!r}, which several "
+                f"attempts need (its outcome is {view.outcome}). Return {{'success': 0.0 to 1.0}} from `outcome`."
             )
         self._outcomes.append(view.outcome)
         self._start = len(trajectory.turns)

@@ -102,9 +102,9 @@ def _check_sampled(context: RunContext, stored: Sequence[Trajectory]) -> None:
         if not any(any(turn.logprobs) for turn in trajectory.turns):
             player = trajectory.provenance.policy or "a player"
             raise RecipeError(
-                f"[[stage]] {context.stage!r}: the episode {trajectory.id!r} was played by {player}, which recorded no "
-                "log-probabilities in the tokens of the model that is trained, and the loss compares with those. Name "
-                "episodes of this model or of one that was trained from it, or imitate these instead."
+                f"[[stage]] {context.stage!r}: the episode {trajectory.id!r} was played by {player}, which recorded "
+                "no log-probabilities of the trained model's tokens, and the loss needs them. Name episodes of this "
+                "model, or of one trained from it, or imitate these episodes instead."
             )
 
 
@@ -119,8 +119,8 @@ def _labels_by_continuations(
     labels = [np.array([np.mean(returns) for returns in row[:-1]]) for row in rows]
     if any((label < 0).any() or (label > 1).any() for label in labels):
         raise CreditError(
-            f"[[stage]] {context.stage!r}: some continuations have returns outside 0 to 1, where a critic of steps "
-            "learns a probability. Use a reward that is the success alone, or continuations = 0."
+            f"[[stage]] {context.stage!r}: some continuations have returns outside 0 to 1, but the critic of steps "
+            "learns a probability. Use a reward that is only the success, or continuations = 0."
         )
     return labels
 
@@ -168,8 +168,8 @@ def success_of(trajectory: Trajectory) -> float:
     success = trajectory.success
     if success is None or not 0 <= success <= 1:
         raise CreditError(
-            f"The episode {trajectory.id!r} has the success {success}: a critic of steps learns from a `success` "
-            "between 0 and 1. Give the reward an outcome component of that name."
+            f"The episode {trajectory.id!r} has success = {success}, but a critic of steps needs a success from 0 to "
+            "1. Give the reward an outcome component `success`."
         )
     return success
 
@@ -276,7 +276,7 @@ def train_on_turns(
             loss.backward()
             total += float(loss.detach())
         if not np.isfinite(total):
-            raise PolicyError(f"The loss of step {step} on stored turns is {total}: lower learning_rate.")
+            raise PolicyError(f"The loss of step {step} on stored turns is {total}. Lower learning_rate.")
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimiser.step()
         on_step(step, total)

@@ -44,10 +44,13 @@ def enumerated_calls(messages: Sequence[Message], tools: Sequence[dict[str, Any]
             values = product(*(choice for choice in choices if choice is not None))
             calls += [Call(function["name"], dict(zip(properties, row, strict=True))) for row in values]
         if len(calls) > MAX_ACTIONS:
-            raise PolicyError(f"The tools have more than {MAX_ACTIONS} calls: list the ones of each state yourself.")
+            raise PolicyError(
+                f"The tools allow more than {MAX_ACTIONS} different calls. Give DqnPolicy a function that lists the "
+                "calls of a state."
+            )
     if not calls:
         raise PolicyError(
-            "No tool has parameters with a list of allowed values only, so there are no actions to choose from. Give "
+            "DqnPolicy found no actions, because no tool has only parameters with a list of allowed values. Give "
             "DqnPolicy a function that lists the calls of a state."
         )
     return calls
@@ -84,7 +87,9 @@ class DqnPolicy(Policy):
         capacity: int = 10_000,
     ) -> None:
         if not 0 <= epsilon <= 1 or not 0 <= gamma <= 1:
-            raise PolicyError(f"DqnPolicy: epsilon = {epsilon} and gamma = {gamma} have to lie between 0 and 1.")
+            raise PolicyError(
+                f"DqnPolicy: epsilon = {epsilon} and gamma = {gamma} are not valid: both must be from 0 to 1."
+            )
         self.list_actions, self.epsilon, self.gamma, self._follow = list_actions, epsilon, gamma, follow
         self._buckets, self._capacity = buckets, capacity
         self._order = np.random.default_rng(seed)
@@ -125,7 +130,7 @@ class DqnPolicy(Policy):
         Raises: PolicyError if no turn was observed.
         """
         if not self._turns:
-            raise PolicyError("DqnPolicy has observed no turn: give `observe` valid episodes that call tools.")
+            raise PolicyError("DqnPolicy has observed no turns. Give `observe` valid episodes that call tools.")
         losses = []
         for _ in range(updates):
             drawn = [self._turns[i] for i in self._order.integers(len(self._turns), size=batch_size)]
@@ -168,7 +173,7 @@ class DqnPolicy(Policy):
 
     def _features(self, messages: Sequence[Message], calls: Sequence[Call]) -> np.ndarray:
         if not calls:
-            raise PolicyError("DqnPolicy: no action is listed for this state. List one at least, if only an answer.")
+            raise PolicyError("DqnPolicy: no action is listed for this state. List at least one, such as an answer.")
         state = self._hashed(messages[-1].text if messages else "")
         texts = [f"{call.name} {json.dumps(call.arguments, sort_keys=True)}" for call in calls]
         return np.stack([np.concatenate([state, self._hashed(text)]) for text in texts]).astype(np.float32)

@@ -93,8 +93,8 @@ def _generate(context: RunContext, options: GenerateSection) -> None:
     context.console.print(line, style="yellow" if short else None, markup=False, highlight=False, soft_wrap=True)
     if not (tasks or options.with_set):
         raise RecipeError(
-            f"{line}. There is nothing to train on: raise `below` or `tries`, or train on the tasks of the set as well "
-            "by with_set = true."
+            f"{line}. There is nothing to train on: raise `below` or `tries`, or set with_set = true to train on the "
+            "tasks of the set as well."
         )
     context.folder.create()
     parents = {"below": options.below, "weak": [history.task.id for history in weak]}
@@ -110,8 +110,8 @@ def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory
     own = list(select_episodes(task_set["train"], episodes))
     if not own:
         raise RecipeError(
-            f"The stage {stage!r} would look for weak tasks among episodes of {episodes[0].task.id!r} and the like, "
-            f"none of which is a task of {task_set.name}. Name episodes of this task set."
+            f"The stage {stage!r} looks for weak tasks of {task_set.name}, but the given episodes are of other tasks, "
+            f"such as {episodes[0].task.id!r}. Name episodes of this task set."
         )
     return own
 
@@ -170,7 +170,7 @@ class _Search:
         try:
             task = generate(parent, seed_of(context.recipe.seed, context.stage, number))
             if not isinstance(task, Task):
-                raise TaskError(f"`generate` returned {task!r:.60}, which is no Task.")
+                raise TaskError(f"`generate` returned {task!r:.60}, which is not a Task.")
             task = replace(
                 task,
                 id=f"{context.stage}/{number:05d}",

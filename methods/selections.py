@@ -132,7 +132,7 @@ def score_of(trajectory: Trajectory, component: str = "") -> float:
         return trajectory.return_from()
     if component not in trajectory.outcome:
         known = ", ".join(trajectory.outcome) or "none"
-        raise RecipeError(f"The episode {trajectory.id!r} has no component {component!r}. It has: {known}.")
+        raise RecipeError(f"The episode {trajectory.id!r} has no component {component!r}. Its components are: {known}.")
     return trajectory.outcome[component]
 
 

@@ -28,8 +28,8 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     """Raise RecipeError if the recipe's reward would judge the steps; TaskError if there is no oracle to play."""
     if names := stage.recipe.reward.names:
         raise RecipeError(
-            f"[[stage]] {stage.name!r}: [reward] names {names[0]!r}, which would judge the expert's steps too. They "
-            "have a reward of their own, action_similarity: leave out [reward]."
+            f"[[stage]] {stage.name!r} judges the expert's steps by its own reward, action_similarity, but [reward] "
+            f"names {names[0]!r}. Leave [reward] out."
         )
     if not stage.sources:
         stage.recipe.tasks.load().player("oracle")
@@ -88,8 +88,8 @@ def _successful(trajectories: list[Trajectory]) -> list[Trajectory]:
 def _require_experts(stage: str, experts: Sequence[Trajectory]) -> None:
     if not experts:
         raise RecipeError(
-            f"The stage {stage!r} found no successful episode of an expert to make tasks of. Name the episodes of a "
-            "stronger policy, or leave `episodes` out to take the demonstrations."
+            f"The stage {stage!r} found no successful episode of an expert from which to make tasks. Name the "
+            "episodes of a stronger policy, or leave `episodes` out to use the demonstrations."
         )
 
 

@@ -30,7 +30,7 @@ class ActionSimilarity(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no expert action."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not (truth.get("calls") or truth.get("text")):
-            raise JudgeError(f"{episode.task.id} has no expert's action in its truth: neither calls nor text.")
+            raise JudgeError(f"{episode.task.id}: the truth has no action of an expert. Give it `calls` or `text`.")
         similarity = _similarity(episode, truth)
         return {SUCCESS: float(similarity == 1.0), "action_similarity": similarity}
 

@@ -50,7 +50,8 @@ class AnswerConsistency(Reward):
     ) -> None:
         if not (0.0 <= decay <= 1.0 and every >= 1 and 0.0 < most <= 1.0 and margin >= 0.0):
             raise ValueError(
-                f"Need 0 <= decay <= 1, every >= 1, 0 < most <= 1, margin >= 0: {decay, every, most, margin}."
+                f"{decay, every, most, margin} are not valid for decay, every, most, margin: expected 0 <= decay <= "
+                "1, every >= 1, 0 < most <= 1, margin >= 0."
             )
         self.reference, self.decay, self.every = reference, decay, every
         self.most, self.margin, self.tool, self.argument = most, margin, tool, argument

@@ -39,10 +39,13 @@ def renderer_of(policy: Policy | None, judge: str) -> Any:
     """Return the renderer of a policy that can score. Raises: JudgeError saying what is missing."""
     if policy is None:
         raise JudgeError(
-            f"{judge} needs a policy that scores tokens: play with a single Policy, or pass one to the reward."
+            f"{judge} needs a policy that can score tokens. Play with a single Policy, or pass one to the reward."
         )
     if policy.renderer is None:
-        raise JudgeError(f"{policy.name} has no renderer, so {judge} cannot score tokens of an answer with it.")
+        raise JudgeError(
+            f"{judge} cannot score the tokens of an answer with {policy.name}, because that policy has no renderer. "
+            "Use a local model, or one on a vLLM server."
+        )
     return policy.renderer
 
 

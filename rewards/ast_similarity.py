@@ -41,7 +41,8 @@ class AstSimilarity(Reward):
         gold = subtrees(reference) if isinstance(reference, str) else None
         if not gold:
             raise JudgeError(
-                f"{episode.task.id} has no Python in truth['reference'] for ast_similarity to compare with."
+                f"{episode.task.id} has no Python code in truth['reference'], with which ast_similarity compares. Add "
+                "it."
             )
         code = final_answer(episode, self.argument)
         submitted = subtrees(code) if code is not None else None

@@ -46,7 +46,8 @@ class BehaviourAction(Reward):
     def __init__(self, difficulty: float = 2.0, threshold: float = 0.75) -> None:
         if not (math.isfinite(difficulty) and difficulty >= 0 and 0 <= threshold <= 1):
             raise ValueError(
-                f"difficulty is {difficulty} and threshold {threshold}: expected a finite number >= 0, and 0 to 1."
+                f"difficulty = {difficulty} and threshold = {threshold} are not valid: difficulty must be a finite "
+                "number of at least 0, and threshold from 0 to 1."
             )
         self.difficulty, self.threshold = difficulty, threshold
 
@@ -122,7 +123,9 @@ def _true_actions(episode: Trajectory) -> Sequence[Action]:
     truth = episode.task.truth
     actions = truth.get("actions") if isinstance(truth, Mapping) else None
     if not isinstance(actions, list | tuple) or not actions or not all(isinstance(each, str) for each in actions):
-        raise JudgeError(f"{episode.task.id} has no truth['actions'], a list of texts: behaviour_action needs it.")
+        raise JudgeError(
+            f"{episode.task.id} has no truth['actions'], which behaviour_action needs. Give it a list of texts."
+        )
     return [_read(action) for action in actions]
 
 

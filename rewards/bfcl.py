@@ -70,7 +70,7 @@ class Bfcl(Reward):
         truth = episode.task.truth
         kind = truth.get("kind") if isinstance(truth, dict) else None
         if kind not in ("calls", "no_call", "some_call"):
-            raise JudgeError(f"{episode.task.id}: truth['kind'] is {kind!r:.40}, not calls, no_call or some_call.")
+            raise JudgeError(f"{episode.task.id}: truth['kind'] must be calls, no_call or some_call, not {kind!r:.40}.")
         accepted = accepted_calls(episode.task) if kind == "calls" else []
         if not episode.turns:
             return {SUCCESS: 0.0}
@@ -111,11 +111,13 @@ def accepted_calls(task: Task) -> list[AcceptedCall]:
             for row in task.truth["calls"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise JudgeError(f"{task.id}: a row of truth['calls'] is no accepted call: {error!r}.") from error
+        raise JudgeError(
+            f"{task.id}: a row of truth['calls'] does not describe an accepted call: {error!r}."
+        ) from error
     unknown = {kind for call in calls for pair in call.types.values() for kind in pair} - {*TYPES, None}
     if unknown:
         raise JudgeError(
-            f"{task.id}: truth['calls'] has the types {sorted(map(str, unknown))}, not {', '.join(TYPES)}."
+            f"{task.id}: truth['calls'] uses the types {sorted(map(str, unknown))}. Use only {', '.join(TYPES)}."
         )
     return calls
 

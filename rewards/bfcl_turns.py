@@ -40,7 +40,7 @@ class BfclTurns(Reward):
             raise JudgeError(f"{episode.task.id}: truth['turns'] is not a list of turns: {error!r}.") from error
         actual = read_submission(lambda: _record_of(episode)) or []
         if not expected:
-            raise JudgeError(f"{episode.task.id}: truth['turns'] is empty.")
+            raise JudgeError(f"{episode.task.id}: truth['turns'] is empty. Give the calls of each turn.")
         right = turns_right(actual, expected) if _most_steps(episode) <= MAX_STEPS else 0
         return {SUCCESS: float(right == len(expected) == len(actual)), "progress": right / len(expected)}
 

@@ -33,7 +33,7 @@ class BoundedSteps(Reward):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if mode not in ("delta", "clip"):
-            raise ValueError(f"mode is {mode!r}: choose delta or clip.")
+            raise ValueError(f"mode = {mode!r} is not valid: choose delta or clip.")
         self.inner = load_reward(reward, **(options or {})) if isinstance(reward, str) else reward
         self.component, self.mode, self.threshold = component, mode, threshold
 
@@ -43,7 +43,7 @@ class BoundedSteps(Reward):
         Raises: JudgeError without a reward and a component, or if the reward cannot score.
         """
         if self.inner is None or not self.component:
-            raise JudgeError("bounded_steps needs the options `reward`, which scores the steps, and `component`.")
+            raise JudgeError("bounded_steps needs two options: `reward`, which scores the steps, and `component`.")
         scores = []
         for turn in episode.turns:
             components = await validate_components(self.inner.turn(turn, episode), self.inner)

@@ -17,7 +17,7 @@ def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:
     truth = episode.task.truth
     box = as_box(truth.get(name)) if isinstance(truth, Mapping) else None
     if box is None:
-        raise JudgeError(f"{episode.task.id} has no truth[{name!r}] of four numbers, so {judge} cannot judge it.")
+        raise JudgeError(f"{judge} needs truth[{name!r}] of {episode.task.id} as four numbers, and the task has none.")
     return box
 
 

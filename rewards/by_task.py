@@ -29,12 +29,12 @@ class ByTask(Reward):
         truth = episode.task.truth
         name = truth.get("reward", self.default) if isinstance(truth, dict) else self.default
         if not isinstance(name, str) or name == "by_task":
-            raise JudgeError(f"{episode.task.id} names no reward in truth['reward'] (it is {name!r}).")
+            raise JudgeError(f"{episode.task.id}: truth['reward'] must be the name of another reward, not {name!r}.")
         if name not in self._loaded:
             try:
                 reward = load_reward(name, **self.options.get(name, {}))
             except UnknownNameError as error:
-                raise JudgeError(f"{episode.task.id}: truth['reward']: {error}") from error
+                raise JudgeError(f"{episode.task.id}: the reward in truth['reward'] cannot be made. {error}") from error
             reward.set_progress(self._progress)
             if self._policy is not None:
                 reward.bind_policy(self._policy)

@@ -67,7 +67,10 @@ class ChatJudge:
         remembered: int = 10_000,
     ) -> None:
         if min(concurrency, attempts, max_chars, max_tokens) < 1 or remembered < 0:
-            raise ValueError("A judge needs concurrency, attempts, max_chars and max_tokens of at least 1.")
+            raise ValueError(
+                "concurrency, attempts, max_chars and max_tokens of a judge must be at least 1, and remembered at "
+                "least 0."
+            )
         self._policy: Policy | None = policy if isinstance(policy, Policy) else None
         self._options = dict(policy) if isinstance(policy, Mapping) else None
         self.concurrency, self.attempts = concurrency, attempts
@@ -131,8 +134,8 @@ class ChatJudge:
                     self._remember(key, answer)
                     return answer
         raise JudgeSilent(
-            f"{policy.name} gave no verdict in {self.attempts} attempts: {expected}, and ends in "
-            f"{reply.strip()[-80:]!r}. A larger max_tokens or another model may help."
+            f"{policy.name} gave no verdict in {self.attempts} attempts: {expected}, and ends with "
+            f"{reply.strip()[-80:]!r}. Try a larger max_tokens, or another model."
         )
 
     async def text(self, question: str, texts: Mapping[str, str], *, written: Collection[str] = ()) -> str:
@@ -161,7 +164,7 @@ class ChatJudge:
             request = Request(messages, sampling=sampling, episode=f"judge/{mark}/{attempt}")
             reply = await policy.generate_in_time(request)
         except PolicyError as error:
-            raise JudgeSilent(f"The judge {policy.name} cannot be asked: {error}") from error
+            raise JudgeSilent(f"The judge {policy.name} did not answer: {error}") from error
         return reply.message.text
 
     def _judge(self) -> Policy:
@@ -171,11 +174,11 @@ class ChatJudge:
             try:
                 self._policy = load("policies", name)(**options)
             except (TypeError, ValueError, PolicyError) as error:
-                raise JudgeError(f"The judge {name!r} cannot be made with {sorted(options)}: {error}") from error
+                raise JudgeError(f"The judge {name!r} cannot be created with {sorted(options)}: {error}") from error
         if self._policy is None:
             raise JudgeError(
-                "The reward has no judge: give it the option `judge`, a Policy or, in a recipe, "
-                '{ name = "chat_api", base_url = "http://127.0.0.1:8000/v1", model = "..." }.'
+                "The reward has no judge. Give it the option `judge`: a Policy, or in a recipe { name = "
+                '"chat_api", base_url = "http://127.0.0.1:8000/v1", model = "..." }.'
             )
         return self._policy
 

@@ -48,7 +48,9 @@ class Completion(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no completion or tests, or no sandbox works."""
         target, truth = _target(episode), episode.task.truth
         if not truth.get("tests"):
-            raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by completion.")
+            raise JudgeError(
+                f"{episode.task.id} has no truth['tests'], which completion runs. Give the task its tests."
+            )
         text = written(episode.turns)
         if not text.strip():
             return {SUCCESS: 0.0, "tests_passed": 0.0, "exact": 0.0, "similarity": 0.0}
@@ -89,5 +91,7 @@ def similarity(text: str, target: str) -> float:
 def _target(episode: Trajectory) -> str:
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("completion"), str):
-        raise JudgeError(f"{episode.task.id} has no truth['completion'] for a completion to be compared with.")
+        raise JudgeError(
+            f"{episode.task.id} has no truth['completion'] to compare a completion with. Give the task one."
+        )
     return str(truth["completion"])

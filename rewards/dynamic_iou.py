@@ -25,7 +25,8 @@ class DynamicIoU(Reward):
         rising = sorted(self.thresholds) == list(self.thresholds) and sorted(self.until) == list(self.until)
         if not rising or len(self.until) != len(self.thresholds) - 1 or not all(0 <= v <= 1 for v in self.thresholds):
             raise ValueError(
-                f"thresholds rise within [0, 1] and `until` has one entry fewer, not {thresholds} and {until}."
+                f"thresholds = {thresholds} and until = {until} are not valid: the thresholds must rise within [0, "
+                "1], and `until` must have one entry fewer."
             )
         self.threshold = self.thresholds[-1]
 

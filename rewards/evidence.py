@@ -44,10 +44,10 @@ def gold_pages(episode: Trajectory) -> set[str]:
     """
     truth: Any = episode.task.truth
     if not isinstance(truth, Mapping):
-        raise JudgeError(f"{episode.task.id} has no truth, so the pages that its answer needs are unknown.")
+        raise JudgeError(f"{episode.task.id} has no truth, so it is not known which pages its answer needs.")
     pages = truth.get("pages", ())
     if not isinstance(pages, (Mapping, Sequence)) or isinstance(pages, str):
-        raise JudgeError(f"{episode.task.id}: truth['pages'] is {pages!r}, where titles are expected.")
+        raise JudgeError(f"{episode.task.id}: truth['pages'] must list titles, not {pages!r}.")
     return {folded(str(title)) for title in pages}
 
 

@@ -99,5 +99,5 @@ def gold_answers(episode: Trajectory, judge: str) -> list[str]:
                 str(item) for item in (value if isinstance(value, (list, tuple)) else [value]) if item is not None
             ]
     if not answers:
-        raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by {judge}.")
+        raise JudgeError(f"{episode.task.id} has no truth['answer'], which {judge} compares with. Give the task one.")
     return answers

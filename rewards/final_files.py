@@ -40,7 +40,9 @@ class FinalFiles(Reward):
         """Judge a finished episode. Raises: JudgeError if the truth has no checks, or if no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not any(truth.get(name) for name in CHECKS):
-            raise JudgeError(f"{episode.task.id}: truth has none of {', '.join(CHECKS)}: final_files has no checks.")
+            raise JudgeError(
+                f"{episode.task.id}: the truth has no checks of files. Give it one of {', '.join(CHECKS)}."
+            )
         files = submitted_files(episode)
         passed = [False] if files is None else await self.judge(files, truth)
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}

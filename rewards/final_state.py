@@ -51,6 +51,7 @@ async def _replay(environment: Environment, turn: Any, task: str) -> None:
         answer = await environment.call(call)
         if (answer.status, answer.content) != (result.status, result.content):
             raise JudgeError(
-                f"{task}: replayed, {call.name!r} of turn {turn.index} gives {str(answer.content)[:80]!r}; the record "
-                f"says {str(result.content)[:80]!r}. The environment is not deterministic, or the record was changed."
+                f"{task}: in a replay, {call.name!r} of turn {turn.index} returns {str(answer.content)[:80]!r}, but "
+                f"the record has {str(result.content)[:80]!r}. Either the environment is not deterministic, or the "
+                "record was changed."
             )

@@ -61,7 +61,7 @@ class Command:
             words = argv or run.get("argv") or ["bash", "-c", run["command"]]
             return cls([str(word) for word in words], run["stdout"], run.get("stdin", ""), run.get("exit_code", 0))
         except (KeyError, TypeError, AttributeError) as error:
-            raise JudgeError(f"The hidden run {run!r:.200} lacks a command or its stdout.") from error
+            raise JudgeError(f"The hidden run {run!r:.200} has no command, or no expected stdout.") from error
 
     def holds(self, result: ExecResult) -> bool:
         """Return whether exit code and output are as expected."""
@@ -127,13 +127,13 @@ class FreshSandbox:
         async with self.holding(SubmittedFiles({"works": b"works"})) as sandbox:
             output = (await self.run(sandbox, ["cat", "works"])).text
         if output != "works":
-            raise JudgeError(f"The sandbox does not run commands as it should: `cat works` gives {output!r:.80}.")
+            raise JudgeError(f"The judge's sandbox does not run commands correctly: `cat works` gives {output!r:.80}.")
 
     async def _verdicts(self, files: SubmittedFiles, commands: Sequence[Command], build: Sequence[str]) -> list[bool]:
         async with self.holding(files) as sandbox:
             if build and not (built := await self.run(sandbox, build)).ok:
                 if built.exit_code == 127:
-                    raise JudgeError(f"{build[0]} is not in the judge's image: install it, or leave the task out.")
+                    raise JudgeError(f"The judge's image has no {build[0]}. Install it, or leave the task out.")
                 return [False] * len(commands)
             return [command.holds(await self.run(sandbox, command.argv, command.stdin)) for command in commands]
 
@@ -148,7 +148,7 @@ def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
     text = str(final[1].content)
     if not text.startswith(MARK):
         raise JudgeError(
-            f"The final result {text[:60]!r} holds no files: it does not begin with {MARK!r}. This reward judges "
+            f"The final result {text[:60]!r} contains no files: it does not begin with {MARK!r}. Use this reward with "
             "environments whose final tool hands in files, such as agentgym/code-files-v1."
         )
     return read_submission(lambda: _parsed(text.removeprefix(MARK)))

@@ -30,7 +30,7 @@ class GuiAction(Reward):
         act = truth.get("act") if isinstance(truth, Mapping) else None
         if not isinstance(act, (list, tuple)) or not 1 <= len(act) <= 2 or not isinstance(act[0], str):
             raise JudgeError(
-                f"{episode.task.id} has no truth['act'] of an action and its argument: gui_action needs it."
+                f"{episode.task.id} has no truth['act'], which gui_action needs. Give it an action and its argument."
             )
         call = final_call(episode)
         kind = call is not None and call.arguments.get("action") == act[0]
@@ -43,5 +43,7 @@ class GuiAction(Reward):
             return call is not None and comparison.same_answer(call.arguments.get("text", ""), expected)
         box, point = as_box(expected), answered_point(episode)
         if box is None:
-            raise JudgeError(f"{episode.task.id}: truth['act'] has the argument {expected!r}, neither text nor a box.")
+            raise JudgeError(
+                f"{episode.task.id}: truth['act'] has the argument {expected!r}, which is neither text nor a box."
+            )
         return point is not None and inside(point, box)

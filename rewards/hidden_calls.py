@@ -63,7 +63,9 @@ class HiddenCalls(Reward):
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("calls"):
-            raise JudgeError(f"{episode.task.id} has no truth['calls'], so nothing can be judged by hidden_calls.")
+            raise JudgeError(
+                f"{episode.task.id} has no truth['calls'], which hidden_calls runs. Give the task its calls."
+            )
         try:
             task = FunctionTask.of(episode.task.parameters)
             cases = task.cases(truth["calls"])
@@ -104,7 +106,7 @@ class HiddenCalls(Reward):
         try:
             await language_snapshot(backend, FUNCTION_SPEC, language)
         except SandboxError as error:
-            raise JudgeError(f"The judge cannot run {language.title}: {error}") from error
+            raise JudgeError(f"The judge cannot run {language.title} code: {error}") from error
 
         return await judge_submission(
             lambda: self._passed(code, language, signature, cases, tolerance),

@@ -90,7 +90,9 @@ class HiddenTests(Reward):
         """Judge a finished episode. Raises: JudgeError when the tests are unusable or no sandbox would run them."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):
-            raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by hidden_tests.")
+            raise JudgeError(
+                f"{episode.task.id} has no truth['tests'], which hidden_tests runs. Give the task its tests."
+            )
         code = submitted_text(episode, self.argument)
         if code is not None and truth.get("check"):
             check = RemoteCheck(self.cpu_s, self.timeout_s, self.backend)
@@ -133,7 +135,7 @@ class HiddenTests(Reward):
     async def _check_sandbox(self) -> None:
         """Check that a sandbox can run a call on a harmless submission. Raises: SandboxError, JudgeError."""
         if await self._run("", ["1"], "", {"harmless": b""}) != {0: judge_guest.encode(1)}:
-            raise JudgeError("The sandbox does not run Python as it should: the value of `1` does not come back.")
+            raise JudgeError("The judge's sandbox does not run Python correctly: it does not return the value of `1`.")
 
     async def _expected(self, tests: Sequence[HiddenTest], setup: str) -> dict[int, Any]:
         """Return the encoded expected values: literals are read here, other expressions are evaluated in a sandbox."""
@@ -149,10 +151,12 @@ class HiddenTests(Reward):
             try:
                 values = await self._run(MODULES, list(expressions.values()), setup)
             except SandboxError as error:
-                raise JudgeError(f"No sandbox would evaluate the expected values: {error}") from error
+                raise JudgeError(f"The judge's sandbox could not evaluate the expected values: {error}") from error
             for position, number in enumerate(expressions):
                 if position not in values:
-                    raise JudgeError(f"The expected value {expressions[number]!r} cannot be evaluated on its own.")
+                    raise JudgeError(
+                        f"The expected value {expressions[number]!r} of a hidden test cannot be evaluated on its own."
+                    )
                 expected[number] = values[position]
         return expected
 
@@ -178,16 +182,14 @@ def take_apart(test: str) -> HiddenTest:
             warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's test is not our concern
             body = ast.parse(test.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise JudgeError(f"The hidden test {test[:80]!r} is no Python: {error}") from error
+        raise JudgeError(f"The hidden test {test[:80]!r} is not valid Python: {error}") from error
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
-        raise JudgeError(f"The hidden test {test[:80]!r} is not one assert statement.")
+        raise JudgeError(f"The hidden test {test[:80]!r} must be exactly one assert statement.")
     claim = body[0].test
     if isinstance(claim, ast.Compare):
         relation = RELATIONS.get(type(claim.ops[0]))
         if len(claim.ops) != 1 or relation is None:
-            raise JudgeError(
-                f"The hidden test {test[:80]!r} compares with something other than one of == != < <= > >=."
-            )
+            raise JudgeError(f"The hidden test {test[:80]!r} must compare with exactly one of == != < <= > >=.")
         call, expected = claim.left, claim.comparators[0]
         if isinstance(call, ast.Constant):  # 3 <= f(x)
             call, expected, relation = expected, call, MIRRORED.get(relation, relation)

@@ -69,7 +69,7 @@ class HttpJudge(Reward):
         Raises: JudgeError without a URL, if the service cannot be reached, or if its response has another form.
         """
         if self._endpoint is None:
-            raise JudgeError("http_judge has no service to ask: give it the option `url`.")
+            raise JudgeError("http_judge has no judging service. Give it the option `url`.")
         body = self._body(episode)
         key = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
         if key in self._cache:
@@ -98,7 +98,9 @@ class HttpJudge(Reward):
         try:
             return await validate_components(components, self)
         except RewardError as error:  # the service is at fault, not one of our rewards
-            raise _Refused(f"The judging service returned no components: {error}") from error
+            raise _Refused(
+                f"The judging service returned something that is not a dict of components: {error}"
+            ) from error
 
     def _body(self, episode: Trajectory) -> dict[str, Any]:
         task = episode.task

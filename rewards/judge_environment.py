@@ -33,14 +33,16 @@ async def judge_environment(
     try:
         environment: Any = make(task.environment, backend=backend, **(options or {}))
     except (UnknownNameError, SandboxError) as error:
-        raise JudgeError(f"{task.id}: the judge's environment cannot be made: {error}") from error
+        raise JudgeError(f"{task.id}: the judge cannot create its own copy of the environment: {error}") from error
     try:
         if not hasattr(environment, method):
-            raise JudgeError(f"{task.id}: {task.environment} has no {method}(), so {judge} cannot judge in it.")
+            raise JudgeError(
+                f"{task.id}: {judge} needs the method {method}() of the environment, but {task.environment} has none."
+            )
         yield environment
     except SandboxError as error:
-        raise JudgeEnvironmentFailed(f"{task.id}: the judge's environment failed: {error}") from error
+        raise JudgeEnvironmentFailed(f"{task.id}: the judge's copy of the environment failed: {error}") from error
     except TaskError as error:
-        raise JudgeError(f"{task.id}: the judge's environment failed: {error}") from error
+        raise JudgeError(f"{task.id}: the judge's copy of the environment failed: {error}") from error
     finally:
         await environment.close()

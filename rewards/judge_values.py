@@ -18,7 +18,7 @@ class NoPlainValue(ValueError):
 def pack(value: Any, depth: int = 0) -> Any:
     """Return a value as [kind, content]. Subclasses of plain types are sent as the plain type. Raises: NoPlainValue."""
     if depth > MAX_DEPTH:
-        raise NoPlainValue("nested too deeply")
+        raise NoPlainValue("the value is nested too deeply")
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
@@ -45,7 +45,7 @@ def unpack(data: Any, depth: int = 0) -> Any:
         return data
     try:
         if depth > MAX_DEPTH or not isinstance(data, list):
-            raise NoPlainValue("nested too deeply or of no kind")
+            raise NoPlainValue("the value is nested too deeply, or of an unknown kind")
         kind, content = data[0], data[1]
         if kind == "s" and isinstance(content, str):
             return content
@@ -61,4 +61,4 @@ def unpack(data: Any, depth: int = 0) -> Any:
             return {unpack(key, depth + 1): unpack(item, depth + 1) for key, item in content}
         return {"l": list, "t": tuple, "e": set}[kind](unpack(item, depth + 1) for item in content)
     except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
-        raise NoPlainValue(f"no packed value: {error}") from error
+        raise NoPlainValue(f"the value cannot be unpacked: {error}") from error

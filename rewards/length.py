@@ -24,7 +24,9 @@ class Overlong(Reward):
 
     def __init__(self, limit: int = 1024, margin: int = 256) -> None:
         if not 0 < margin <= limit:
-            raise ValueError(f"overlong needs 0 < margin <= limit, not margin {margin} and limit {limit}.")
+            raise ValueError(
+                f"margin = {margin} and limit = {limit} are not valid: overlong needs 0 < margin <= limit."
+            )
         self.limit, self.margin = limit, margin
 
     def outcome(self, episode: Trajectory) -> Components:

@@ -32,7 +32,7 @@ class LiteralMatch(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no gold answer, or one that is not a literal."""
         golds = [literal(gold) for gold in gold_answers(episode, "literal_match")]
         if None in golds:
-            raise JudgeError(f"{episode.task.id}: truth['answer'] is no Python literal: write text with its quotes.")
+            raise JudgeError(f"{episode.task.id}: truth['answer'] is not a Python literal. Write text with its quotes.")
         answer = literal(final_answer(episode, self.argument) or "")
         return {SUCCESS: float(answer is not None and answer in golds)}
 

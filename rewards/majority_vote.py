@@ -36,7 +36,7 @@ class MajorityVote(Reward):
 
     def __init__(self, argument: str = "text", compare: str = "text") -> None:
         if compare not in COMPARE:
-            raise ValueError(f"compare is {compare!r}: choose one of {', '.join(COMPARE)}.")
+            raise ValueError(f"compare = {compare!r} is not valid: choose one of {', '.join(COMPARE)}.")
         self.argument, self.same = argument, COMPARE[compare]
 
     def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
@@ -91,7 +91,10 @@ class CoReward(MajorityVote):
         """Judge the episodes of a group. Raises: JudgeError if the task has no pair."""
         task = episodes[0].task
         if (pair := task.pair) is None:
-            raise JudgeError(f"{task.id} has no truth['pair'], so co_reward does not know which task asks the same.")
+            raise JudgeError(
+                f"{task.id} has no truth['pair'], so co_reward does not know which other task asks the same. Give "
+                "both tasks the same one."
+            )
         answers = [final_answer(episode, self.argument) for episode in episodes]
         own, share = self.winner(answers)
         label = await self._others_label(pair, task.id, own)

@@ -71,7 +71,10 @@ class MathVerify(Reward):
     async def agrees(self, answer: str, gold: Sequence[str]) -> bool:
         """Return whether the library finds an answer equal to one of the gold answers. Raises: as `outcome`."""
         if find_spec("math_verify") is None:
-            raise MissingExtraError(f"The reward math_verify needs Math-Verify: {install_command('maths')}.")
+            raise MissingExtraError(
+                "The reward math_verify needs the package Math-Verify, which is not installed. Run: "
+                f"{install_command('maths')}"
+            )
         return await judge_submission(lambda: self._run(answer, gold), self._check_sandbox, False)
 
     async def _run(self, answer: str, gold: Sequence[str]) -> bool:
@@ -87,4 +90,4 @@ class MathVerify(Reward):
     async def _check_sandbox(self) -> None:
         """Check that a sandbox can compare two harmless answers. Raises: SandboxError, JudgeError."""
         if not await self._run("1", ["1"]):
-            raise JudgeError("Math-Verify does not work in the sandbox: it does not find 1 equal to 1.")
+            raise JudgeError("Math-Verify does not work in the judge's sandbox: it does not judge 1 equal to 1.")

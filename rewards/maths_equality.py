@@ -239,7 +239,7 @@ def _value(tree: Tree, point: dict[str, Any]) -> Any:
     if kind == "fn":
         return _bounded(_function(parts[0], _value(parts[1], point)))
     if kind not in ("neg", "add", "sub", "mul", "div", "pow", "fact", "binom"):
-        raise Unanswerable(f"{kind} is no number")
+        raise Unanswerable(f"a {kind} has no numeric value")
     a, b = _value(parts[0], point), _value(parts[-1], point)
     if kind == "neg":
         return -a
@@ -251,18 +251,18 @@ def _value(tree: Tree, point: dict[str, Any]) -> Any:
         return _bounded(_power(a, b))
     for number in (a, b):
         if abs(number) > MAX_FACTORIAL:
-            raise Unanswerable("a factorial of a number this large")
+            raise Unanswerable("a factorial of so large a number cannot be computed")
     return _bounded(context.factorial(a) if kind == "fact" else context.binomial(a, b))
 
 
 def _function(name: str, argument: Any) -> Any:
     context = _context()
     if abs(argument) > 10**40 and name not in ("sqrt", "abs", "ln", "log"):
-        raise Unanswerable(f"{name} of a number this large")
+        raise Unanswerable(f"{name} of so large a number cannot be computed")
     if name in ("floor", "ceil") and context.im(argument):
-        raise Unanswerable(f"{name} of a complex number")
+        raise Unanswerable(f"{name} of a complex number is not defined")
     if name in ("exp", "sinh", "cosh", "tanh") and abs(argument) > MAX_BITS / 2:
-        raise Unanswerable(f"{name} of a number this large")
+        raise Unanswerable(f"{name} of so large a number cannot be computed")
     if name == "log":
         name = "ln"  # the mathematicians' notation; log base ten is written with its base
     return getattr(context, {"abs": "fabs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name))(
@@ -277,7 +277,7 @@ def _power(base: Any, exponent: Any) -> Any:
             raise Unanswerable("zero to a power that is not positive") if exponent != 0 else Unanswerable("0^0")
         return base
     if abs(exponent) > MAX_EXPONENT or abs(exponent) * abs(context.log(abs(base), 2)) > MAX_BITS:
-        raise Unanswerable("a power this large")
+        raise Unanswerable("so large a power cannot be computed")
     if context.im(base) == 0 and context.re(base) < 0 and context.im(exponent) == 0:
         thirds = Fraction(str(context.nstr(context.re(exponent), 30))).limit_denominator(99)
         if (
@@ -293,7 +293,7 @@ def _bounded(number: Any) -> Any:
     context = _context()
     size = abs(number)
     if context.isnan(size) or (not context.isinf(size) and size and abs(context.mag(size)) > MAX_BITS):
-        raise Unanswerable("a number this large or small")
+        raise Unanswerable("so large or small a number cannot be compared")
     return number
 
 

@@ -21,12 +21,12 @@ _INVERTIBLE = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
 def read(text: str) -> Tree:
     """Return the tree of an answer. Raises: NoMaths if it is too long, nested too deeply or has an unknown token."""
     if len(text) > MAX_CHARS:
-        raise NoMaths(f"{len(text)} characters are more than {MAX_CHARS}")
+        raise NoMaths(f"the text has {len(text)} characters, more than {MAX_CHARS}")
     parser = _Parser(tokens_of(text))
     try:
         tree = parser.answer()
     except RecursionError as error:
-        raise NoMaths("nested too deeply") from error
+        raise NoMaths("the formula is nested too deeply") from error
     if parser.token is not None:
         raise NoMaths(f"unexpected {parser.token!r}")
     return tree
@@ -78,7 +78,7 @@ class _Parser:
     def _sum(self) -> Tree:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise NoMaths("nested too deeply")
+            raise NoMaths("the formula is nested too deeply")
         sign = self._take(*_SUMS)
         tree = self._product()
         if sign in ("±", "∓"):
@@ -123,7 +123,7 @@ class _Parser:
         if self._take("^"):
             self._depth += 1
             if self._depth > MAX_DEPTH:
-                raise NoMaths("nested too deeply")
+                raise NoMaths("the formula is nested too deeply")
             tree = ("pow", tree, self._group() if self.token == "{" else self._signed())
             self._depth -= 1
         return tree
@@ -158,7 +158,7 @@ class _Parser:
         self._take(GAP)  # before a function's argument, as in \\log_2 8
         token = self.token
         if token is None:
-            raise NoMaths("it ends too early")
+            raise NoMaths("the formula ends too early")
         self._at += 1
         if token[0].isdigit() or token[0] == ".":
             return ("num", token)
@@ -274,4 +274,4 @@ def _in_base(digits: str, base: Tree) -> Tree:
     try:
         return ("base", ("num", str(int(digits, int(base[1])))), base)
     except (ValueError, TypeError) as error:
-        raise NoMaths(f"{digits!r} in base {base[1]!r:.20} is no number") from error
+        raise NoMaths(f"{digits!r} is not a number in base {base[1]!r:.20}") from error

@@ -189,5 +189,5 @@ def _words(word: str) -> list[str]:
         for name in sorted((*FUNCTIONS, "pi"), key=len, reverse=True):  # `xsin`, `pir`: rare, and still readable
             if word.endswith(name) and len(word) - len(name) <= 2:
                 return [*word[: -len(name)], "\\" + name]
-        raise NoMaths(f"{word!r} is a word")
+        raise NoMaths(f"{word!r} is a word, not part of a formula")
     return ["\\infty" if letter == "∞" else letter for letter in word]

@@ -34,11 +34,13 @@ class McpReward(Reward):
         truth = task.truth if isinstance(task.truth, Mapping) else {}
         expected = truth.get("state")
         if expected is None and truth.get("answer") is None:
-            raise JudgeError(f"{task.id}: truth has neither `state` nor `answer`: nothing can be judged by mcp.")
+            raise JudgeError(
+                f"{task.id}: the truth has neither `state` nor `answer`, so mcp cannot judge it. Give it one of them."
+            )
         calls = task.parameters.get("state", ())
         if expected is not None and (not isinstance(expected, list | tuple) or len(expected) != len(calls)):
             raise JudgeError(
-                f"{task.id}: truth['state'] has not one result for each of the {len(calls)} calls of "
+                f"{task.id}: truth['state'] must have one result for each of the {len(calls)} calls of "
                 "parameters['state']."
             )
         if (ended := final_call(episode)) is None:
@@ -58,7 +60,7 @@ def _end_state(result: Result, count: int) -> list[str | None]:
     """Return the results of the last calls. Raises: ValueError, KeyError, TypeError if some are missing."""
     state = json.loads(str(result.content).partition("\n")[2])["state"]
     if len(state) != count or not all(item is None or isinstance(item, str) for item in state):
-        raise ValueError(f"{count} results are needed")
+        raise ValueError(f"expected {count} results")
     return list(state)
 
 

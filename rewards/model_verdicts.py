@@ -78,7 +78,7 @@ class RubricJudge(_ModelJudge):
     def __init__(self, judge: JudgeConfig = None, argument: str = "text", pass_at: float = 1.0, **options: Any) -> None:
         super().__init__(judge, argument, **options)
         if not 0 < pass_at <= 1:
-            raise ValueError(f"pass_at is {pass_at!r}: give a share above 0 and at most 1.")
+            raise ValueError(f"pass_at = {pass_at!r} is not valid: give a share above 0 and at most 1.")
         self.pass_at = pass_at
 
     async def outcome(self, episode: Trajectory) -> Components:
@@ -126,7 +126,7 @@ class PairwiseJudge(_ModelJudge):
     ) -> None:
         super().__init__(judge, argument, **options)
         if against not in ("group", "all", "gold"):
-            raise ValueError(f"against is {against!r}: choose group, all or gold.")
+            raise ValueError(f"against = {against!r} is not valid: choose group, all or gold.")
         self.against = against
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
@@ -183,8 +183,10 @@ def _rubric(episode: Trajectory) -> list[tuple[str, float]]:
         criteria = [(str(row["criterion"]), float(row["points"])) for row in rows or ()]
     except (TypeError, KeyError, ValueError) as error:
         raise JudgeError(
-            f"{episode.task.id}: a row of truth['rubric'] is no criterion with points: {error!r}."
+            f"{episode.task.id}: a row of truth['rubric'] does not have a criterion and points: {error!r}."
         ) from error
     if not any(points > 0 for _, points in criteria) or not all(math.isfinite(points) for _, points in criteria):
-        raise JudgeError(f"{episode.task.id} has no truth['rubric'] with a criterion of more than 0 points.")
+        raise JudgeError(
+            f"{episode.task.id} needs a truth['rubric'] with at least one criterion of more than 0 points."
+        )
     return criteria

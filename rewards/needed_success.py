@@ -15,7 +15,7 @@ def succeeded(episode: Trajectory, judge: str) -> bool:
     """
     if SUCCESS not in episode.outcome:
         raise JudgeError(
-            f"{episode.task.id} has no component 'success', which {judge} needs: combine it with a reward that judges "
-            "the answer."
+            f"{judge} needs the component 'success', which {episode.task.id} does not have. Combine it with a reward "
+            "that judges the answer."
         )
     return episode.outcome[SUCCESS] > 0

@@ -40,7 +40,8 @@ class PatchSimilarity(Reward):
         gold = changes(str(truth.get("patch") or truth.get("gold") or ""))
         if not gold:
             raise JudgeError(
-                f"{episode.task.id} has no unified diff in truth['patch'] or truth['gold'] for patch_similarity."
+                f"{episode.task.id} has no unified diff in truth['patch'] or truth['gold'], with which "
+                "patch_similarity compares."
             )
         submitted = changes(self._submission(episode) or "")
         return {"patch_similarity": similarity(submitted, gold) if submitted else -1.0}

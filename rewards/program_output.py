@@ -49,9 +49,11 @@ class ProgramOutput(Reward):
         """
         truth, program = episode.task.truth, episode.task.parameters.get("program")
         if not isinstance(truth, dict) or not truth.get("runs"):
-            raise JudgeError(f"{episode.task.id} has no truth['runs'], so nothing can be judged by program_output.")
+            raise JudgeError(
+                f"{episode.task.id} has no truth['runs'], which program_output plays. Give the task its runs."
+            )
         if not isinstance(program, Mapping) or not program.get("run") or not program.get("file"):
-            raise JudgeError(f"{episode.task.id} has no parameters['program'] with a file and a command that runs it.")
+            raise JudgeError(f"{episode.task.id} needs parameters['program'] with a file and a command that runs it.")
         commands = [Command.of(run, program["run"]) for run in truth["runs"]]
         code = submitted_text(episode, self.argument)
         if code is None:
@@ -72,7 +74,7 @@ class ProgramOutput(Reward):
             async with self.sandbox.holding(SubmittedFiles({})) as sandbox:
                 fault = await toolchain_fault(sandbox, str(file), build or (), run or (), harmless=harmless)
         except SandboxError as error:
-            raise JudgeError(f"No sandbox would run the hidden checks: {error}") from error
+            raise JudgeError(f"The judge's sandbox could not run the hidden checks: {error}") from error
         if fault:
-            raise JudgeError(f"The judge's toolchain does not work: {fault}. Mend the image, or leave the task out.")
+            raise JudgeError(f"The judge's toolchain does not work: {fault}. Repair the image, or leave the task out.")
         self._working.add(key)

@@ -33,7 +33,7 @@ class RegionVotes(Reward):
 
     def __init__(self, side: float = 50.0) -> None:
         if not side > 0:
-            raise ValueError(f"The square around a point has a side above 0 pixels, not {side}.")
+            raise ValueError(f"side = {side} is not valid: the square around a point must have a side above 0 pixels.")
         self.side = side
 
     def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
@@ -88,7 +88,7 @@ def _cells(
     """Return votes per cell [rows, columns], widths, heights, cells per region. Raises: JudgeError if too many."""
     xs, ys = _edges(regions)
     if len(xs) * len(ys) > MAX_CELLS:
-        raise JudgeError(f"{len(regions)} regions cut the screen into too many cells; vote in smaller groups.")
+        raise JudgeError(f"{len(regions)} regions divide the screen into too many cells. Vote in smaller groups.")
     votes = np.zeros((len(ys) - 1, len(xs) - 1), np.int64)
     spans = []
     for left, top, right, bottom in regions:

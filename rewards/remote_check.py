@@ -79,7 +79,7 @@ class RemoteCheck:
             message = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
         passed = message.get("passed", False) if isinstance(message, dict) else None
         if not isinstance(passed, bool):
-            raise NoVerdict(f"The check of {order['entry_point']!r} gave no verdict: {message!r:.200}")
+            raise NoVerdict(f"The check of {order['entry_point']!r} returned no verdict: {message!r:.200}")
         return passed
 
     async def _ask(self, candidate: Channel, message: dict[str, Any], deadline: float) -> dict[str, Any] | None:

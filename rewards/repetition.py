@@ -30,7 +30,7 @@ class Repetition(Reward):
 
     def __init__(self, words: int = 4) -> None:
         if words < 1:
-            raise ValueError(f"words is {words!r}: an n-gram has at least one word.")
+            raise ValueError(f"words = {words!r} is not valid: an n-gram has at least one word.")
         self.words = words
 
     def turn(self, turn: Turn, episode: Trajectory) -> Components:

@@ -42,7 +42,10 @@ class RewardModel(Reward):
         batch: int = 16,
     ) -> None:
         if squash not in ("sigmoid", "none") or not bound > 0 or batch < 1 or max_tokens < 1:
-            raise ValueError(f"squash is sigmoid or none, bound above 0, not {squash!r} and {bound!r}.")
+            raise ValueError(
+                f"squash = {squash!r} and bound = {bound!r} are not valid: squash must be sigmoid or none, bound "
+                "above 0, and batch and max_tokens at least 1."
+            )
         self.path, self.squash, self.bound, self.argument = path, squash, bound, argument
         self.max_tokens, self.device, self.batch = max_tokens, device, batch
         self._model: Any = None
@@ -56,7 +59,7 @@ class RewardModel(Reward):
         answer = final_answer(episode, self.argument)
         if self.path is None:
             raise JudgeError(
-                "No model judges: give reward_model the option `path`, a folder with a sequence classifier."
+                "reward_model has no model. Give it the option `path`, a folder with a sequence classifier."
             )
         if answer is None:
             return {"reward_model": 0.0}
@@ -116,7 +119,9 @@ class RewardModel(Reward):
             self._tokenizer = AutoTokenizer.from_pretrained(self.path, truncation_side="left", padding_side="right")
             model = AutoModelForSequenceClassification.from_pretrained(self.path, dtype=torch.float32)
             if self._tokenizer.pad_token_id is None:
-                raise JudgeError(f"The tokenizer in {self.path} has no padding token: set one and save it again.")
+                raise JudgeError(
+                    f"The tokenizer in {self.path} has no padding token. Set one, and save the tokenizer again."
+                )
             model.config.pad_token_id = self._tokenizer.pad_token_id
             self._model = model.to(self.device).eval()
         texts = [self._text(question, answer) for question, answer in pairs]

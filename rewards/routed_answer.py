@@ -20,7 +20,7 @@ class RoutedAnswer(Combined):
 
     def __init__(self, weight: float = 0.5, budget: float = 10.0) -> None:
         if not weight >= 0:
-            raise ValueError(f"RoutedAnswer needs a weight from 0, not {weight}.")
+            raise ValueError(f"RoutedAnswer(weight={weight}) is not valid: give at least 0.")
         super().__init__(
             AnswerMatch(),
             SpentCost(budget),

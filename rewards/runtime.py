@@ -68,7 +68,10 @@ class Runtime(Reward):
         argument: str = "code",
     ) -> None:
         if not best > 1 or rounds < 1 or not least_s > 0:
-            raise ValueError(f"runtime needs best > 1, rounds >= 1 and least_s > 0, not {best}, {rounds}, {least_s}.")
+            raise ValueError(
+                f"best = {best}, rounds = {rounds}, least_s = {least_s} are not valid: runtime needs best > 1, rounds "
+                ">= 1 and least_s > 0."
+            )
         self.best, self.rounds, self.least_s, self.cpu_s = best, rounds, least_s, cpu_s
         self.backend, self.argument = backend, argument
         self.tests = HiddenTests(cpu_s=cpu_s, backend=backend, argument=argument)
@@ -77,7 +80,9 @@ class Runtime(Reward):
         """Judge a finished episode. Raises: JudgeError when there are no tests or no reference, or no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("tests") or not truth.get("reference"):
-            raise JudgeError(f"{episode.task.id}: truth needs tests and a reference, for runtime to compare with.")
+            raise JudgeError(
+                f"{episode.task.id}: runtime needs truth['tests'] and truth['reference'], a solution to compare with."
+            )
         components = await self.tests.outcome(episode)
         code = submitted_text(episode, self.argument)
         if code is None or components[SUCCESS] < 1.0:
@@ -99,7 +104,9 @@ class Runtime(Reward):
             of_code.append(await self._time(code, calls, setup))
         expected = of_reference[0].values
         if len(expected) < len(calls):
-            raise JudgeError(f"The reference answers only {len(expected)} of {len(calls)} calls; it must answer all.")
+            raise JudgeError(
+                f"The reference solution answers only {len(expected)} of {len(calls)} calls, but it must answer all."
+            )
         for timing in of_code:
             values = timing.values
             if any(number not in values or not same(values[number], expected[number]) for number in expected):
@@ -121,7 +128,7 @@ class Runtime(Reward):
             finally:
                 await sandbox.close()
         except SandboxError as error:
-            raise JudgeError(f"No sandbox would measure the submission: {error}") from error
+            raise JudgeError(f"The judge's sandbox could not measure the submission: {error}") from error
         values = read_report(result.stdout, nonce, len(calls))
         return Timing(max(result.usage.cpu_s - empty.usage.cpu_s, 0.0), values, result.usage.started)
 
@@ -133,7 +140,7 @@ def pie_metrics(speedups: Sequence[float]) -> dict[str, float]:
         wrong or slower program counts as 1). Raises: ValueError without any speedup, or for one below 0.
     """
     if not speedups or any(not value >= 0 for value in speedups):
-        raise ValueError(f"pie_metrics needs speedups of 0 or more, not {speedups!r:.100}.")
+        raise ValueError(f"speedups = {speedups!r:.100} is not valid: pie_metrics needs numbers of at least 0.")
     count = len(speedups)
     return {
         "correct": sum(value > 0 for value in speedups) / count,

@@ -28,7 +28,10 @@ class SearchCost(Reward):
 
     def __init__(self, prices: Mapping[str, float] = PRICES, budget: float = 10.0) -> None:
         if not (0 < budget < math.inf and all(0 <= price < math.inf for price in prices.values())):
-            raise ValueError(f"SearchCost needs prices of at least 0 and a budget above 0, not {prices} and {budget}.")
+            raise ValueError(
+                f"prices = {prices} and budget = {budget} are not valid: prices must be at least 0, and the budget "
+                "above 0."
+            )
         self.prices, self.budget = dict(prices), budget
 
     def outcome(self, episode: Trajectory) -> Components:

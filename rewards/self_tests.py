@@ -56,7 +56,9 @@ class SelfTests(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no reference or no mutants."""
         reference, mutants = _reference(episode), episode.task.truth.get("mutants")
         if not mutants:
-            raise JudgeError(f"{episode.task.id} has no truth['mutants']: self_tests cannot tell what tests notice.")
+            raise JudgeError(
+                f"{episode.task.id} has no truth['mutants'], so self_tests cannot tell which errors the tests notice."
+            )
         tests = self._final(episode)
         if not tests:
             return {"tests_valid_final": 0.0, "mutants_killed": 0.0}
@@ -111,5 +113,5 @@ def _listed(value: Any) -> list[str]:
 def _reference(episode: Trajectory) -> str:
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("reference"), str):
-        raise JudgeError(f"{episode.task.id} has no truth['reference'], by which self_tests judges tests.")
+        raise JudgeError(f"{episode.task.id} has no truth['reference'], a correct solution, which self_tests needs.")
     return str(truth["reference"])

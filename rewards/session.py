@@ -26,7 +26,7 @@ class SessionReward(Reward):
         """Judge a finished episode. Raises: JudgeError if the task has no requests."""
         requests = episode.task.parameters.get("requests")
         if not isinstance(requests, list | tuple) or not requests:
-            raise JudgeError(f"{episode.task.id} has no parameters['requests'], so nothing can be judged by session.")
+            raise JudgeError(f"{episode.task.id} has no parameters['requests'], so session has nothing to judge.")
         verdicts = final_verdicts(episode)
         if verdicts is None or len(verdicts) != len(requests):
             return {SUCCESS: 0.0, "progress": (episode.turns[-1].potential if episode.turns else None) or 0.0}

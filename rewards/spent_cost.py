@@ -26,7 +26,7 @@ class SpentCost(Reward):
 
     def __init__(self, budget: float = 1.0) -> None:
         if not 0 < budget < math.inf:
-            raise ValueError(f"SpentCost needs a budget above 0, not {budget}.")
+            raise ValueError(f"SpentCost(budget={budget}) is not valid: give a number above 0.")
         self.budget = budget
 
     def outcome(self, episode: Trajectory) -> Components:

@@ -138,9 +138,11 @@ class SqlExecution(Reward):
         try:
             expected: dict[str, Any] = await environment.rows(gold)
         except ToolError as error:
-            raise JudgeError(f"{task.id}: the gold query does not run: {error}") from error
+            raise JudgeError(f"{task.id}: the gold query fails: {error}") from error
         if expected["more"]:
-            raise JudgeError(f"{task.id}: the gold query gives more than {len(expected['rows'])} rows to compare.")
+            raise JudgeError(
+                f"{task.id}: the gold query returns more than {len(expected['rows'])} rows, too many to compare."
+            )
         if len(key) + len(str(expected["rows"])) < CACHED_CHARS:
             self._gold[key] = expected
             if len(self._gold) > CACHE_SIZE:

@@ -36,7 +36,9 @@ class SqlExploration(Reward):
         tree = parse_select(gold, dialect)
         needed = schema_items(tree) if tree is not None else frozenset()
         if not needed:
-            raise JudgeError(f"{episode.task.id}: the gold query {gold[:80]!r} names nothing that {dialect} can parse.")
+            raise JudgeError(
+                f"{episode.task.id}: in the gold query {gold[:80]!r}, no table or column can be found as {dialect}."
+            )
         before: set[str] = set()
         for past in episode.turns:
             if past.index < turn.index:

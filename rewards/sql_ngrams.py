@@ -27,7 +27,7 @@ class SqlNgrams(Reward):
 
     def __init__(self, n: int = 2) -> None:
         if n < 1:
-            raise ValueError(f"n is {n}: an n-gram has at least one token.")
+            raise ValueError(f"n = {n} is not valid: an n-gram has at least one token.")
         self.n = n
 
     def outcome(self, episode: Trajectory) -> Components:

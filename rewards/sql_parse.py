@@ -28,7 +28,9 @@ def parse_select(sql: str, dialect: str = "sqlite") -> Any | None:
         from sqlglot import exp
         from sqlglot.errors import SqlglotError
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Parsing SQL needs sqlglot: {install_command('sql')}.") from error
+        raise MissingExtraError(
+            f"Parsing SQL needs the package sqlglot, which is not installed. Run: {install_command('sql')}"
+        ) from error
     if len(sql) > MAX_SQL or _depth(sql) > MAX_DEPTH:
         return None
     try:

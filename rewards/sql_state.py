@@ -46,7 +46,7 @@ class SqlState(Reward):
         """
         task, truth = episode.task, episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("sql"), (list, tuple)):
-            raise JudgeError(f"{task.id} has no list truth['sql'], so nothing can be judged by sql_state.")
+            raise JudgeError(f"{task.id} needs truth['sql'] as a list of statements for sql_state.")
         if (final := final_call(episode)) is None:
             return {SUCCESS: 0.0}
         call, result = final
@@ -66,7 +66,7 @@ class SqlState(Reward):
             try:
                 state: str = await environment.state_after(statements)
             except ToolError as error:
-                raise JudgeError(f"{task.id}: a gold statement does not run: {error}") from error
+                raise JudgeError(f"{task.id}: a gold statement fails: {error}") from error
         self._gold[key] = state
         if len(self._gold) > CACHE_SIZE:
             self._gold.popitem(last=False)

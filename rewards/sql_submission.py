@@ -32,6 +32,8 @@ def gold_sql(episode: Trajectory, judge: str) -> str:
     """Return the task's gold query. Raises: JudgeError if it has none."""
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("sql"), str) or not truth["sql"].strip():
-        raise JudgeError(f"{episode.task.id} has no truth['sql'], so nothing can be judged by {judge}.")
+        raise JudgeError(
+            f"{episode.task.id} has no truth['sql'], which {judge} compares with. Give the task its gold query."
+        )
     gold: str = truth["sql"]
     return gold

@@ -84,7 +84,7 @@ class SqlTable(Reward):
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise JudgeError(f"{name}: truth['tables'] is not a list of tables with rows: {error!r}.") from error
         if not parsed or not all(rows for rows, _ in parsed):
-            raise JudgeError(f"{name}: truth['tables'] names no table with rows, so sql_table cannot judge it.")
+            raise JudgeError(f"{name}: truth['tables'] has no table with rows, so sql_table cannot judge it.")
         return parsed
 
     def _same(self, table: Sequence[Row], rows: Sequence[Row], ordered: bool) -> bool:

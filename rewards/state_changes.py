@@ -41,7 +41,7 @@ class StateChanges(Reward):
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("changes"), list | tuple):
-            raise JudgeError(f"{episode.task.id} has no list truth['changes'], so state_changes cannot judge it.")
+            raise JudgeError(f"{episode.task.id} needs truth['changes'] as a list, so that state_changes can judge it.")
         if (record := record_of(episode)) is None:
             return {SUCCESS: 0.0}
         counts = counts_of(record, "changes")

@@ -38,11 +38,14 @@ class SubgoalFeedback(Reward):
         self, basis: Basis = "potential", placement: Placement = "own", every: int = 1, delay: int = 0, noise: float = 0
     ) -> None:
         if basis not in ("potential", "calls"):
-            raise ValueError(f"basis is {basis!r}: choose potential or calls.")
+            raise ValueError(f"basis = {basis!r} is not valid: choose potential or calls.")
         if placement not in _PLACEMENTS:
-            raise ValueError(f"placement is {placement!r}: choose {', '.join(_PLACEMENTS)}.")
+            raise ValueError(f"placement = {placement!r} is not valid: choose {', '.join(_PLACEMENTS)}.")
         if every < 1 or delay < 0 or noise < 0:
-            raise ValueError(f"every is {every}, delay {delay}, noise {noise}: expected >= 1, >= 0 and >= 0.")
+            raise ValueError(
+                f"every = {every}, delay = {delay}, noise = {noise} are not valid: every must be at least 1, the "
+                "others at least 0."
+            )
         self.basis, self.placement, self.every, self.delay, self.noise = basis, placement, every, delay, noise
 
     def hindsight(self, episode: Trajectory) -> list[Components]:
@@ -106,7 +109,7 @@ def _gains(episode: Trajectory) -> list[float]:
     progress = episode.outcome.get("progress")
     if progress is None or None in before:
         reason = "its environment has no potential()" if None in before else "no other reward gives `progress`"
-        raise JudgeError(f"subgoal_feedback cannot tell what a turn of {episode.task.id} added: {reason}.")
+        raise JudgeError(f"subgoal_feedback cannot tell what progress a turn of {episode.task.id} made: {reason}.")
     potentials = [value for value in [*before, progress] if value is not None]
     return [after - earlier for earlier, after in pairwise(potentials)]
 
@@ -115,6 +118,8 @@ def _calls(episode: Trajectory) -> list[float]:
     """Return 1 / horizon for each turn with a call that ran."""
     horizon = episode.task.parameters.get("horizon")
     if not isinstance(horizon, int) or horizon < 1:
-        raise JudgeError(f"{episode.task.id}: parameters['horizon'] is {horizon!r}; expected the number of its turns.")
+        raise JudgeError(
+            f"{episode.task.id}: parameters['horizon'] must be the number of the task's turns, not {horizon!r}."
+        )
     share = 1 / horizon
     return [share * any(result.status is ResultStatus.OK for result in turn.results) for turn in episode.turns]

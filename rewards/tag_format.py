@@ -30,7 +30,9 @@ class TagFormat(Reward):
         self, tags: Sequence[str] = ("think", "answer"), last: Sequence[str] | None = None, around: bool = False
     ) -> None:
         if not tags or not all(re.fullmatch(r"[\w-]+", tag) for tag in (*tags, *(last or ()))):
-            raise ValueError(f"tags is {tags!r}: give one or more names of letters, digits, - and _.")
+            raise ValueError(
+                f"tags = {tags!r} is not valid: give one or more names made up of letters, digits, '-' and '_'."
+            )
         self.tags, self.last, self.around = tuple(tags), None if last is None else tuple(last), around
 
     def hindsight(self, episode: Trajectory) -> list[Components]:

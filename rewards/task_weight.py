@@ -29,5 +29,7 @@ class TaskWeight(Reward):
         truth = episode.task.truth
         value = truth.get(self.key) if isinstance(truth, Mapping) else None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise JudgeError(f"{episode.task.id}: truth[{self.key!r}] is {value!r}; task_weight reads a number from 0.")
+            raise JudgeError(
+                f"{episode.task.id}: truth[{self.key!r}] must be a number of at least 0 for task_weight, not {value!r}."
+            )
         return {"task_weight": float(value)}

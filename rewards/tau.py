@@ -29,7 +29,9 @@ class TauBench(Reward):
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):
-            raise JudgeError(f"{episode.task.id} has no digest truth['state'], so tau cannot judge it.")
+            raise JudgeError(
+                f"{episode.task.id} has no truth['state'], the digest of the final state, which tau compares with."
+            )
         if (record := record_of(episode)) is None:
             return {SUCCESS: 0.0}
         data_right = record["state"] == truth["state"]

@@ -37,7 +37,7 @@ class Tau2Bench(Reward):
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str) or not truth.get("basis"):
-            raise JudgeError(f"{episode.task.id} has no truth['state'] and truth['basis'], so tau2 cannot judge it.")
+            raise JudgeError(f"{episode.task.id} needs truth['state'] and truth['basis'], so that tau2 can judge it.")
         if (record := record_of(episode)) is None:
             return {SUCCESS: 0.0}
         messages = [
@@ -59,7 +59,9 @@ class Tau2Bench(Reward):
             "ACTION": ("actions_right", _are_called(json.loads(truth.get("actions", "[]")), calls)),
         }
         if unknown := [part for part in truth["basis"] if part not in parts]:
-            raise JudgeError(f"{episode.task.id}: truth['basis'] names {unknown}; tau2 judges {', '.join(parts)}.")
+            raise JudgeError(
+                f"{episode.task.id}: truth['basis'] names {unknown}, but tau2 can judge only {', '.join(parts)}."
+            )
         judged = dict(parts[part] for part in truth["basis"])
         return {
             SUCCESS: float(all(judged.values())),

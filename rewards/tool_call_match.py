@@ -126,7 +126,7 @@ def _expected_calls(episode: Trajectory) -> list[ExpectedCall]:
     rows = truth.get("calls") if isinstance(truth, dict) else None
     if not isinstance(rows, list) or len(rows) > MAX_CALLS:
         raise JudgeError(
-            f"{episode.task.id} has no list of at most {MAX_CALLS} calls in truth['calls'] for tool_call_match."
+            f"{episode.task.id} needs truth['calls'] as a list of at most {MAX_CALLS} calls for tool_call_match."
         )
     try:
         return [
@@ -138,4 +138,4 @@ def _expected_calls(episode: Trajectory) -> list[ExpectedCall]:
             for row in rows
         ]
     except (TypeError, KeyError, AttributeError) as error:
-        raise JudgeError(f"{episode.task.id}: a row of truth['calls'] is no call: {error!r}.") from error
+        raise JudgeError(f"{episode.task.id}: a row of truth['calls'] does not describe a call: {error!r}.") from error

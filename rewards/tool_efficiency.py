@@ -31,7 +31,10 @@ class ToolEfficiency(Reward):
 
     def __init__(self, against: str = "group", smooth: float = 4.0, tools: Collection[str] | None = None) -> None:
         if against not in ("group", "none") or not smooth > 0:
-            raise ValueError(f"against is {against!r} and smooth {smooth!r}: give 'group' or 'none', and more than 0.")
+            raise ValueError(
+                f"against = {against!r} and smooth = {smooth!r} are not valid: against must be 'group' or 'none', and "
+                "smooth above 0."
+            )
         self.against, self.smooth, self.tools = against, smooth, None if tools is None else frozenset(tools)
 
     def group(self, episodes: Sequence[Trajectory]) -> list[Components]:

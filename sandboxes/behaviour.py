@@ -47,9 +47,12 @@ class Behaviour(Environment):
         past, present = (task.parameters.get(name, "") for name in ("past", "present"))
         steps = task.parameters.get("steps")
         if not isinstance(past, str) or not isinstance(present, str):
-            raise TaskError(f"{task.id}: parameters['past'] and ['present'] of behaviour-v1 are texts.")
+            raise TaskError(f"{task.id}: behaviour-v1 needs the texts parameters['past'] and parameters['present'].")
         if not isinstance(steps, list | tuple) or not steps:
-            raise TaskError(f"{task.id}: parameters['steps'] has for each decision a mapping of 'page' and 'action'.")
+            raise TaskError(
+                f"{task.id}: parameters['steps'] must be a list with a mapping of 'page' and 'action' for each "
+                "decision."
+            )
         self._steps = [_step_of(step, f"{task.id}: parameters['steps'][{n}]") for n, step in enumerate(steps)]
         self._step = 0
         self._digest = hashlib.sha256(repr((past, present, self._steps)).encode("utf-8", "surrogatepass")).hexdigest()
@@ -102,7 +105,7 @@ def _step_of(step: Any, where: str) -> tuple[str, str]:
     """Return the page of a step, and its action in words. Raises: TaskError naming the fault."""
     page, action = (step.get("page"), step.get("action")) if isinstance(step, Mapping) else (None, None)
     if not isinstance(page, str) or not isinstance(action, str):
-        raise TaskError(f"{where} is a mapping of 'page' and 'action', both texts.")
+        raise TaskError(f"{where} must be a mapping of 'page' and 'action', which are texts.")
     if (kind := action.partition(" ")[0]) not in TYPES:
-        raise TaskError(f"{where}['action'] has the type {kind!r}. Types are {', '.join(TYPES)}.")
+        raise TaskError(f"{where}['action'] has the unknown type {kind!r}. Types are: {', '.join(TYPES)}.")
     return page, action

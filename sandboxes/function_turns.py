@@ -81,7 +81,7 @@ class FunctionTurns(Environment):
             self._offer(tools)
         except (KeyError, TypeError, ValueError, OSError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise TaskError(f"{task.id}: the parameters describe no functions: {reason:.300}") from error
+            raise TaskError(f"{task.id}: its parameters do not describe functions: {reason:.300}") from error
         sandbox = await self.default_sandbox(empty=True)
         for path, data in contents:
             await sandbox.write(f"{FOLDER}/{path}", data)
@@ -233,7 +233,7 @@ def _contents(source: Path, package: str) -> Contents:
     """Return the Python files of a folder, or one file. Raises: ValueError if there are none; OSError."""
     paths = sorted(source.glob("*.py")) if source.is_dir() else [source]
     if not paths:
-        raise ValueError(f"{source} holds no Python file")
+        raise ValueError(f"{source} contains no Python file")
     return tuple(("/".join([*package.split("."), path.name]).lstrip("/"), path.read_bytes()) for path in paths)
 
 

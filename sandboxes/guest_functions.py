@@ -75,7 +75,7 @@ class Functions:
                     raise
                 sys.modules[error.name] = MissingModule(error.name)
         else:
-            raise ImportError(f"{module} needs more than {MAX_MISSING} packages that are not here")
+            raise ImportError(f"{module} needs more than {MAX_MISSING} packages that are not installed")
         if hasattr(instance, "_load_scenario"):
             instance._load_scenario(copy.deepcopy(config.get(name, {})), long_context=long_context)
         return instance

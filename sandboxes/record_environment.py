@@ -101,11 +101,11 @@ class StoreEnvironment(Environment, ABC):
         parameters = task.parameters
         goal = parameters.get("goal", ())
         if not isinstance(goal, list | tuple) or not all(isinstance(digest, str) for digest in goal):
-            raise TaskError(f"{task.id}: parameters['goal'] is {goal!r:.80}; give a list of digests of changes.")
+            raise TaskError(f"{task.id}: parameters['goal'] must be a list of digests of changes, not {goal!r:.80}.")
         name, number = parameters.get("records"), parameters.get("seed", 0)
         if not isinstance(name, str) or not isinstance(number, int):
             raise TaskError(
-                f"{task.id}: parameters['records'] is {name!r:.80} and parameters['seed'] {number!r:.80}; give the "
+                f"{task.id}: parameters['records'] is {name!r:.80} and parameters['seed'] is {number!r:.80}. Give the "
                 "name of an asset, such as 'apps/year', and a whole number."
             )
         self.open_records(name, number)
@@ -219,7 +219,7 @@ def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tupl
         now, rows = str(content["now"]), content["tables"]
         tables = {table: {int(row["id"]): row for row in rows[table]} for table in schema_of(kinds)}
     except (ValueError, KeyError, TypeError) as error:
-        raise TaskError(f"The asset {name!r} gives no records for seed {seed}: {error!r}.") from error
+        raise TaskError(f"The asset {name!r} cannot make records for seed {seed}: {error!r}.") from error
     for table in schema_of(kinds).values():
         check_rows(name, table, tables[table.name])
     return now, tables
@@ -229,4 +229,6 @@ def check_rows(name: str, table: TableSchema, rows: Mapping[int, Mapping[str, An
     """Raise TaskError for a row whose columns are not those of its table."""
     expected = {"id", *table.columns}
     if wrong := next((row for row in rows.values() if row.keys() != expected), None):
-        raise TaskError(f"{name}: a row of {table.name} has {sorted(wrong)}; it needs {sorted(expected)}.")
+        raise TaskError(
+            f"{name}: a row of {table.name} has the columns {sorted(wrong)}, but it needs {sorted(expected)}."
+        )

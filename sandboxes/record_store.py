@@ -68,7 +68,9 @@ class Store:
     def insert(self, table: str, **values: Any) -> Row:
         """Add a row under the next free id. Raises: KeyError unless it has exactly the table's columns."""
         if values.keys() != set(self._schema[table].columns):
-            raise KeyError(f"A row of {table} has {self._schema[table].columns}, not {sorted(values)}.")
+            raise KeyError(
+                f"A row of {table} must have the columns {self._schema[table].columns}, not {sorted(values)}."
+            )
         count = self._created.get(table, 0) + 1
         self._created[table] = count
         row = {"id": max(self._snapshot[table], default=0) + count, **values}
@@ -79,7 +81,7 @@ class Store:
         """Change values of a row. Raises: KeyError for a row or a column that does not exist."""
         row = self.get(table, row_id)
         if row is None or not values.keys() <= row.keys():
-            raise KeyError(f"{table} has no row {row_id} with the columns {sorted(values)}.")
+            raise KeyError(f"{table} has no row {row_id}, or the row lacks some of the columns {sorted(values)}.")
         changed = {**row, **values}
         self._changed.setdefault(table, {})[row_id] = changed
         return changed

@@ -49,8 +49,8 @@ class SessionEnvironment(Environment, ABC):
         goals: Any = task.parameters.get("goals")
         if not _are_texts(requests) or not isinstance(goals, list | tuple) or len(goals) != len(requests):
             raise TaskError(
-                f"{task.id}: parameters['requests'] is {requests!r:.80} and parameters['goals'] {goals!r:.80}; give a "
-                "list of texts, and as many goals."
+                f"{task.id}: parameters['requests'] is {requests!r:.80} and parameters['goals'] is {goals!r:.80}. "
+                "Give a list of texts, and a goal for each."
             )
         self._requests, self._goals, self._verdicts, self.ended = requests, goals, "", False
         parameters = json.dumps(dict(task.parameters), sort_keys=True)

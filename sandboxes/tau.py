@@ -72,7 +72,7 @@ class Tau(FunctionTurns):
         try:
             behaviour = UserBehaviour(**task.parameters.get("behaviour", {}))
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{task.id}: parameters['behaviour'] cannot be used: {error!r}.") from error
+            raise TaskError(f"{task.id}: parameters['behaviour'] is not valid: {error!r}.") from error
         self._user = self._customer(task, self._policy, behaviour)
         self._user.begin(seed)
         self.private_texts = [self._user.goal]

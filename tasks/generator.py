@@ -108,7 +108,7 @@ class TaskGenerator:
             if task is not None and self._is_unused(task):
                 return task
         raise TaskError(
-            f"{self.name}: no unused task was generated for {slot.id} in {self.tries} tries: ask for fewer than "
+            f"{self.name}: no new task was found for {slot.id} in {self.tries} tries. Ask for fewer than "
             f"{self.sizes[slot.stratum]} tasks of {slot.stratum}."
         )
 

@@ -45,7 +45,7 @@ class RequestForms:
         for kind, pattern in self._patterns.items():
             if match := pattern.fullmatch(request):
                 return kind, match.groupdict()
-        raise ValueError(f"{request!r} is no request of this set.")
+        raise ValueError(f"{request!r} is not a request of this set.")
 
     def done(self, kind: str, parts: Parts) -> str:
         """Return the text that fulfils a request."""

@@ -58,9 +58,9 @@ def test_a_single_file_is_read(kind, tmp_path, monkeypatch):
 
 def test_what_is_wrong_with_a_data_set_is_named(tmp_path):
     data = Dataset.from_list(ROWS)
-    with pytest.raises(TaskError, match=r"train 0: there is no column 'answer'\. The columns are question, final"):
+    with pytest.raises(TaskError, match=r"train 0 has no column 'answer'\. Its columns are: question, final"):
         TaskSet.from_dataset(data, name="a/b-v1", environment="a/b-v1", columns={"prompt": "answer"})
-    with pytest.raises(TaskError, match=r"there is no split 'test\[:3\]'\. It has train"):
+    with pytest.raises(TaskError, match=r"has no split 'test\[:3\]'\. Its splits are: train"):
         TaskSet.from_dataset(data, name="a/b-v1", columns=COLUMNS, splits={"held_out": "test[:3]"})
     with pytest.raises(TaskError, match="the field 'environment' is missing"):
         TaskSet.from_dataset(data, name="a/b-v1", columns=COLUMNS)
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_a_data_set_is_named(tmp_path):
         TaskSet.from_dataset(3, name="a/b-v1")
     for truth in ("nine", ["nine"]):
         others = Dataset.from_list([{"id": "a", "environment": "a/b-v1", "prompt": "?", "truth": truth}])
-        with pytest.raises(TaskError, match="train 0 is not a row that `push` wrote"):
+        with pytest.raises(TaskError, match="train 0 was not written by `push`"):
             TaskSet.from_dataset(others, name="a/b-v1")
     both = {"train": "train[:20]", "held_out": "train[19:]"}
     with pytest.raises(SplitLeakError, match="asks the same"):

@@ -164,7 +164,7 @@ async def test_defaults_of_an_environment_that_overrides_nothing():
     assert await desk.respond(Message("assistant", "Hello?")) == []
     assert await desk.state_key() is None
     assert await desk.checkpoint() is None
-    with pytest.raises(NotImplementedError, match="Desk makes checkpoints but cannot restore them"):
+    with pytest.raises(NotImplementedError, match="Desk makes checkpoints, but does not override `restore`"):
         await desk.restore(TASK, None, seed=0)
 
 

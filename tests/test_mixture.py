@@ -45,7 +45,7 @@ def test_what_one_set_trains_on_may_not_be_measured_in_another():
 
 
 def test_a_set_without_training_tasks_is_named():
-    with pytest.raises(TaskError, match="The task set two has no training task"):
+    with pytest.raises(TaskError, match="The task set two has no training tasks"):
         mixed({"one": task_set("one"), "two": TaskSet("two", {"held_out": [Task("b", "test/one-v1", "?")]})})
 
 

@@ -64,7 +64,7 @@ def test_a_class_or_factory_that_is_not_registered_is_made_in_the_same_way():
         return environment
 
     assert make(with_its_own, backend=backend).backend is own_backend
-    with pytest.raises(RegistrationError, match="made 'no environment'"):
+    with pytest.raises(RegistrationError, match="returned 'no environment'"):
         make(lambda: "no environment")
 
 
@@ -120,10 +120,10 @@ async def test_an_environment_may_be_registered_as_a_factory():
 def test_a_factory_that_makes_no_environment_is_named():
     register("acme/nothing-v1", lambda: None)
     with pytest.raises(
-        RegistrationError, match=r"'acme/nothing-v1' .* made None, which is not an instance of Environment"
+        RegistrationError, match=r"'acme/nothing-v1' .* returned None, which is not an instance of Environment"
     ):
         make("acme/nothing-v1")
-    with pytest.raises(RegistrationError, match="register an Environment class, or a function"):
+    with pytest.raises(RegistrationError, match="Register an Environment class, or a function"):
         register("acme/wrong-v1", "agentgym.sandboxes.sql:Sql")
 
 
@@ -168,7 +168,7 @@ def test_nothing_alike_is_no_suggestion():
 
 
 def test_an_unknown_kind_names_the_kinds_there_are():
-    with pytest.raises(ValueError, match=r"'enviroments' is not a kind of thing that is registered. Kinds are env"):
+    with pytest.raises(ValueError, match=r"'enviroments' is not a kind of registered object. The kinds are: env"):
         load("enviroments", "agentgym/sql-v1")
     with pytest.raises(ValueError, match="not a kind"):
         names("enviroments")
@@ -238,10 +238,10 @@ def test_a_class_in_the_place_of_its_name_and_a_sandbox_that_is_no_spec_are_name
         sandbox = "namespaces"  # type: ignore[assignment]
 
     with pytest.raises(
-        UnknownNameError, match=r"Praise'> is not a name. Register it with register\(.*kind='rewards'\)"
+        UnknownNameError, match=r"Praise'> is not a name. Register the object by register\(.*kind='rewards'\)"
     ):
         load_reward(Praise)
-    with pytest.raises(RegistrationError, match=r"Loud.sandbox is 'namespaces': give a SandboxSpec"):
+    with pytest.raises(RegistrationError, match=r"Loud.sandbox is 'namespaces'. Give a SandboxSpec"):
         make(Loud)
 
 

@@ -47,7 +47,7 @@ async def test_sync_and_async_answers_are_both_awaited_and_checked():
         ({"success": -math.inf}, "Fixed returned -inf for the component 'success'"),
         (
             {"success": 100.0},
-            "Fixed returned 100.0 for the component 'success': it says how much of the task is solved",
+            "Fixed returned 100.0 for the component 'success', which must be from 0 to 1",
         ),
         ({"success": -0.1}, "from 0 to 1"),
         ({"success": np.float32(2)}, "from 0 to 1"),
@@ -55,9 +55,9 @@ async def test_sync_and_async_answers_are_both_awaited_and_checked():
         ({"score": 1j}, "for the component 'score'"),
         ({"score": np.float64("nan")}, "for the component 'score'"),
         ({"success": "1"}, "Fixed returned '1' for the component 'success'"),
-        ({"success": None}, "Leave a component out when there is nothing to say"),
-        (1.0, "Fixed returned 1.0: a reward returns a dict"),
-        ([("success", 1.0)], "a reward returns a dict"),
+        ({"success": None}, "Leave the component out when it does not apply"),
+        (1.0, "Fixed returned 1.0, but a reward must return a dict"),
+        ([("success", 1.0)], "but a reward must return a dict of components"),
     ],
 )
 async def test_what_is_no_reward_is_refused_with_reward_component_and_value(answer, says):
@@ -105,7 +105,7 @@ async def test_rewards_are_combined_with_their_own_weights():
 
 async def test_combined_rewards_of_one_name_are_refused():
     both = Combined(Fixed(outcome={"success": 1.0}), Fixed(outcome={"success": 0.0}))
-    with pytest.raises(RewardError, match=r"both return the component \['success'\]: rename one"):
+    with pytest.raises(RewardError, match=r"both return the component \['success'\]. Rename one"):
         await both.outcome(None)
 
 

@@ -86,7 +86,7 @@ def test_a_default_is_shown_as_json_and_may_be_written_so(hint, default, expecte
 
 @pytest.mark.parametrize(("hint", "default"), [(Any, object()), (bytes, b"\xff"), (dict[str, Any], {"x": object()})])
 def test_a_default_that_json_cannot_write_is_refused_with_tool_and_parameter(hint, default):
-    with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot write: value = "):
+    with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot express: value = "):
         tool_with(hint, default)
 
 
@@ -104,7 +104,7 @@ class Old(TypedDict):
 
 @pytest.mark.parametrize("default", [float("nan"), float("inf"), [1.0, float("-inf")], "\ud800", {"a": "\udc00"}])
 def test_a_default_that_no_server_can_send_is_refused(default):
-    with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot write: value = "):
+    with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot express: value = "):
         tool_with(Any, default)
     schema = {"type": "object", "properties": {"value": {"default": default}}}
     with pytest.raises(ToolDefinitionError, match=r"'look' are not a JSON Schema that can be used"):

@@ -79,7 +79,7 @@ def test_a_tool_from_a_schema_shows_it_to_the_model_as_it_is_and_closes_it():
         ({"query": "war", "price": "low"}, "argument 'price': Input should be one of: number, null"),
         ({"query": "war", "size": 3}, "argument 'size': Input should fit exactly one of the 2 shapes"),
         ({"query": "war", "price": math.nan}, "argument 'price': Input should be a finite number (you gave nan)"),
-        ({"query": "\ud800x"}, "'query' holds half a character"),
+        ({"query": "\ud800x"}, "'query' contains half a character"),
         ([], "Input should be a valid dictionary"),
         (None, "Input should be a valid dictionary"),
     ],
@@ -143,11 +143,11 @@ def test_a_schema_that_says_what_becomes_of_other_arguments_is_left_so():
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ({"type": "array"}, "no JSON Schema of an object"),
-        ({"properties": ["a"]}, "no JSON Schema of an object"),
+        ({"type": "array"}, "must be the JSON Schema of an object"),
+        ({"properties": ["a"]}, "must be the JSON Schema of an object"),
         ({"properties": {"a": {"type": "strin"}}}, "'strin' is not valid"),
         ({"properties": {"a": {"$ref": "https://example.org/a.json"}}}, "refers to another document"),
-        ({"properties": {"a": {"$ref": "#/$defs/gone"}}}, "'#/\\$defs/gone', which is not there"),
+        ({"properties": {"a": {"$ref": "#/$defs/gone"}}}, "'#/\\$defs/gone', which does not exist"),
         ({"properties": {"a": {"type": "string", "pattern": "("}}}, "'\\(' is not a 'regex'"),
     ],
 )

@@ -131,7 +131,7 @@ def test_endless_nesting_is_refused_and_not_a_crash():
 
 def test_half_a_character_is_refused_wherever_it_hides():
     for hidden in ("\udc00", ["a", "\ud800"], {"\udfff": 1}, {"a": {"b": ("c", "\ud83d")}}):
-        with pytest.raises(WrongArguments, match="'anything' holds half a character"):
+        with pytest.raises(WrongArguments, match="'anything' contains half a character"):
             Tool.from_function(measure).validate({"value": 1, "anything": hidden})
     assert Tool.from_function(measure).validate({"value": 1, "anything": "naïve ☂ 🌂"})
 
@@ -187,7 +187,7 @@ def test_a_tool_with_arguments_no_model_can_name_is_refused():
         return word
 
     for function in (star, keywords, positional):
-        with pytest.raises(ToolDefinitionError, match="plain parameters"):
+        with pytest.raises(ToolDefinitionError, match="parameters that have a name"):
             Tool.from_function(function)
 
 
@@ -331,7 +331,7 @@ def test_an_output_that_is_no_data_is_an_error_of_ours():
 
 
 def test_a_function_that_is_not_marked_is_no_tool():
-    with pytest.raises(ToolDefinitionError, match=r"Shop was given <function.*mark the function with @tool"):
+    with pytest.raises(ToolDefinitionError, match=r"Shop was given <function.*Mark the function with @tool"):
         tools_by_name([search], "Shop")
 
 
@@ -342,7 +342,8 @@ def test_a_tool_that_would_replace_a_method_of_every_environment_is_refused(name
         return door
 
     with pytest.raises(
-        ToolDefinitionError, match=rf"House.{name} is a tool, but agentgym uses {name!r}.*name={name!r}"
+        ToolDefinitionError,
+        match=rf"House.{name} cannot be a tool, because agentgym uses the name {name!r}.*name={name!r}",
     ):
         type("House", (Environment,), {name: tool(act)})
     house = type("House", (Environment,), {f"{name}_door": tool(name=name)(act)})

@@ -67,7 +67,10 @@ def compare(
     evaluations = dict(zip(names, (group for _, group in named), strict=True))
     if any(len(group) > 1 for group in evaluations.values()):
         if options.chooses_tasks:
-            raise EvaluationError("--common, --also, --tag and --turns are for one evaluation of each agent.")
+            raise EvaluationError(
+                "--common, --also, --tag and --turns work only with one evaluation per agent. Leave them out, or "
+                "give one each."
+            )
         result: dict[str, Any] = over_seeds(evaluations, interims=options.interims)
         tables = seeds_tables(result)
     else:
@@ -157,7 +160,9 @@ def _load(text: str) -> Evaluation:
     folder = RunFolder.existing(where)
     labels = folder.evaluations()
     if not labels or (label and label not in labels):
-        raise EvaluationError(f"{folder.path} has no evaluation {label!r}. It has {', '.join(labels) or 'none'}.")
+        raise EvaluationError(
+            f"{folder.path} has no evaluation {label!r}. Its evaluations are: {', '.join(labels) or 'none'}."
+        )
     loaded = [Evaluation.load(folder.path / "evaluation" / f"{name}.json") for name in ([label] if label else labels)]
     return max(loaded, key=lambda evaluation: evaluation.created)
 
@@ -178,7 +183,9 @@ def _whole_numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
-        raise EvaluationError(f"--turns {text!r}: whole numbers with commas between, such as 2,4,8.") from error
+        raise EvaluationError(
+            f"--turns {text!r} is not valid: write whole numbers separated by commas, such as 2,4,8."
+        ) from error
 
 
 def _plain(value: Any) -> Any:

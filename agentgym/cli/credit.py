@@ -141,7 +141,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     finally:
         ledger.close()
     if not groups:
-        raise EvaluationError(f"No finished episode in {folder.ledger} has an id that begins with {id_prefix!r}.")
+        raise EvaluationError(f"{folder.ledger} has no finished episode whose id begins with {id_prefix!r}.")
     return list(groups.values())
 
 

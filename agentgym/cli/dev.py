@@ -74,7 +74,7 @@ async def _attack(
         capabilities = await backend.probe()
         if not capabilities.available:
             if names:
-                raise SandboxUnavailable(f"The backend {name!r} is not available here: {capabilities.reason}")
+                raise SandboxUnavailable(f"The backend {name!r} does not work on this machine: {capabilities.reason}")
             err().print(f"{name} is left out: {capabilities.reason}", style="yellow", markup=False, soft_wrap=True)
             continue
         cases = [case for case in (*(CONTRACT if contract else ()), *ATTACKS) if not only or case.name in only]
@@ -89,7 +89,9 @@ async def _attack(
         user = "root" if os.geteuid() == 0 else "an ordinary user"
         columns.append(TableColumn(label or f"{name} as {user}", capabilities.level, tuple(verdicts)))
     if not columns:
-        raise SandboxUnavailable("No backend is available here. `agentgym sandbox doctor` says what each one lacks.")
+        raise SandboxUnavailable(
+            "No backend works on this machine. `agentgym sandbox doctor` says what each one needs."
+        )
     return columns
 
 

@@ -53,7 +53,9 @@ class MeasureOptions:
         from agentgym.evaluation.search import make_search
 
         if self.as_html and self.folder is None:
-            raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")
+            raise EvaluationError(
+                "--html needs --out DIR, because the page is written beside the episodes that it shows."
+            )
         search = make_search(self.search) if self.search else None
         if search is not None:
             search.check_evaluation()

@@ -68,7 +68,8 @@ def export(
         raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
     if exporter is not None and label is None:
         raise EvaluationError(
-            f"--label: which evaluation? {folder.path} has {', '.join(folder.evaluations()) or 'none'}."
+            f"--label is missing: name the evaluation to export. {folder.path} has "
+            f"{', '.join(folder.evaluations()) or 'none'}."
         )
     evaluation = Evaluation.load(folder.path / "evaluation" / f"{label}.json") if label else None
     ledger = Ledger(folder.ledger)

@@ -66,7 +66,7 @@ def takes(**sources: Any) -> Callable[[Callable[..., None]], Callable[..., None]
         own = _own_parameters(command, sources)
 
         def call(**values: Any) -> None:
-            raise AssertionError(f"{command.__name__} is not registered with cls=FieldsCommand")
+            raise AssertionError(f"The command {command.__name__} must be registered with cls=FieldsCommand.")
 
         unexpanded = _with_parameters(call, command, [p for p in own.values() if p.name not in sources])
         unexpanded.expand = lambda: _expand(command, own, sources)  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ def _leaves(source: Fields) -> Iterator[_Leaf]:
     only = list(leaves) if source.only is None else source.only
     names = only if isinstance(only, Mapping) else {name: name for name in only}
     if unknown := [name for name in source.defaults if name not in names]:
-        raise ValueError(f"{source.options.__name__} gives the command no option {unknown[0]!r} to have a default.")
+        raise ValueError(f"{source.options.__name__} has no option {unknown[0]!r}, so no default can be set for it.")
     for name, field_name in names.items():
         leaf = leaves[field_name]
         default = source.defaults.get(name, leaf.parameter.default)

@@ -116,18 +116,24 @@ def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         open_string = text.count('"""') % 2 == 1 or text.count("'''") % 2 == 1
-        raise Unreadable(f"That is not a call: {error}. :help shows how to write one.", more=open_string) from error
+        raise Unreadable(
+            f"This is not a call: {error}. Type :help to see how to write one.", more=open_string
+        ) from error
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise Unreadable('That is not a call. Write tool(argument="value"), or say TEXT to speak.')
+        raise Unreadable('This is not a call. Write tool(argument="value"), or say TEXT to speak.')
     name = node.func.id
     order = list(tools[name].parameters["properties"]) if name in tools else []
     if len(node.args) > len(order):
         known = ", ".join(tools) or "none"
-        raise Unreadable(f"{name} takes {len(order)} argument(s)." if name in tools else f"Tools: {known}.")
+        raise Unreadable(
+            f"{name} takes at most {len(order)} argument(s)."
+            if name in tools
+            else f"There is no such tool. Tools: {known}."
+        )
     arguments = {order[i]: _value(argument) for i, argument in enumerate(node.args)}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in arguments:
-            raise Unreadable("Give every argument once, by its name.")
+            raise Unreadable("Give every argument by its name, and only once.")
         arguments[keyword.arg] = _value(keyword.value)
     return Call(name, arguments)
 
@@ -147,9 +153,9 @@ def _from_json(text: str) -> Call:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"That is not valid JSON: {error}.") from error
+        raise Unreadable(f"This is not valid JSON: {error}.") from error
     if not isinstance(row.get("name"), str) or not isinstance(row.get("arguments", {}), dict):
-        raise Unreadable('A call in JSON is {"name": "tool", "arguments": {"argument": "value"}}.')
+        raise Unreadable('Write a call in JSON as {"name": "tool", "arguments": {"argument": "value"}}.')
     return Call(row["name"], row.get("arguments", {}))
 
 
@@ -159,4 +165,4 @@ def _value(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"{ast.unparse(node)} is not a plain value: put text in quotes.") from error
+        raise Unreadable(f"{ast.unparse(node)} is not a plain value. Put text in quotes.") from error

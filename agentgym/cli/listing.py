@@ -46,7 +46,7 @@ def _kind(text: str) -> Kind:
     for kind in registry.KINDS:
         if plain in (kind, kind.removesuffix("s"), kind.removesuffix("ies") + "y"):
             return kind
-    raise UnknownNameError(f"There is no kind {text!r}. Kinds: {', '.join(registry.KINDS)}.")
+    raise UnknownNameError(f"There is no kind {text!r}. Kinds are: {', '.join(registry.KINDS)}.")
 
 
 def _rows(kind: Kind) -> list[dict[str, str | None]]:

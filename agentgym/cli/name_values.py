@@ -41,7 +41,8 @@ def options_for(
             close = get_close_matches(name, known, n=1)
             hint = f"Did you mean {close[0]!r}? " if equals and close else ""
             raise NameValueError(
-                f"{option} {pair}: {hint}{receiver} has the options {', '.join(known)}, as NAME=VALUE."
+                f"{option} {pair} is not valid. {hint}{receiver} has the options {', '.join(known)}; write one as "
+                "NAME=VALUE."
             )
         if not dot:
             options[name] = _value(text)
@@ -64,12 +65,12 @@ def _with_field(current: Any, field: str, value: Any, spelling: str) -> Any:
     if is_dataclass(current) and not isinstance(current, type):
         known = list(inspect.signature(type(current)).parameters)
         if field not in known:
-            raise NameValueError(f"{spelling}: the fields are {', '.join(known)}.")
+            raise NameValueError(f"{spelling}: there is no such field. The fields are: {', '.join(known)}.")
         try:
             return replace(current, **{field: value})
         except (TypeError, ValueError) as error:
-            raise NameValueError(f"{spelling}: {error}") from error
+            raise NameValueError(f"{spelling} is not valid: {error}") from error
     if not isinstance(current, dict):
-        raise NameValueError(f"{spelling}: what stands before the dot is {current!r}, which has no fields.")
+        raise NameValueError(f"{spelling}: the option before the dot is {current!r}, which has no fields.")
     first, dot, rest = field.partition(".")
     return current | {first: _with_field(current.get(first, {}), rest, value, spelling) if dot else value}

@@ -43,9 +43,7 @@ def environment(
 
     match = _NAME.fullmatch(name)
     if match is None:
-        raise NewPackageError(
-            f"{name!r} is not a name for an environment: write namespace/name, such as acme/warehouse."
-        )
+        raise NewPackageError(f"{name!r} cannot name an environment. Write namespace/name, such as acme/warehouse.")
     package = f"{match['namespace']}_{match['name']}".replace("-", "_")
     names = {
         "environment": f"{match['namespace']}/{match['name']}-v{match['version'] or 1}",
@@ -56,7 +54,7 @@ def environment(
     }
     target = folder or Path(match["name"])
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise NewPackageError(f"{target} is not empty, or no folder. Name another folder by --out.")
+        raise NewPackageError(f"{target} must be a new or empty folder. Name another one by --out.")
     for path, template in _FILES.items():
         text = files("agentgym.cli.templates").joinpath(f"{template}.template").read_text(encoding="utf-8")
         file = target / Template(path).substitute(names)

@@ -40,12 +40,13 @@ class TaskOptions:
         """Return the task set and the split. Raises: TasksArgumentError if they were given twice or not at all."""
         if self.tasks is not None and self.tasks_option is not None:
             raise TasksArgumentError(
-                f"The tasks were given twice: {self.tasks} and --tasks {self.tasks_option}. Give them once."
+                f"The tasks were given twice, as {self.tasks} and as --tasks {self.tasks_option}. Give them once."
             )
         text = self.tasks if self.tasks is not None else self.tasks_option
         if text is None:
             raise TasksArgumentError(
-                "Which tasks? Give a task set, for example sql/store-v1:held_out. `agentgym list task_sets` names them."
+                "No tasks were given. Name a task set, for example sql/store-v1:held_out. `agentgym list task_sets` "
+                "lists them."
             )
         return split_tasks(text, default_split)
 
@@ -68,12 +69,13 @@ def one_task(task_set: TaskSet, split: str, index: int, task_id: str | None) -> 
         if not matching:
             some = ", ".join(task.id for task in candidates[:3])
             raise TaskError(
-                f"{task_set.name}:{split} has no task {task_id!r}. It has {len(candidates)}, for example {some}."
+                f"{task_set.name}:{split} has no task {task_id!r}. It has {len(candidates)} tasks, for example {some}."
             )
         return matching[0]
     if index >= len(candidates):
         raise TaskError(
-            f"{task_set.name}:{split} has {len(candidates)} tasks, so --index goes from 0 to {len(candidates) - 1}."
+            f"--index {index} is too large: {task_set.name}:{split} has {len(candidates)} tasks, so give 0 to "
+            f"{len(candidates) - 1}."
         )
     return candidates[index]
 

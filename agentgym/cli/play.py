@@ -75,7 +75,7 @@ def play(
     outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "no reward judged it"
     console.print(f"{stop} after {len(trajectory.turns)} turns: {outcome}", style="bold", markup=False)
     if human.interrupted:
-        raise Interrupted("Play again with the same command.")
+        raise Interrupted("You stopped the episode. Play it again with the same command.")
 
 
 def _find_task(environment: str, chosen: PlayedTask) -> Any:
@@ -94,8 +94,8 @@ def _set_for(environment: str) -> TaskSet:
 
     if (task_set := registry.task_set_for(environment)) is None:
         raise TaskError(
-            f"No registered task set is played in {environment!r}. Give one by --task-set NAME or "
-            "--task-set FILE.jsonl, or write the task on the command line: --prompt TEXT --parameters JSON."
+            f"No registered task set uses the environment {environment!r}. Name one by --task-set NAME or --task-set "
+            "FILE.jsonl, or write the task on the command line: --prompt TEXT --parameters JSON."
         )
     return task_set
 
@@ -106,5 +106,5 @@ def _json(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise TaskError(f"--parameters {text!r} is not valid JSON: {error}.") from error
     if not isinstance(value, dict):
-        raise TaskError(f"--parameters {text!r} is no JSON object. Write for example '{{\"target\": 3}}'.")
+        raise TaskError(f"--parameters {text!r} is not a JSON object. Write for example '{{\"target\": 3}}'.")
     return value

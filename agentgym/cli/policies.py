@@ -81,7 +81,7 @@ def load_policy(
     name_in_records = " ".join([text, *_pairs_that_matter(pairs)])
     if text == "oracle":
         if pairs:
-            raise PolicyArgumentError(f"--policy-option {pairs[0]}: --policy oracle has no options.")
+            raise PolicyArgumentError(f"--policy-option {pairs[0]} cannot be used: the policy 'oracle' has no options.")
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, recorded = _checkpoint(Path(text))
@@ -100,8 +100,8 @@ def load_policy(
     except UnknownNameError as error:
         hint = "Did you mean oracle? Else write" if get_close_matches(name, ["oracle"]) else "Write oracle,"
         raise PolicyArgumentError(
-            f"--policy {text!r} is neither a file or folder here nor a policy. {hint} the path of a checkpoint or run "
-            f"folder, chat_api:URL#model or vllm:URL#path. {error}"
+            f"--policy {text!r} is neither an existing file or folder nor a policy. {hint} the path of a checkpoint "
+            f"or run folder, chat_api:URL#model or vllm:URL#path. {error}"
         ) from error
     raise AssertionError("unreachable: the name was neither known nor unknown")
 
@@ -124,7 +124,9 @@ def _local_model(source: str, given: dict[str, Any], pairs: Sequence[str]) -> Ag
     except TypeError as error:
         if not pairs:
             raise
-        raise PolicyArgumentError(f"--policy-option {' '.join(pairs)}: a local policy refuses it: {error}") from error
+        raise PolicyArgumentError(
+            f"--policy-option {' '.join(pairs)}: a local policy does not accept this: {error}"
+        ) from error
     return model
 
 
@@ -155,8 +157,8 @@ def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
     checkpoint = checkpoint_in(path)
     if checkpoint is None:
         raise PolicyArgumentError(
-            f"{path} holds no checkpoint: no config.json, no adapter_config.json and no checkpoints/final. Give "
-            "the folder that save_pretrained wrote, or a run folder whose training has got that far."
+            f"{path} has no checkpoint: no config.json, no adapter_config.json and no checkpoints/final. Give a "
+            "folder that save_pretrained wrote, or a run folder whose training has saved a checkpoint."
         )
     return checkpoint, recorded
 
@@ -173,7 +175,8 @@ def _make(name: str, address: str, model: str, given_options: dict[str, str | No
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:
         raise PolicyArgumentError(
-            f"--policy {name}: {error}. Write {name}:URL#model, for example {name}:http://localhost:8000/v1#my-model."
+            f"--policy {name} is incomplete: {error}. Write {name}:URL#model, for example "
+            f"{name}:http://localhost:8000/v1#my-model."
         ) from error
     agent: Agent = factory(*arguments, **options)
     return agent

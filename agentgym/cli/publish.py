@@ -59,7 +59,7 @@ def _findings(folder: Path) -> Iterator[tuple[str, str]]:
     task_sets = [*points.get("agentgym.task_sets", {})]
     if not environments and not task_sets:
         raise PackageError(
-            f"{folder / 'pyproject.toml'} offers nothing: give entry points in the groups agentgym.environments or "
+            f"{folder / 'pyproject.toml'} registers nothing. Add entry points in the groups agentgym.environments or "
             "agentgym.task_sets."
         )
     _check_installed(environments, task_sets, folder)
@@ -85,9 +85,9 @@ def _project(folder: Path) -> dict[str, Any]:
     try:
         project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     except FileNotFoundError as error:
-        raise PackageError(f"{file} does not exist: give the folder of a package.") from error
+        raise PackageError(f"{file} does not exist. Give the folder of a package.") from error
     except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise PackageError(f"{file} has no section [project] that can be read: {error}") from error
+        raise PackageError(f"{file} has no valid section [project]: {error}") from error
     return project
 
 

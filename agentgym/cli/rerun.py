@@ -111,7 +111,8 @@ def replay(
     valid = [record for record in records if record.valid]
     if not valid:
         raise EvaluationError(
-            f"No finished episode in {folder} has an id that begins with {episode or prefix!r}, or all of them failed."
+            f"{folder} has no valid finished episode whose id begins with {episode or prefix!r}: there is none, or "
+            "all of them failed."
         )
     config = replace(options.make_config(), budgets=_generous_budgets())
 
@@ -185,7 +186,9 @@ def fork(
         ledger.close()
     turn, config = fork_at.turn, options.make_config()
     if turn > len(record.turns) + 1:
-        raise EvaluationError(f"--turn {turn}: {record.id} has {len(record.turns)} turns. 1 is before the first.")
+        raise EvaluationError(
+            f"--turn {turn} is too large: {record.id} has {len(record.turns)} turns. Turn 1 starts from its beginning."
+        )
     agent: Any
     if player.policy is None:
         agent, config = HumanPolicy(out()), replace(config, group_size=1)

@@ -104,7 +104,7 @@ def _list(ledger: Ledger, prefix: str, console: Console) -> None:
         line = f"{trajectory.id}  success {success}  turns {len(trajectory.turns)}  {stop}"
         console.print(line, markup=False, soft_wrap=True)
     if not count:
-        raise EvaluationError(f"No finished episode in {ledger.path} has an id that begins with {prefix!r}.")
+        raise EvaluationError(f"{ledger.path} has no finished episode whose id begins with {prefix!r}.")
 
 
 def _ledger(folder: RunFolder) -> Ledger:

@@ -88,7 +88,10 @@ class OfferOptions(ListenOptions):
 
         host, token_file, folder = self.host, self.token_file, self.folder
         if token_file is None and not is_loopback(host):
-            raise AccessRefused(f"Others reach {host}: give --token-file FILE, which is written if it does not exist.")
+            raise AccessRefused(
+                f"Other machines can reach {host}, so a token is required. Give --token-file FILE, which is written if "
+                "it does not exist."
+            )
         name, split = split_tasks(self.tasks, "train")
         config = unhurried(self.episodes.make_config())
         offered = registry.load_task_set(name)[split]

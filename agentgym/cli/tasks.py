@@ -76,19 +76,27 @@ def import_tasks(
     target, repositories, at_once = chosen.target, chosen.repositories, chosen.at_once
     importer = registry.load("importers", importer_name)
     if not path.exists():
-        raise TaskError(f"There is no file or folder {path}. Download the data set first; nothing is fetched here.")
+        raise TaskError(
+            f"There is no file or folder {path}. Download the data set first: this command downloads nothing."
+        )
     if target.suffix not in (".jsonl", ".json"):
-        raise TaskError(f"--out {target}: a task set is a .jsonl file.")
+        raise TaskError(f"--out {target} is not valid: a task set is written to a .jsonl file.")
     options = options_for(importer, chosen.option or [], "--option", f"the importer {importer_name}", positional=1)
     accepted = inspect.signature(importer).parameters
     if repositories is not None:
         if "mirrors" not in accepted:
-            raise TaskError(f"--repositories {repositories}: the importer {importer_name} reads no repositories.")
+            raise TaskError(
+                f"--repositories {repositories} has no effect, because the importer {importer_name} reads no "
+                "repositories. Leave it out."
+            )
         options.setdefault("mirrors", str(repositories))
     for name in ("prompt", "answer", "database"):
         if (value := getattr(chosen, name)) is not None:
             if name not in accepted:
-                raise TaskError(f"--{name} {value}: the importer {importer_name} reads files of one shape only.")
+                raise TaskError(
+                    f"--{name} {value} has no effect, because the importer {importer_name} reads files of one form "
+                    "only. Leave it out."
+                )
             options[name] = value
     with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
         warnings.simplefilter("always")
@@ -171,7 +179,9 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
         err().print(f"left out {name}: {reason}", markup=False, soft_wrap=True)
     out().print(f"{len(tasks) - len(faults)} of {len(tasks) + len(left_out)} validated.", markup=False)
     if len(faults) == len(tasks):
-        raise TaskError(f"No task of {task_set.name} validates here; {target}.left_out.jsonl says why.")
+        raise TaskError(
+            f"No task of {task_set.name} passed validation on this machine. {target}.left_out.jsonl says why."
+        )
     splits = {split: [task for task in task_set[split] if task.id not in faults] for split in task_set}
     return TaskSet(task_set.name, splits)
 
@@ -184,7 +194,7 @@ def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
 
     split = next((split for split in SPLITS if split == name), None)
     if split is None:
-        raise TaskError(f"--split {name}: the splits are {', '.join(SPLITS)}.")
+        raise TaskError(f"--split {name}: there is no such split. The splits are: {', '.join(SPLITS)}.")
     tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
     return TaskSet(task_set.name, {split: tasks})
 

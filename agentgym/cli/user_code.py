@@ -47,15 +47,15 @@ def _fault(name: str, error: Exception) -> str:
 
 def _import_file(path: Path) -> None:
     if not path.is_file():
-        raise UserCodeError(f"--import {path}: there is no such file.")
+        raise UserCodeError(f"--import {path}: this file does not exist. Check the path.")
     path, name = path.resolve(), path.stem
     if name in sys.modules:
         if getattr(sys.modules[name], "__file__", None) == str(path):
             return
-        raise UserCodeError(f"--import {path}: another module is named {name!r} already. Rename the file.")
+        raise UserCodeError(f"--import {path}: another module already has the name {name!r}. Rename the file.")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UserCodeError(f"--import {path}: Python cannot tell how to load it.")
+        raise UserCodeError(f"--import {path} is not a Python file that can be loaded. Give one that ends in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # lets classes of the module be pickled, and their type hints be resolved
     try:

@@ -148,8 +148,8 @@ async def connect(address: str, port: int, key: bytes) -> Streams:
         if writer is not None:
             writer.close()
         raise NodeLost(
-            f"no connection to its worker at {address}:{port} ({in_short(error)}). Let the driver connect to every "
-            "port of the nodes"
+            f"this process cannot connect to the node's worker at {address}:{port} ({in_short(error)}). Open every "
+            "port of the nodes to the driver"
         ) from error
     return reader, writer
 
@@ -168,7 +168,7 @@ async def _admit(
         writer.write(_proof(key, own_role, other))
         proof = await reader.readexactly(size)
     if not hmac.compare_digest(proof, _proof(key, other_role, own)):
-        raise ConnectionRefusedError("the other end does not know the key")
+        raise ConnectionRefusedError("the process at the other end does not know the cluster's key")
 
 
 def _proof(key: bytes, role: bytes, challenge: bytes) -> bytes:

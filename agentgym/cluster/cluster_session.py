@@ -196,7 +196,8 @@ class ClusterSession:
         alive = [worker for worker in self._workers if not worker.is_lost]
         if not alive:
             raise ClusterError(
-                f"No node is left to play on: {' '.join(self._reasons)} See what is up with: agentgym cluster status"
+                f"No node of the cluster is left to play on: {' '.join(self._reasons)} Run `agentgym cluster status` "
+                "to see which nodes are up."
             )
         worker = min(alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MAX_FAILURES, worker.load))
         keeper = self._spooled.pop(job.trajectory.id, None)
@@ -282,7 +283,9 @@ class ClusterSession:
             trajectory, checkpoints, failure = rest
             placement.done.set_result((trajectory, checkpoints, failure))
         elif kind == "broken":
-            placement.done.set_exception(ClusterError(f"On {worker.link.name} an episode broke off: {rest[0]}"))
+            placement.done.set_exception(
+                ClusterError(f"An episode on {worker.link.name} ended with an internal error: {rest[0]}")
+            )
         elif kind in ("begin", "turn"):
             placement.writing = self._start(self._keep(placement, *rest))  # these start in the order of the events
 

@@ -180,7 +180,10 @@ class EnvironmentServer:
             raise ServerRefusal(
                 426,
                 "protocol",
-                f"The client speaks protocol {theirs:.20}, and this server, of agentgym {__version__}, {PROTOCOL}.",
+                (
+                    f"The client uses protocol {theirs:.20}, but this server (agentgym {__version__}) uses "
+                    f"{PROTOCOL}. Install the same version of agentgym at both ends."
+                ),
             )
         request.state.owner = owner
 
@@ -201,7 +204,11 @@ class EnvironmentServer:
         name, arguments = self._name(request), decode(await self._body(request))
         options = self._options(arguments)
         if arguments.get("digest") != self._description(name, options)["digest"]:
-            raise ServerRefusal(409, "changed", f"{name} has other tools here than those that the client knows.")
+            raise ServerRefusal(
+                409,
+                "changed",
+                f"The tools of {name} on this server differ from those that the client knows. Connect anew.",
+            )
         opening = self.episodes.open(request.state.owner, name, options, wait_s=_wait_s(arguments))
         try:
             episode = await _while_connected(request, opening)
@@ -220,7 +227,7 @@ class EnvironmentServer:
         try:
             return encode(reply)
         except (TypeError, ValueError, RecursionError) as error:
-            what = TypeError(f"{operation} gave something that is no JSON data: {error}")
+            what = TypeError(f"{operation} returned something that is not JSON data: {error}")
             return encode({**reply, "value": None, "error": error_to_json(what)})
 
     async def _close(self, request: Request) -> dict[str, Any]:
@@ -231,7 +238,7 @@ class EnvironmentServer:
     async def _renew(self, request: Request) -> dict[str, Any]:
         episode_ids = decode(await self._body(request)).get("episodes")
         if not isinstance(episode_ids, list) or not all(isinstance(item, str) for item in episode_ids):
-            raise ServerRefusal(400, "bad_request", "`episodes` is a list of ids.")
+            raise ServerRefusal(400, "bad_request", "`episodes` must be a list of ids.")
         return {"lost": self.episodes.renew(request.state.owner, episode_ids)}
 
     async def _body(self, request: Request, most_mib: int = 1) -> bytes:
@@ -243,7 +250,9 @@ class EnvironmentServer:
                 async for piece in request.stream():
                     size += len(piece)
                     if size > most:
-                        raise ServerRefusal(413, "too_large", f"A request may have {most_mib} MiB here.")
+                        raise ServerRefusal(
+                            413, "too_large", f"The request is too large: this server accepts at most {most_mib} MiB."
+                        )
                     pieces.append(piece)
         except TimeoutError as error:
             text = f"The request was not complete after {self.limits.request_s:g} s."
@@ -254,13 +263,15 @@ class EnvironmentServer:
         name = f"{request.path_params['namespace']}/{request.path_params['name']}"
         if name not in self._names:
             served = ", ".join(self._names[:8]) + (" ..." if len(self._names) > 8 else "")
-            raise ServerRefusal(404, "unknown_environment", f"{name:.80} is not served here. Served: {served}.")
+            raise ServerRefusal(
+                404, "unknown_environment", f"{name:.80} is not an environment of this server. It serves: {served}."
+            )
         return name
 
     def _options(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         options = arguments.get("options") or {}
         if not isinstance(options, dict):
-            raise ServerRefusal(400, "bad_request", "`options` is an object.")
+            raise ServerRefusal(400, "bad_request", "`options` must be an object.")
         if options and not self._options_allowed:
             text = "This server sets the options of environments itself: start it with --allow-options to change that."
             raise ServerRefusal(403, "options", text)
@@ -275,7 +286,9 @@ class EnvironmentServer:
             try:
                 description = description_of(registry.prototype(name, **options))
             except (AgentGymError, TypeError) as error:
-                raise ServerRefusal(400, "bad_environment", f"{name} cannot be made here: {error}") from error
+                raise ServerRefusal(
+                    400, "bad_environment", f"{name} cannot be created on this server: {error}"
+                ) from error
             digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
             if len(self._descriptions) > 2 * len(self._names) + 64:  # clients can send any number of different options
                 self._descriptions.clear()
@@ -308,7 +321,7 @@ def _wait_s(arguments: Mapping[str, Any]) -> float:
     """Return how many seconds the client will wait for room. Raises: ServerRefusal."""
     wait_s = arguments.get("wait_s", 0.0)
     if not isinstance(wait_s, (int, float)) or isinstance(wait_s, bool) or not wait_s >= 0:
-        raise ServerRefusal(400, "bad_request", "`wait_s` is a number of seconds.")
+        raise ServerRefusal(400, "bad_request", "`wait_s` must be a number of seconds of at least 0.")
     return float(wait_s)
 
 
@@ -316,9 +329,11 @@ def _length(request: Request, most: int) -> int:
     """Return a request's content length. Raises: ServerRefusal if it is missing or too large."""
     text = request.headers.get("content-length", "")
     if not text.isdecimal():
-        raise ServerRefusal(411, "no_length", "A request says how long it is (content-length).")
+        raise ServerRefusal(411, "no_length", "The request must state its length in the header content-length.")
     if int(text) > most:
-        raise ServerRefusal(413, "too_large", f"The request has {int(text)} bytes; {most} are allowed here.")
+        raise ServerRefusal(
+            413, "too_large", f"The request has {int(text)} bytes, but this server accepts at most {most}."
+        )
     return int(text)
 
 

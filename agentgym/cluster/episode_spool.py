@@ -28,7 +28,9 @@ def folder_of_user() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     state = folder.lstat()
     if folder.is_symlink() or state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise ClusterError(f"{folder} is not this user's alone. Remove it, or set TMPDIR to a folder of your own.")
+        raise ClusterError(
+            f"{folder} does not belong to this user alone. Remove it, or set TMPDIR to a folder of your own."
+        )
     return folder
 
 
@@ -68,7 +70,9 @@ class EpisodeSpool:
             unfinished.rename(file)
             file.with_suffix(".id").write_text(trajectory.id, encoding="utf-8")
         except (OSError, pickle.PicklingError, TypeError, AttributeError) as error:
-            _LOGGER.warning("%s has ended, and cannot be kept for its driver: %s", trajectory.id, error)
+            _LOGGER.warning(
+                "The finished episode %s cannot be stored until its driver asks for it: %s", trajectory.id, error
+            )
             self.remove(trajectory.id)
             return False
         return True
@@ -79,7 +83,7 @@ class EpisodeSpool:
             trajectory, checkpoints = pickle.loads(self._file(episode).read_bytes())
         except Exception as error:  # noqa: BLE001  a damaged pickle may raise anything; the episode is played again
             if not isinstance(error, FileNotFoundError):
-                _LOGGER.warning("%s was kept, and cannot be read: %s", episode, error)
+                _LOGGER.warning("The stored episode %s cannot be read: %s", episode, error)
             return None
         return (trajectory, checkpoints) if trajectory.id == episode else None
 
@@ -93,7 +97,7 @@ class EpisodeSpool:
     def _make_room(self, n_bytes: int) -> None:
         """Remove the oldest episodes until `n_bytes` fit. Raises: OSError if they can never fit."""
         if n_bytes > self._most_bytes:
-            raise OSError(f"it has {n_bytes} bytes, and {self._most_bytes} are allowed")
+            raise OSError(f"the episode has {n_bytes} bytes, but at most {self._most_bytes} are allowed")
         sizes = {file: file.stat() for file in self._root.glob("*/*")}
         total = sum(state.st_size for state in sizes.values())
         for file, state in sorted(sizes.items(), key=lambda item: item[1].st_mtime):

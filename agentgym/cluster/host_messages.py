@@ -48,7 +48,9 @@ def decode(message: bytes) -> Any:
         start = _LENGTH.size + size
         return _Values(memoryview(message)[start:]).of(json.loads(message[_LENGTH.size : start]))
     except (struct.error, ValueError, TypeError, KeyError, IndexError, RecursionError, errors.SandboxError) as error:
-        raise HostMessageError(f"no message of a sandbox host ({type(error).__name__}: {error!s:.200})") from error
+        raise HostMessageError(
+            f"data that is not a message of a sandbox host ({type(error).__name__}: {error!s:.200})"
+        ) from error
 
 
 def pieces(number: int, message: bytes) -> Iterator[bytes]:
@@ -71,7 +73,7 @@ class MessageReader:
         while len(self._buffer) >= _PIECE.size:
             number, is_last, size = _PIECE.unpack_from(self._buffer)
             if not 0 < size <= PIECE_BYTES or is_last > 1:
-                raise HostMessageError(f"no piece of a message: {bytes(self._buffer[:60])!r}")
+                raise HostMessageError(f"data that is not a piece of a message: {bytes(self._buffer[:60])!r}")
             end = _PIECE.size + size
             if len(self._buffer) < end:
                 return
@@ -79,7 +81,7 @@ class MessageReader:
             part += self._buffer[_PIECE.size : end]
             del self._buffer[:end]
             if sum(map(len, self._parts.values())) > LARGEST_MESSAGE:
-                raise HostMessageError(f"messages of more than {LARGEST_MESSAGE} bytes")
+                raise HostMessageError(f"messages of more than {LARGEST_MESSAGE} bytes in total")
             if is_last:
                 yield number, bytes(self._parts.pop(number))
 
@@ -103,7 +105,9 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
     if _DATA.get(name := type(value).__name__) is type(value):
         values = {part.name: _plain(getattr(value, part.name), blobs) for part in fields(value)}
         return {name: values}
-    raise TypeError(f"A {name} cannot be sent to a sandbox elsewhere: pass text, numbers, bytes, lists and mappings.")
+    raise TypeError(
+        f"A {name} cannot be sent to a sandbox on another node. Pass text, numbers, bytes, lists and mappings."
+    )
 
 
 class _Values:
@@ -120,7 +124,9 @@ class _Values:
         [(kind, content)] = plain.items()
         if kind == "bytes":
             if not 0 <= content <= len(self._blobs):
-                raise ValueError(f"{content} bytes of {len(self._blobs)}")
+                raise ValueError(
+                    f"the message says that it carries {content} bytes, but only {len(self._blobs)} arrived"
+                )
             data, self._blobs = bytes(self._blobs[:content]), self._blobs[content:]
             return data
         if kind == "tuple":

@@ -131,7 +131,7 @@ class HostedChannel:
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
         """Send one JSON value and return the value of the next line."""
         if self._closed:
-            raise SandboxDied("This channel is closed.")
+            raise SandboxDied("This channel is closed. Open a new one.")
         return await self._sandbox.call("request", self._number, message, timeout_s=timeout_s)
 
     async def close(self) -> None:

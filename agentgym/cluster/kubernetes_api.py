@@ -49,7 +49,9 @@ def import_kubernetes() -> Any:
     """Return the module kubernetes_asyncio. Raises: MissingExtraError without the extra `kubernetes`."""
     if find_spec("kubernetes_asyncio") is None:
         command = install_command("kubernetes")
-        raise MissingExtraError(f"The backend needs kubernetes_asyncio, which is not installed. Run: {command}")
+        raise MissingExtraError(
+            f"The kubernetes backend needs the package kubernetes_asyncio, which is not installed. Run: {command}"
+        )
     import kubernetes_asyncio
 
     return kubernetes_asyncio
@@ -82,7 +84,7 @@ class KubernetesApi:
         is_outside = _exists(files)
         if not is_outside and (self._context or _IN_POD not in os.environ):
             raise ClusterError(
-                f"There is no kubeconfig at {files}. Set KUBECONFIG to one that `kubectl get pods` works with, or run "
+                f"There is no kubeconfig at {files}. Set KUBECONFIG to one that works with `kubectl get pods`, or run "
                 "this in a pod of the cluster with a service account."
             )
         try:
@@ -98,8 +100,9 @@ class KubernetesApi:
         url = urlsplit(configuration.host)
         if not configuration.verify_ssl or (url.scheme != "https" and url.hostname not in _LOOPBACK):
             raise ClusterError(
-                f"The way to the API server {configuration.host} is not verified. Give its certificate-authority in "
-                "the kubeconfig instead of insecure-skip-tls-verify, and an https address."
+                f"The connection to the API server {configuration.host} is not verified, so its answers cannot be "
+                "trusted. Use an https address, and give the certificate-authority in the kubeconfig in place of "
+                "insecure-skip-tls-verify."
             )
         return configuration
 

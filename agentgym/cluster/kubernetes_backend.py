@@ -80,7 +80,7 @@ class KubernetesBackend(HostedBackend):
         registry.load("backends", backend)
         for option, number in (("pods", pods), ("per_pod", per_pod)):
             if number is not None and number < 1:
-                raise ValueError(f"KubernetesBackend({option}={number}): at least 1 is expected.")
+                raise ValueError(f"KubernetesBackend({option}={number}) is not valid: give at least 1.")
         self._pool, self._most_pods, self._per_pod, self._backend = pool, pods, per_pod, backend
         self._command = host_command(python, backend, lease_s)
         self._claim_lease_s, self._ready_s, self._room_s = claim_lease_s, ready_s, room_s
@@ -104,17 +104,18 @@ class KubernetesBackend(HostedBackend):
                 claim = self._claim_in_progress()
                 if claim is None and time.monotonic() > ends:
                     raise SandboxUnavailable(
-                        f"All {self._pods_allowed} pod(s) of the warm pool {self._pool!r} had {self._per_pod} "
-                        f"sandboxes for {self._room_s:g} s. Play fewer episodes at once, or enlarge the pool."
+                        f"No sandbox could be created: for {self._room_s:g} s, all {self._pods_allowed} pod(s) of the "
+                        f"warm pool {self._pool!r} already had {self._per_pod} sandboxes. Play fewer episodes at "
+                        "once, or enlarge the pool."
                     )
                 await asyncio.sleep(_LOOK_S)
                 if claim is not None and claim.done():
                     claim.result()
             return link
         except CancelledError as error:
-            raise SandboxUnavailable("No sandbox can be made in a pod: the backend was closed meanwhile.") from error
+            raise SandboxUnavailable("The kubernetes backend was closed while it created a sandbox.") from error
         except (ClusterError, MissingExtraError, SandboxDied) as error:
-            raise SandboxUnavailable(f"No sandbox can be made in a pod: {error}") from error
+            raise SandboxUnavailable(f"No sandbox can be created in a pod: {error}") from error
         finally:
             self._waiting -= 1
 
@@ -148,7 +149,10 @@ class KubernetesBackend(HostedBackend):
                 raise ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
         except (TimeoutError, KeyError, TypeError) as error:  # a pod may send any answer, or none at all
             link.lose(error)
-            raise ClusterError(f"The host in {link.node.name} does not say what it is ({error!r}).") from error
+            raise ClusterError(
+                f"The sandbox host in {link.node.name} did not describe itself as expected ({error!r}). Its image may "
+                "have another version of agentgym."
+            ) from error
         except BaseException as error:
             link.lose(error)
             raise
@@ -200,7 +204,7 @@ class KubernetesBackend(HostedBackend):
         try:
             return await asyncio.wrap_future(self._run(work))
         except (ClusterError, MissingExtraError) as error:
-            raise SandboxUnavailable(f"The cluster cannot be asked: {error}") from error
+            raise SandboxUnavailable(f"The Kubernetes cluster cannot be reached: {error}") from error
 
     async def _connect(self) -> None:
         if not self._api.host:

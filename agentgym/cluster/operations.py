@@ -67,7 +67,7 @@ def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapsho
 async def _call(environment: Environment, arguments: Arguments) -> list[Any]:
     fields = arguments.get("call")
     if not isinstance(fields, list) or len(fields) != 4 or not isinstance(fields[0], str):
-        raise InvalidRequest("A call is [name, arguments, id, error].")
+        raise InvalidRequest("A call must be written as [name, arguments, id, error].")
     return result_to_json(await environment.call(Call(*fields)))
 
 
@@ -75,7 +75,7 @@ async def _respond(environment: Environment, arguments: Arguments) -> list[Any]:
     try:
         message = message_from_json(arguments["message"])
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidRequest("A message is [role, content, calls, call_id, name].") from error
+        raise InvalidRequest("A message must be written as [role, content, calls, call_id, name].") from error
     method = environment.respond
     replies = await awaited(environment.respond(message), method)
     check_messages(replies, method, "return [] to end the episode")
@@ -98,7 +98,7 @@ async def _outlook(environment: Environment, arguments: Arguments) -> dict[str, 
 async def _checkpoint(environment: Environment, arguments: Arguments) -> dict[str, Any] | None:
     known = arguments.get("known", [])
     if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
-        raise InvalidRequest("`known` is a list of the digests of layers.")
+        raise InvalidRequest("`known` must be a list of the digests of layers.")
     return checkpoint_to_json(await environment.checkpoint(), known)
 
 
@@ -112,14 +112,16 @@ def _task(arguments: Arguments) -> Task:
     except TaskError as error:
         raise InvalidRequest(str(error)) from error
     if task.truth is not None or task.hints:
-        raise InvalidRequest("The task was sent with its truth or hints, which stay where episodes are judged.")
+        raise InvalidRequest(
+            "The task contains its truth or hints. Leave them out: they must stay where episodes are judged."
+        )
     return task
 
 
 def _seed(arguments: Arguments) -> int:
     seed = arguments.get("seed")
     if not isinstance(seed, int) or isinstance(seed, bool):
-        raise InvalidRequest(f"The seed is {seed!r:.40}: a whole number is expected.")
+        raise InvalidRequest(f"seed = {seed!r:.40} is not valid: give a whole number.")
     return seed
 
 

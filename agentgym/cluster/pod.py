@@ -154,12 +154,14 @@ class Pod:
                 if ready:
                     waits_for = f"{ready.get('reason')}: {ready.get('message')}"
                 if ready.get("reason") in _FINAL:
-                    raise ClusterError(f"The warm pool {pool!r} can give no pod ({waits_for}).")
+                    raise ClusterError(f"The warm pool {pool!r} cannot provide a pod ({waits_for}).")
             await asyncio.sleep(POLL_S)
         with suppress(ClusterError):
             if sandbox := claim.get("status", {}).get("sandbox", {}).get("name"):
                 waits_for += await self._obstacles(await self._pod_of(str(sandbox)))
-        raise ClusterError(f"The warm pool {pool!r} gave no ready pod in {ready_s:g} s. It waits for {waits_for}")
+        raise ClusterError(
+            f"The warm pool {pool!r} provided no ready pod within {ready_s:g} s. It waits for {waits_for}"
+        )
 
     async def _pod_of(self, sandbox: str) -> str:
         """Return the pod of a Sandbox: the pod of the same name, unless an annotation names another."""

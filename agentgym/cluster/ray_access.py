@@ -36,9 +36,9 @@ def send_token_if_asked(address: str) -> None:
     if (sends and not _has_token()) or refuses(address):  # asking with a missing token would end the process
         given = "another one" if sends and _has_token() else "none"
         raise ClusterError(
-            f"The cluster at {address} asks for Ray's token, and this process sends {given}. Copy ~/.ray/auth_token "
-            "from the host of its head to this host, or set RAY_AUTH_TOKEN to its content, and leave "
-            f"{MODE_VARIABLE} unset."
+            f"The cluster at {address} requires Ray's token, but this process sends {given}. Copy ~/.ray/auth_token "
+            f"from the head's host to this host, or set RAY_AUTH_TOKEN to its content, and leave {MODE_VARIABLE} "
+            "unset."
         )
 
 
@@ -60,8 +60,8 @@ def refuses(address: str) -> bool:
         return True
     except RpcError as error:
         raise ClusterError(
-            f"What listens at {address} does not answer as the head of a Ray cluster ({error}). Give the HOST:PORT "
-            "that `agentgym cluster up` printed; if it is this one, the head hangs: end it and start it anew."
+            f"The program at {address} does not answer as the head of a Ray cluster ({error}). Give the HOST:PORT "
+            "that `agentgym cluster up` printed. If it is this one, the head hangs: stop it, and start it again."
         ) from error
     except (AttributeError, TypeError, RayError, OSError, RuntimeError):  # the next connection reports the reason
         return False
@@ -82,8 +82,9 @@ def check_connected_to(address: str, ray: Any) -> None:
     connected = ray.get_runtime_context().gcs_address
     if address != "auto" and not _is_same(address, connected):
         raise ClusterError(
-            f"This process is connected to the Ray cluster at {connected}, so it cannot use the one at {address} too. "
-            "Give every engine and backend of a process the same address, or leave the other cluster by ray.shutdown()."
+            f"This process is already connected to the Ray cluster at {connected}, so it cannot also use the one at "
+            f"{address}. Give every engine and backend of a process the same address, or leave the other cluster by "
+            "ray.shutdown()."
         )
 
 

@@ -83,14 +83,15 @@ class RayBackend(HostedBackend):
                 actors = {node.id: self._start(node) for node in new}
                 usable = asyncio.run(probe_nodes(new, actors, self._backend))
             except (ClusterError, MissingExtraError) as error:
-                raise SandboxUnavailable(f"No sandbox can be made on a cluster: {error}") from error
+                raise SandboxUnavailable(f"No sandbox can be created on the cluster: {error}") from error
             self._scanned_at = time.monotonic()
             for node in usable:
                 link = self._links[node.id] = SandboxHostLink(node, RayHost(actors[node.id], node.name))
                 self._host_watch.watch(link)
             if not self._alive:
                 raise SandboxUnavailable(
-                    "No node of the cluster is left to make sandboxes on. See what is up with: agentgym cluster status"
+                    "No node of the cluster is left to create sandboxes on. Run `agentgym cluster status` to see "
+                    "which nodes are up."
                 )
 
     def _rescan(self) -> None:

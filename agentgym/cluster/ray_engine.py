@@ -152,7 +152,7 @@ class RayEngine:
         outcomes = await asyncio.gather(*(link.begin(spec) for link in links), return_exceptions=True)
         failures = [outcome for outcome in outcomes if outcome is not None]
         if failures and (len(failures) == len(links) or any(not isinstance(failure, NodeLost) for failure in failures)):
-            raise ClusterError(f"A worker cannot begin the run: {failures[0]}") from failures[0]
+            raise ClusterError(f"A worker of the cluster cannot start the run: {failures[0]}") from failures[0]
         for link, failure in zip(links, outcomes, strict=True):
             if failure is not None:
                 self._forget(link, str(failure))

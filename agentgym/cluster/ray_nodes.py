@@ -33,7 +33,9 @@ NICE_VARIABLE = "RAY_worker_niceness"
 def import_ray() -> Any:
     """Return the module ray. Raises: MissingExtraError without the extra `cluster`."""
     if find_spec("ray") is None:
-        raise MissingExtraError(f"A cluster needs ray, which is not installed. Run: {install_command('cluster')}")
+        raise MissingExtraError(
+            f"A cluster needs the package ray, which is not installed. Run: {install_command('cluster')}"
+        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
@@ -62,7 +64,7 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ClusterError(
-                f"There is no Ray cluster to use at {address!r} ({type(error).__name__}: {reason}). Start one by "
+                f"There is no usable Ray cluster at {address!r} ({type(error).__name__}: {reason}). Start one by "
                 "`agentgym cluster up`, and give its address as machine.address or --address."
             ) from error
     alive = [
@@ -72,7 +74,7 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
     ]
     if nodes is not None and len(alive) < nodes:
         raise ClusterError(
-            f"The cluster at {address!r} has {len(alive)} node(s), and {nodes} are wanted (machine.nodes). Join one by "
+            f"The cluster at {address!r} has {len(alive)} node(s), but machine.nodes asks for {nodes}. Add one by "
             "`agentgym cluster up --join ADDRESS` on its host, or ask for fewer."
         )
     return alive
@@ -88,7 +90,7 @@ def reachable(address: str) -> str:
         try:
             address = os.environ.get("RAY_ADDRESS") or _CURRENT_CLUSTER.read_text().strip()
         except OSError as error:
-            raise ConnectionError("no Ray runs on this host") from error
+            raise ConnectionError("Ray is not running on this host") from error
     host, _, port = address.rpartition(":")
     socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     return address
@@ -103,7 +105,7 @@ async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], bac
     reports = await report_of(nodes, workers, backend)
     dead = await _dead_of({node for node, answer, _ in reports if "broken" in answer})
     if alive := [f"{node.name}: {fault}" for node, _, fault in reports if fault and node not in dead]:
-        raise ClusterError("These nodes cannot be used. " + " ".join(alive))
+        raise ClusterError("These nodes cannot be used: " + " ".join(alive))
     return [node for node in nodes if node not in dead]
 
 

@@ -40,7 +40,9 @@ def start_node(*, join: str | None = None, port: int = 6379, cpus: int | None = 
         try:
             send_token_if_asked(reachable(join))
         except (OSError, ValueError) as error:
-            raise ClusterError(f"Nothing answers at {join!r} ({error}). Give a head's HOST:PORT.") from error
+            raise ClusterError(
+                f"No program answers at {join!r} ({error}). Give the HOST:PORT of the cluster's head."
+            ) from error
     where = ["--address", join] if join else ["--head", "--port", str(port), "--include-dashboard=false"]
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", *where, "--block", "--disable-usage-stats"]
     command += ["--num-cpus", str(cpus)] if cpus is not None else []
@@ -103,7 +105,7 @@ def _session(leader: int) -> list[int]:
 def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
     match = _ADDRESS.search(_wait_for(process, log, "Ray runtime started"))
     if match is None:
-        raise ClusterError(f"Ray has started and does not say where: see {log}.")
+        raise ClusterError(f"Ray has started, but did not print its address. See its log: {log}.")
     return match[1]
 
 
@@ -115,7 +117,7 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path, words: str) -> str:
             if process.poll() is None:
                 process.terminate()
             lines = [line.strip() for line in text.splitlines() if line.strip()]
-            raise ClusterError("Ray did not start. It says: " + " ".join(lines[-4:])[-800:])
+            raise ClusterError("Ray did not start. Its last messages were: " + " ".join(lines[-4:])[-800:])
         time.sleep(0.1)
     return text
 
@@ -143,5 +145,5 @@ def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"agentgym-cluster-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise ClusterError(f"{folder} belongs to somebody else. Set TMPDIR to a folder of your own.")
+        raise ClusterError(f"{folder} belongs to another user. Set TMPDIR to a folder of your own.")
     return folder

@@ -181,7 +181,9 @@ class RemoteEnvironment(Environment):
                 return  # the server has closed it, or will at the end of its lease
             answer = await self._connection.ask(lease, "DELETE")
             if error_text := answer.get("close_error"):
-                raise EnvironmentServerError(f"On the server at {self.url}: {error_text}")
+                raise EnvironmentServerError(
+                    f"The environment on the server at {self.url} failed to close: {error_text}"
+                )
         finally:
             await self._connection.end(lease)
 
@@ -211,7 +213,9 @@ class RemoteEnvironment(Environment):
     async def _open(self) -> EpisodeLease:
         async with self._leasing:
             if self._is_closed:
-                raise SandboxUnavailable(f"{self.environment} on {self.url} was closed: make another instance.")
+                raise SandboxUnavailable(
+                    f"This instance of {self.environment} on {self.url} is closed. Create another one."
+                )
             if self._lease is None:
                 body, path = {"digest": self._digest, "options": self._options}, f"{self._path}/episodes"
                 try:
@@ -258,7 +262,9 @@ async def _checkpoint(self: RemoteEnvironment) -> Checkpoint | None:
     try:
         checkpoint = checkpoint_from_json(row, self._layers)
     except WireError as error:
-        raise EnvironmentServerError(f"What the server at {self.url} sent cannot be used: {error}.") from error
+        raise EnvironmentServerError(
+            f"The server at {self.url} sent an answer that cannot be used: {error}."
+        ) from error
     if checkpoint is not None and checkpoint.snapshot is not None:
         self._layers = {layer.digest: layer for layer in checkpoint.snapshot.layers}
     return checkpoint
@@ -282,7 +288,7 @@ def environment_at(address: str) -> Callable[..., Environment]:
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise UnknownNameError(
-            f"{address!r:.200} is not the address of an environment: write http://HOST:PORT/NAMESPACE/NAME-vN."
+            f"{address!r:.200} is not the address of an environment. Write http://HOST:PORT/NAMESPACE/NAME-vN."
         )
     server, environment_id = match["server"], match["id"] or ""
     if environment_id:
@@ -326,7 +332,8 @@ def _class_of(server: str, environment_id: str, token: str, options: Mapping[str
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise EnvironmentServerError(
-            f"What the server at {server} says of {environment_id} makes no sense: {error}."
+            f"The server at {server} describes {environment_id} in a way that cannot be read: {error}. It may be "
+            "another version of agentgym."
         ) from error
     return _classes[key]
 
@@ -341,4 +348,6 @@ def _tools_from_json(rows: list[Mapping[str, Any]], server: str) -> list[Tool]:
     try:
         return [tool_from_json(row) for row in rows]
     except (KeyError, TypeError, ToolDefinitionError) as error:
-        raise EnvironmentServerError(f"The server at {server} describes a tool that makes no sense: {error}") from error
+        raise EnvironmentServerError(
+            f"The server at {server} describes a tool in a way that cannot be read: {error}"
+        ) from error

@@ -72,13 +72,13 @@ class SandboxHost:
         try:
             sandbox = await creating
         except asyncio.CancelledError:  # cancelled by `discard`, which needs no answer
-            return None, SandboxDied("Its creation was cancelled."), ()
+            return None, SandboxDied("The sandbox was cancelled while it was being created."), ()
         except Exception as error:  # noqa: BLE001  raised again at the driver
             self._creating.pop(key, None)
             return None, error, ()
         if self._creating.pop(key, None) is None:  # discarded meanwhile
             await sandbox.close()
-            return None, SandboxDied("Its creation was cancelled."), ()
+            return None, SandboxDied("The sandbox was cancelled while it was being created."), ()
         self._sandboxes[key] = sandbox
         self._known[key] = frozenset(layer.digest for layer in (snapshot.layers if snapshot else ()))
         return getattr(sandbox, "image_digest", ""), None, ()
@@ -89,7 +89,11 @@ class SandboxHost:
         """Call a method of a sandbox. `cancel` takes the `number`."""
         sandbox = self._sandboxes.get(key)
         if sandbox is None:
-            return None, SandboxDied("The sandbox was closed on its node, or its lease has ended."), ()
+            return (
+                None,
+                SandboxDied("The sandbox on its node was closed, or its lease has ended. Create a new one."),
+                (),
+            )
         if method == "open_channel":
             work: Awaitable[Any] = self._open_channel(key, sandbox, *arguments)
         elif method == "request":
@@ -148,7 +152,7 @@ class SandboxHost:
         try:
             return await call, None
         except asyncio.CancelledError:  # cancelled by `cancel`, which needs no answer
-            return None, SandboxDied("The call was cancelled.")
+            return None, SandboxDied("The call to the sandbox was cancelled.")
         except Exception as error:  # noqa: BLE001  raised again at the driver
             return None, error
         finally:

@@ -175,7 +175,12 @@ class EpisodeTable:
         if ended_owner == owner:
             raise ServerRefusal(410, "lease_lost", reason)
         raise ServerRefusal(
-            410, "lease_lost", "The server does not know this episode: it was restarted, or it never opened it."
+            410,
+            "lease_lost",
+            (
+                "The server does not know this episode: it was restarted, or it never opened the episode. Open a "
+                "new one."
+            ),
         )
 
     def renew(self, owner: int, episode_ids: Collection[str]) -> dict[str, str]:
@@ -197,7 +202,12 @@ class EpisodeTable:
         """
         if len(episode.running) >= self._limits.requests_per_episode:
             raise ServerRefusal(
-                429, "too_many_requests", f"{len(episode.running)} requests of this episode run already."
+                429,
+                "too_many_requests",
+                (
+                    f"{len(episode.running)} requests of this episode are already running, which is the limit. "
+                    "Wait for one of them."
+                ),
             )
         if (work := OPERATIONS.get(operation)) is None:
             raise ServerRefusal(404, "unknown_operation", f"There is no operation {operation[:40]!r}.")
@@ -207,7 +217,9 @@ class EpisodeTable:
             reply: dict[str, Any] = {"value": await task}
         except asyncio.CancelledError:
             if episode.id not in self._episodes:
-                raise ServerRefusal(410, "lease_lost", self._ended.get(episode.id, (0, "It was closed."))[1]) from None
+                raise ServerRefusal(
+                    410, "lease_lost", self._ended.get(episode.id, (0, "The episode was closed."))[1]
+                ) from None
             raise
         except InvalidRequest as error:
             raise ServerRefusal(400, "bad_request", str(error)) from error
@@ -263,7 +275,7 @@ class EpisodeTable:
     async def _take_slot(self, owner: int, wait_s: float) -> None:
         limits = self._limits
         if self._is_closing:
-            raise ServerRefusal(503, "full", "The server is ending.")
+            raise ServerRefusal(503, "full", "The server is shutting down.")
         if not self._waiters and self._has_room(owner):
             self._taken[owner] += 1
             return
@@ -310,6 +322,8 @@ async def _in_order(episode: ServedEpisode, work: Operation, arguments: Mapping[
     """Run an operation once the earlier requests have begun. Raises: InvalidRequest; what the operation raises."""
     number, dropped = arguments.get("number"), arguments.get("dropped")
     if not isinstance(number, int) or not isinstance(dropped, list) or not all(isinstance(n, int) for n in dropped):
-        raise InvalidRequest("A request has its `number`, and in `dropped` the numbers that will not come.")
+        raise InvalidRequest(
+            "A request must have its `number`, and in `dropped` the numbers of the requests that will not come."
+        )
     await episode.order.wait(number, dropped)
     return await work(episode.environment, arguments)

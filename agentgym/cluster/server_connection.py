@@ -84,7 +84,8 @@ class ServerConnection:
         except (KeyError, TypeError, ValueError) as error:
             await client.aclose()
             raise EnvironmentServerError(
-                f"What the server at {self.url} answered makes no sense: {error!r}."
+                f"The server at {self.url} sent an answer that cannot be read: {error!r}. It may be another version "
+                "of agentgym."
             ) from error
         except BaseException:
             await client.aclose()
@@ -105,8 +106,8 @@ class ServerConnection:
             except ServerFull as error:  # a refused request can safely be sent again
                 if now() + pause_s >= ends:
                     raise ServerFull(
-                        f"{error} Nothing became free in {wait_s:g} s. Play fewer episodes at once (concurrency), or "
-                        "start the server with a larger --max-episodes."
+                        f"{error} No place became free within {wait_s:g} s. Play fewer episodes at once "
+                        "(concurrency), or start the server with a larger --max-episodes."
                     ) from error
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, 2.0)
@@ -172,14 +173,17 @@ class ServerConnection:
             answer = decode(content)
         except WireError as error:
             raise EnvironmentServerError(
-                f"What answers at {self.url} is no environment server, or one of another version: status {status}, and "
-                f"{error}."
+                f"The program at {self.url} is not an environment server, or one of another version: it answered with "
+                f"status {status}, and {error}."
             ) from error
         if status == 200:
             return answer
         reason = answer.get("error")
         if not isinstance(reason, dict):
-            raise EnvironmentServerError(f"What answers at {self.url} is no environment server: status {status}.")
+            raise EnvironmentServerError(
+                f"The program at {self.url} is not an environment server: it answered with status {status}. Check the "
+                "address."
+            )
         kind, message = str(reason.get("kind")), str(reason.get("message"))
         if kind == "unknown_environment":
             raise UnknownNameError(f"The environment server at {self.url}: {message}")

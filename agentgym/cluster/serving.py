@@ -30,7 +30,8 @@ def check_installed() -> None:
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtraError(
-                f"The environment server needs {package}, which is not installed. Run: {install_command('serve')}"
+                f"The environment server needs the package {package}, which is not installed. Run: "
+                f"{install_command('serve')}"
             )
 
 
@@ -41,7 +42,9 @@ def listen(host: str, port: int) -> socket.socket:
         # asyncio sets TCP_NODELAY only for an explicit protocol; without it a request takes 40 ms
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
-        raise AgentGymError(f"{host} is not an address of this machine: {error}.") from error
+        raise AgentGymError(
+            f"{host} is not an address of this machine: {error}. Give one that is, such as 127.0.0.1."
+        ) from error
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(address)
@@ -49,7 +52,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise AgentGymError(
-            f"Nothing can listen at {host}, port {port}: {error.strerror}. Choose another --port, or --port 0 for any."
+            f"The server cannot listen at {host}, port {port}: {error.strerror}. Choose another --port, or --port 0 "
+            "for any free one."
         ) from error
     return listening
 

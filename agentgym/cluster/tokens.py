@@ -22,8 +22,8 @@ def client_token() -> str:
     if file := os.environ.get(TOKEN_FILE_VARIABLE):
         return read_tokens(Path(file))[0]
     raise AccessRefused(
-        f"An environment server wants a token. Set {TOKEN_VARIABLE}, or {TOKEN_FILE_VARIABLE} to the path of the file "
-        "that `agentgym serve environments --token-file` wrote."
+        f"The environment server requires a token. Set {TOKEN_VARIABLE} to it, or {TOKEN_FILE_VARIABLE} to the path "
+        "of the file that `agentgym serve environments --token-file` wrote."
     )
 
 
@@ -36,8 +36,8 @@ def server_tokens(file: Path | None) -> Sequence[str]:
         if token := os.environ.get(TOKEN_VARIABLE, "").strip():
             return [_checked(token, TOKEN_VARIABLE)]
         raise AccessRefused(
-            "Who knows no token may not use the server: give --token-file FILE, which is written if it does not exist, "
-            f"or set {TOKEN_VARIABLE}."
+            "The server must have a token, so that others cannot use it. Give --token-file FILE (the file is written "
+            f"if it does not exist), or set {TOKEN_VARIABLE}."
         )
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -59,7 +59,7 @@ def read_tokens(file: Path) -> Sequence[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise AccessRefused(f"The token file {file} cannot be read: {error}.") from error
     if not lines:
-        raise AccessRefused(f"The token file {file} is empty: write a token into it, or delete it.")
+        raise AccessRefused(f"The token file {file} is empty. Write a token into it, or delete it.")
     return [_checked(line, str(file)) for line in lines]
 
 
@@ -71,5 +71,7 @@ def number_of(given: str, tokens: Sequence[str]) -> int | None:
 
 def _checked(token: str, source: str) -> str:
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable():
-        raise AccessRefused(f"The token of {source} has fewer than {SHORTEST} characters, or some that are not ASCII.")
+        raise AccessRefused(
+            f"The token in {source} is not valid: write at least {SHORTEST} printable ASCII characters."
+        )
     return token

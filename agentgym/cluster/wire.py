@@ -57,9 +57,9 @@ def decode(data: bytes) -> dict[str, Any]:
     try:
         value = strict_json.loads(data, allow_surrogates=True)
     except ValueError as error:
-        raise WireError(f"it is no JSON: {data[:60]!r}") from error
+        raise WireError(f"it is not JSON: {data[:60]!r}") from error
     if not isinstance(value, dict):
-        raise WireError(f"it is no JSON object: {data[:60]!r}")
+        raise WireError(f"it is not a JSON object: {data[:60]!r}")
     return value
 
 
@@ -100,7 +100,9 @@ def tool_from_json(row: Mapping[str, Any]) -> Tool:
 
 
 async def _called_elsewhere(arguments: dict[str, Any]) -> Any:
-    raise errors.EnvironmentServerError("A tool of a remote environment runs on its server: use `environment.call`.")
+    raise errors.EnvironmentServerError(
+        "A tool of a remote environment runs on its server. Call it by `environment.call`."
+    )
 
 
 def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ()) -> dict[str, Any] | None:
@@ -150,7 +152,7 @@ def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Laye
         entries = {path.encode("latin-1"): bytes.fromhex(digest) for path, digest in files["entries"].items()}
         return Checkpoint(data, Snapshot(str(files["id"]), str(files["backend"]), layers, entries))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"it is no checkpoint ({type(error).__name__}: {error})") from error
+        raise WireError(f"it is not a valid checkpoint ({type(error).__name__}: {error})") from error
 
 
 def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes]]:
@@ -163,7 +165,7 @@ def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes
         archives = [b64decode(layer["data"], validate=True) for layer in files["layers"]]
         return dict(row["data"]), str(files["backend"]), archives
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"it is no checkpoint ({type(error).__name__}: {error})") from error
+        raise WireError(f"it is not a valid checkpoint ({type(error).__name__}: {error})") from error
 
 
 def error_to_json(error: BaseException) -> dict[str, str]:
@@ -185,5 +187,5 @@ def error_from_json(row: Mapping[str, Any], server: str) -> Exception:
     name, message = str(row.get("type")), str(row.get("message"))
     known = _RAISED_AGAIN.get(name)
     if known is None:
-        return errors.RemoteEnvironmentError(f"On the server at {server}: {message}")
+        return errors.RemoteEnvironmentError(f"The server at {server} raised an error: {message}")
     return known(message)

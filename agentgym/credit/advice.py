@@ -68,7 +68,9 @@ def facts_of(groups: Sequence[Group]) -> CreditFacts:
     """Return the facts of groups with two or more valid trajectories. Raises: CreditError if there is none."""
     usable = [group.select(group.valid) for group in groups if int(group.valid.sum()) > 1]
     if not usable:
-        raise CreditError("No group holds two valid trajectories: there is nothing to compare.")
+        raise CreditError(
+            "No group has two valid trajectories, so there is nothing to compare. Play groups of at least two episodes."
+        )
     counts = np.concatenate([group.turns for group in usable])
     outcomes = [group.signal("outcomes") for group in usable]
     paid, turns, own_variance, later_variance = 0.0, 0, 0.0, 0.0

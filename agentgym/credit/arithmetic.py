@@ -285,7 +285,8 @@ def values_before(group: Group, field: str, values: Array) -> Array:
     if len(missing):
         i, k = (int(x) for x in missing[0])
         raise CreditError(
-            f"{field} of the {i}th valid trajectory, turn {k} is missing: a critic predicts one before every turn."
+            f"{field} of the {i}th valid trajectory is missing for turn {k}: a critic must give a value before "
+            "every turn."
         )
     return np.where(mask, values, 0.0)
 
@@ -302,8 +303,8 @@ def value_after_last(group: Group, truncated: Truncated) -> Array:
     missing = np.flatnonzero(np.isnan(after) & group.truncated)
     if len(missing):
         raise CreditError(
-            f"values of the {missing[0]}th valid trajectory end before its last turn's end, and it was truncated: "
-            "give one value more than turns, or set truncated='scored'."
+            f"The values of the {missing[0]}th valid trajectory lack the one after its last turn, which is needed "
+            "because it was truncated. Give one value more than turns, or set truncated='scored'."
         )
     return np.where(group.truncated, after, 0.0)
 

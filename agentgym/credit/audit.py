@@ -64,7 +64,10 @@ def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, s
     Raises: ValueError if the two sides have different turns.
     """
     if [len(a) for a in advantages] != [len(b) for b in counterfactual]:
-        raise ValueError("The two sides have different turns: give one array per trajectory with one entry per turn.")
+        raise ValueError(
+            "The arrays of advantages and of counterfactual credit have different lengths. Give one array per "
+            "trajectory on both sides, with one entry per turn."
+        )
     count = len(advantages)
     all_rows = np.arange(count)
     rng = np.random.default_rng(seed)

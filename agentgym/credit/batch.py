@@ -40,7 +40,7 @@ def groups_of(
     """
     count = len(trajectories)
     if group_size < 1 or count % group_size:
-        raise ShapeError(f"{count} trajectories do not divide into groups of {group_size}: give whole groups.")
+        raise ShapeError(f"{count} trajectories cannot be divided into groups of {group_size}. Give whole groups.")
     starts = range(0, count, group_size)
     groups = [Group.from_trajectories(trajectories[start : start + group_size]) for start in starts]
     return [replace(group, train_version=train_version) for group in with_signal_rows(groups, signals or {})]
@@ -54,7 +54,9 @@ def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Sequence[Any
     count = sum(group.size for group in groups)
     for name, rows in signals.items():
         if len(rows) != count:
-            raise ShapeError(f"{name} has {len(rows)} rows for a batch of {count} trajectories: give one row each.")
+            raise ShapeError(
+                f"{name} has {len(rows)} rows for a batch of {count} trajectories. Give one row per trajectory."
+            )
     completed, start = [], 0
     for group in groups:
         own_rows: dict[str, Any] = {name: rows[start : start + group.size] for name, rows in signals.items()}
@@ -145,13 +147,16 @@ def spread_over_tokens(
     values = np.asarray(advantages, np.float64)
     if values.shape != (len(trajectory.turns),):
         raise ShapeError(
-            f"{trajectory.id!r} has {len(trajectory.turns)} turns, but advantages has the shape {values.shape}: "
-            "give one number for each turn."
+            f"{trajectory.id!r} has {len(trajectory.turns)} turns, but its advantages have the shape {values.shape}. "
+            "Give one number per turn."
         )
     token_count = sum(len(turn.token_ids) + len(turn.observation_ids) for turn in trajectory.turns)
     token_count += sum(len(row.prompt_ids) for row in trajectory.further_rows)
     if length is not None and length < token_count:
-        raise ShapeError(f"{trajectory.id!r} has {token_count} tokens after the prompt: they do not fit in {length}.")
+        raise ShapeError(
+            f"{trajectory.id!r} has {token_count} tokens after the prompt, which do not fit into length = {length}. "
+            "Raise it."
+        )
     tokens: Array = np.zeros(token_count if length is None else length)
     if trajectory.valid:
         for (start, end), value in zip(trajectory.turn_spans(), values, strict=True):
@@ -167,8 +172,8 @@ def _weigh(tokens: Array, trajectory: Trajectory, token_weights: TokenWeights) -
     shapes = [np.shape(weights) for weights in token_weights]
     if shapes != [(count,) for count in counts]:
         raise ShapeError(
-            f"{trajectory.id!r} has turns of {counts} tokens, but token_weights has the shapes {shapes}: give one "
-            "number for each token of each turn."
+            f"{trajectory.id!r} has turns of {counts} tokens, but its token_weights have the shapes {shapes}. Give "
+            "one number per token of each turn."
         )
     for (start, end), weights in zip(trajectory.turn_spans(), token_weights, strict=True):
         tokens[start:end] *= weights

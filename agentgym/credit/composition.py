@@ -39,14 +39,14 @@ def _part(node: ast.expr, text: str) -> ComposedPart:
     options: dict[str, Any] = {}
     if isinstance(node, ast.Call):
         if node.args or any(keyword.arg is None for keyword in node.keywords):
-            raise CreditError(f"{ast.unparse(node)!r} in {text!r} has an option without a name: write name=value.")
+            raise CreditError(f"{ast.unparse(node)!r} in {text!r} has an option without a name. Write name=value.")
         for keyword in node.keywords:
             try:
                 options[str(keyword.arg)] = ast.literal_eval(keyword.value)
             except ValueError as error:
                 raise CreditError(
-                    f"The option {keyword.arg}={ast.unparse(keyword.value)} in {text!r} is not a plain value: write a "
-                    "number, True or False, or text in quotation marks."
+                    f"The option {keyword.arg}={ast.unparse(keyword.value)} in {text!r} is not a plain value. Write a "
+                    "number, True, False, or text in quotation marks."
                 ) from error
         node = node.func
     if not isinstance(node, ast.Name):

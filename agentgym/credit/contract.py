@@ -188,8 +188,8 @@ class Estimator:
         results = list(self.function(groups, **self.options)) if groups else []
         if len(results) != len(groups):
             raise ShapeError(
-                f"The estimator {self.name!r} returned advantages of {len(results)} groups for {len(groups)}: "
-                "return one [N, T] array for each."
+                f"The estimator {self.name!r} returned advantages for {len(results)} groups, but was given "
+                f"{len(groups)}. Return one [N, T] array per group."
             )
         return results
 
@@ -198,15 +198,15 @@ class Estimator:
         advantages, mask = np.asarray(result, np.float64), group.turn_mask
         if advantages.shape != mask.shape:
             raise ShapeError(
-                f"The estimator {self.name!r} returned shape {advantages.shape} for {mask.shape[0]} trajectories of at "
-                f"most {mask.shape[1]} turns: return [N, T] = {mask.shape}."
+                f"The estimator {self.name!r} returned an array of shape {advantages.shape} for {mask.shape[0]} "
+                f"trajectories of at most {mask.shape[1]} turns. Return one of shape [N, T] = {mask.shape}."
             )
         not_finite = np.argwhere(~np.isfinite(advantages) & mask)
         if len(not_finite):
             i, k = (int(x) for x in not_finite[0])
             raise CreditError(
-                f"The estimator {self.name!r} gave {advantages[i, k]} to turn {k} of the {i}th valid trajectory. "
-                "Finite signals must give finite advantages: look for a division by 0, or rewards that overflow."
+                f"The estimator {self.name!r} gave turn {k} of the {i}th valid trajectory the advantage "
+                f"{advantages[i, k]}, which is not finite. Look for a division by 0, or for rewards that overflow."
             )
         return advantages
 
@@ -218,8 +218,9 @@ class Estimator:
         longest = int(np.nanmax(lengths, initial=0))
         if weights.shape[:-1] != lengths.shape or weights.shape[-1] < longest:
             raise ShapeError(
-                f"The token weights of {self.name!r} have the shape {weights.shape} for {len(lengths)} trajectories of "
-                f"at most {lengths.shape[1]} turns and {longest} tokens a turn: return [N, T, L]."
+                f"The token weights of {self.name!r} have the shape {weights.shape} for {len(lengths)} trajectories "
+                f"of at most {lengths.shape[1]} turns and {longest} tokens per turn. Return an array of shape [N, T, "
+                "L]."
             )
         rows = [
             [weights[i, k, : int(lengths[i, k])].copy() for k in range(count)] for i, count in enumerate(group.turns)
@@ -229,7 +230,7 @@ class Estimator:
                 if not np.isfinite(of_turn).all():
                     raise CreditError(
                         f"{self.name!r} gave a token of turn {k} of the {i}th valid trajectory a weight that is not "
-                        "finite. Weigh tokens that a signal says nothing of by 1."
+                        "finite. Give weight 1 to tokens without a signal."
                     )
         return rows
 
@@ -288,14 +289,16 @@ def define_estimator(
     Raises: CreditError for an unknown signal or bias class, an empty source, or a minimum group below 1.
     """
     if unknown := [name for name in requires if name not in SIGNALS]:
-        raise CreditError(f"requires holds {unknown}, which no group carries. Signals are {', '.join(SIGNALS)}.")
+        raise CreditError(f"requires = {unknown} names signals that no group has. Signals are: {', '.join(SIGNALS)}.")
     if not callable(bias) and bias not in get_args(BiasClass):
-        raise CreditError(f"bias is {bias!r}: expected one of {', '.join(get_args(BiasClass))}.")
+        raise CreditError(f"bias = {bias!r} is not valid. Choose one of: {', '.join(get_args(BiasClass))}.")
     if not source.strip():
-        raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
+        raise CreditError("source is empty. Name the publication that the mathematics comes from, or write 'our own'.")
 
     if minimum_group < 1:
-        raise CreditError(f"minimum_group is {minimum_group}: without a valid trajectory there is nothing to estimate.")
+        raise CreditError(
+            f"minimum_group = {minimum_group} is not valid: an estimator needs at least 1 valid trajectory."
+        )
 
     def decorate(function: Callable[..., Any]) -> Estimator:
         return Estimator(
@@ -324,8 +327,8 @@ def estimator(name: str, **options: Any) -> Estimator:
     registered = load("estimators", name)
     if not isinstance(registered, Estimator):
         raise CreditError(
-            f"What is registered as the estimator {name!r} is {registered!r}: decorate its function with "
-            "agentgym.credit.define_estimator(requires=..., bias=..., source=...)."
+            f"The object registered as the estimator {name!r} is {registered!r}, which is not an estimator. Decorate "
+            "its function with agentgym.credit.define_estimator(requires=..., bias=..., source=...)."
         )
     if registered.caution:
         warnings.warn(f"{name}: {registered.caution}", CreditWarning, stacklevel=2)

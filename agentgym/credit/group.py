@@ -258,7 +258,7 @@ class Group:
         size = len(counts)
         is_valid = trajectory_flags("valid", valid, size, default=True)
         for i in np.flatnonzero(is_valid & (counts == 0)):
-            raise CreditError(f"Trajectory {i} is valid but has no turn to credit: mark it as not valid.")
+            raise CreditError(f"Trajectory {i} is marked valid but has no turns to credit. Mark it as not valid.")
         stored = {name: SIGNALS[name].kind.read(name, value, counts, is_valid) for name, value in given.items()}
         if "branches" in stored:
             _require_tree(stored["branches"], stored.get("parents"), is_valid)
@@ -321,7 +321,7 @@ class Group:
         if value is None:
             carried = [signal for signal in SIGNALS if getattr(self, signal) is not None]
             raise MissingSignalError(
-                f"The group carries no {name}; it carries {', '.join(carried) or 'nothing'}. {SIGNALS[name].remedy}"
+                f"The group has no signal {name}. It has: {', '.join(carried) or 'none'}. {SIGNALS[name].remedy}"
             )
         return value
 
@@ -349,7 +349,7 @@ def _require_known(given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in SIGNALS:
             raise CreditError(
-                f"A group carries no signal {name!r}.{did_you_mean(name, SIGNALS)} Signals are {', '.join(SIGNALS)}."
+                f"There is no signal {name!r}.{did_you_mean(name, SIGNALS)} Signals are: {', '.join(SIGNALS)}."
             )
 
 
@@ -360,7 +360,9 @@ def _count_turns(given: Mapping[str, Any], turns: Iterable[int] | None) -> NDArr
         counts = list(turns)
         for i, count in enumerate(counts):
             if isinstance(count, bool) or int(count) != count or count < 0:
-                raise CreditError(f"turns of trajectory {i} is {count!r}: expected a whole number from 0 up.")
+                raise CreditError(
+                    f"The number of turns of trajectory {i} is {count!r}. Give a whole number of at least 0."
+                )
     else:
         kinds = {name: signal.kind for name, signal in SIGNALS.items() if name in given}
         # Signals that may have one entry more than turns are counted last.
@@ -368,9 +370,11 @@ def _count_turns(given: Mapping[str, Any], turns: Iterable[int] | None) -> NDArr
         candidates = (kinds[name].count_turns(name, given[name], size) for name in names)
         counts = next((count for count in candidates if count is not None), [1] * (size or 0))
     if not counts:
-        raise CreditError("A group needs at least one trajectory; none was given.")
+        raise CreditError("The group is empty. Give it at least one trajectory.")
     if size is not None and size != len(counts):
-        raise ShapeError(f"turns has {len(counts)} entries, outcomes has {size}: give one each per trajectory.")
+        raise ShapeError(
+            f"turns has {len(counts)} entries, but outcomes has {size}. Give one entry per trajectory in both."
+        )
     return np.array(counts, np.int64)
 
 
@@ -382,7 +386,8 @@ def _require_tree(branches: Labels, parents: tuple[Hashable, ...] | None, valid:
         for k, node in enumerate(branches[i]):
             if parent_of.setdefault(node, previous) != previous:
                 raise CreditError(
-                    f"branches of trajectory {i}, turn {k} is {node!r}, which follows {previous!r} here and "
-                    f"{parent_of[node]!r} in an earlier trajectory: a node follows one node, or None (the start)."
+                    f"branches of trajectory {i}, turn {k} is {node!r}, which comes after {previous!r} here, but "
+                    f"after {parent_of[node]!r} in an earlier trajectory. A node must always come after the same "
+                    "node, or after None (the start)."
                 )
             previous = node

@@ -17,7 +17,9 @@ def parse_part(text: str) -> ComposedPart:
     """Read a name and its options. Raises: CreditError saying what cannot be read."""
     part, *wrappers = parse_composition(text)
     if wrappers:
-        raise CreditError(f"{text!r}: {part.name} takes no wrappers. Write one name, with options in brackets.")
+        raise CreditError(
+            f"{text!r} is not valid: {part.name} cannot be wrapped. Write one name, with its options in brackets."
+        )
     return part
 
 

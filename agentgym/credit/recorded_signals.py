@@ -19,7 +19,7 @@ def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     Raises: CreditError.
     """
     if not trajectories:
-        raise CreditError("A group needs at least one trajectory; none was given.")
+        raise CreditError("The group is empty. Give it at least one trajectory.")
     _require_one_task(trajectories)
     turn_components = dict.fromkeys(name for t in trajectories for turn in t.turns for name in turn.rewards)
     outcome_components = dict.fromkeys(name for t in trajectories for name in t.outcome)
@@ -52,8 +52,8 @@ def _require_one_task(trajectories: Sequence[Trajectory]) -> None:
     for trajectory in trajectories:
         if trajectory.task.id != task.id:
             raise CreditError(
-                f"Trajectory {trajectory.id!r} is of task {trajectory.task.id!r}, the group is of task "
-                f"{task.id!r}. A group compares episodes of one task: make one group per task."
+                f"Trajectory {trajectory.id!r} is of task {trajectory.task.id!r}, but its group is of task "
+                f"{task.id!r}. Make one group per task, because a group compares episodes of one task."
             )
 
 
@@ -65,8 +65,8 @@ def _outcomes(trajectories: Sequence[Trajectory]) -> list[float | None] | None:
     for trajectory in valid:
         if not trajectory.outcome:
             raise CreditError(
-                f"Trajectory {trajectory.id!r} has no outcome component, others of its group have. A reward "
-                "scores every episode, or raises JudgeError where it cannot."
+                f"Trajectory {trajectory.id!r} has no outcome component, but others of its group have one. A reward "
+                "must score every episode, or raise JudgeError where it cannot."
             )
     return [t.outcome_reward if t.outcome else None for t in trajectories]
 

@@ -79,8 +79,9 @@ class TurnKind(SignalKind):
         for i, (row, count) in enumerate(zip(rows, turns.tolist(), strict=True)):
             if len(row) != count and not (self.after_last and len(row) == count + 1):
                 raise ShapeError(
-                    f"{name} of trajectory {i} has {len(row)} entries, but the trajectory has {count} turns. "
-                    "Give one entry per turn; where a turn has none, NaN for a number and [] for a list."
+                    f"{name} of trajectory {i} has {len(row)} entries, but the trajectory has {count} turns. Give one "
+                    "entry per turn. For a turn without a value, give NaN in place of a number and [] in place of a "
+                    "list."
                 )
         return rows
 
@@ -119,7 +120,7 @@ class PerTurn(TurnKind):
         if outside.any():
             i, k = (int(x) for x in np.argwhere(outside)[0])
             limit = f"at least {self.low:g}" if array[i, k] < self.low else f"at most {self.high:g}"
-            raise CreditError(f"{name} of trajectory {i}, turn {k} is {array[i, k]}: expected {limit}.")
+            raise CreditError(f"{name} of trajectory {i}, turn {k} must be {limit}, not {array[i, k]}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,9 @@ class ByName(SignalKind):
 
     def _parts(self, name: str, given: Any) -> Mapping[str, Any]:
         if not isinstance(given, Mapping):
-            raise CreditError(f"{name} is {type(given).__name__}: give a mapping from each component's name to it.")
+            raise CreditError(
+                f"{name} must be a mapping from each component's name to its values, not a {type(given).__name__}."
+            )
         return given
 
 
@@ -243,14 +246,18 @@ class PerSubset(SignalKind):
 
     def _row(self, where: str, row: Any, count: int, valid: bool) -> dict[frozenset[int], float]:
         if not isinstance(row, Mapping):
-            raise CreditError(f"{where} is {row!r}: give a mapping from the turns that were played to the return.")
+            raise CreditError(
+                f"{where} must be a mapping from sets of turns that were played to the return, not {row!r}."
+            )
         returns, all_turns = {}, frozenset(range(count))
         for coalition, value in row.items():
             if not isinstance(coalition, Iterable) or not all_turns.issuperset(coalition):
-                raise CreditError(f"{where} has the key {coalition!r}: a set of turns from 0 to {count - 1}.")
+                raise CreditError(
+                    f"{where} has the key {coalition!r}, which is not a set of turns from 0 to {count - 1}."
+                )
             number = value if type(value) is float else _number(value, f"{where}, turns {sorted(coalition)}")
             if valid and not math.isfinite(number):
-                raise CreditError(f"{where}, turns {sorted(coalition)} is {number}: a signal is a finite number.")
+                raise CreditError(f"{where}, turns {sorted(coalition)} must be a finite number, not {number}.")
             returns[frozenset(coalition)] = number
         return returns
 
@@ -262,7 +269,7 @@ def trajectory_flags(name: str, given: Iterable[Any] | None, size: int, default:
     items = _one_per_trajectory(name, given, size)
     for i, item in enumerate(items):
         if not (isinstance(item, (bool, np.bool_)) or (isinstance(item, (int, float)) and item in (0, 1))):
-            raise CreditError(f"{name} of trajectory {i} is {item!r}: it is True or False.")
+            raise CreditError(f"{name} of trajectory {i} must be True or False, not {item!r}.")
     return np.array(items, np.bool_)
 
 
@@ -271,14 +278,16 @@ def _rows(name: str, given: Any, size: int) -> list[list[Any]]:
     rows = _one_per_trajectory(name, given, size)
     for i, row in enumerate(rows):
         if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
-            raise ShapeError(f"{name} of trajectory {i} is {row!r}: give a sequence with one entry per turn.")
+            raise ShapeError(f"{name} of trajectory {i} must be a sequence with one entry per turn, not {row!r}.")
     return [list(row) for row in rows]
 
 
 def _one_per_trajectory(name: str, given: Iterable[Any], size: int) -> list[Any]:
     items = list(given)
     if len(items) != size:
-        raise ShapeError(f"{name} has {len(items)} entries for a group of {size} trajectories: give one each.")
+        raise ShapeError(
+            f"{name} has {len(items)} entries for a group of {size} trajectories. Give one entry per trajectory."
+        )
     return items
 
 
@@ -287,11 +296,11 @@ def _number(item: Any, where: str) -> float:
     if item is None:
         return math.nan
     if isinstance(item, (str, bytes)):
-        raise CreditError(f"{where} is {item!r}: expected a number.")
+        raise CreditError(f"{where} must be a number, not {item!r}.")
     try:
         return float(item)
     except (TypeError, ValueError) as error:
-        raise CreditError(f"{where} is {item!r}: expected a number.") from error
+        raise CreditError(f"{where} must be a number, not {item!r}.") from error
 
 
 def _row_of_numbers(row: list[Any], name: str, i: int) -> list[float]:
@@ -310,7 +319,7 @@ def _numbers(item: Any, name: str, i: int, k: int) -> Array:
         return np.array(item, np.float64)
     where = f"{name} of trajectory {i}, turn {k}"
     if isinstance(item, (str, bytes)) or not isinstance(item, (Iterable, type(None))):
-        raise CreditError(f"{where} is {item!r}: expected a list of numbers.")
+        raise CreditError(f"{where} must be a list of numbers, not {item!r}.")
     return np.array([] if item is None else [_number(number, where) for number in item], np.float64)
 
 
@@ -325,11 +334,11 @@ def _require_finite(name: str, array: Array, checked: Bools, *, nan_is_missing: 
             if nan_is_missing
             else ". Mark the trajectory as not valid if its episode failed; a valid one must be scored."
         )
-        raise CreditError(f"{name} of {where} is {array[index]}: a signal is a finite number{hint}")
+        raise CreditError(f"{name} of {where} must be a finite number, not {array[index]}{hint}")
 
 
 def _not_hashable(label: Any, where: str) -> CreditError:
-    return CreditError(f"{where} is {label!r}: a label is hashable, or None.")
+    return CreditError(f"{where} must be hashable or None, not {label!r}.")
 
 
 def _max_turns(turns: TurnCounts) -> int:

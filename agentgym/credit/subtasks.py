@@ -97,7 +97,9 @@ class SubtaskChain:
         for name in signals:
             if name not in given:
                 if name not in SIGNAL_MAKERS:
-                    raise CreditError(f"A chain of sub-tasks gives no {name}.")
+                    raise CreditError(
+                        f"A chain of sub-tasks provides no signal {name}. It provides: {', '.join(SIGNAL_MAKERS)}."
+                    )
                 given[name] = SIGNAL_MAKERS[name](_Inputs(self, right, chance, rng, forks))
         return Group.from_arrays(turns=[self.turns] * len(right), environment="subtasks", **given)
 

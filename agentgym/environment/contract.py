@@ -105,7 +105,9 @@ class Environment(OldNames):
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         """Make a fresh instance continue from a checkpoint exactly as the original would."""
-        raise NotImplementedError(f"{type(self).__name__} makes checkpoints but cannot restore them.")
+        raise NotImplementedError(
+            f"{type(self).__name__} makes checkpoints, but does not override `restore`, so they cannot be used."
+        )
 
     # ---- Call these -----------------------------------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class Environment(OldNames):
         spec = spec or self.sandbox
         if spec is None or self.backend is None:
             raise SandboxUnavailable(
-                f"{type(self).__name__} has no {'SandboxSpec' if spec is None else 'backend'}. Make it with "
+                f"{type(self).__name__} has no {'SandboxSpec' if spec is None else 'backend'}. Create it by "
                 "agentgym.make(...), or set `sandbox` on the class and `backend` on the instance."
             )
         return self.sandboxes.add(await self.backend.create(spec, snapshot=snapshot))

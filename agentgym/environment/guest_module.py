@@ -157,7 +157,7 @@ def _plain(arguments: tuple[Any, ...]) -> str:
 
 def _reply(result: ExecResult, name: str) -> Any:
     if result.timed_out or result.oom_killed or result.exit_code < 0:
-        raise GuestStopped("That used too much time or memory and was stopped. Ask for less.")
+        raise GuestStopped("This took too much time or memory, and was stopped. Ask for less.")
     try:
         reply = json.loads(result.stdout.rstrip().rpartition(b"\n")[2])
         if "refused" in reply:
@@ -166,5 +166,5 @@ def _reply(result: ExecResult, name: str) -> Any:
     except (ValueError, TypeError, KeyError) as error:
         error_text = result.stderr.decode("utf-8", "replace")[-500:]
         raise SandboxDied(
-            f"The guest module {name!r} ended with {result.exit_code} and no reply: {error_text}"
+            f"The guest module {name!r} ended with exit code {result.exit_code} and without a reply: {error_text}"
         ) from error

@@ -76,8 +76,10 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
         content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
         if not tool.is_async:  # the thread of a synchronous tool cannot be stopped
             content += " It is still running: what it changes may come later."
-    except SystemExit as error:  # would end the whole run, not the tool
-        raise RuntimeError(f"The tool {call.name!r} called sys.exit({error.code!r}).") from error
+    except SystemExit as error:  # SystemExit would end the whole run, not only the tool
+        raise RuntimeError(
+            f"The tool {call.name!r} called sys.exit({error.code!r}). A tool must return, or raise ToolError."
+        ) from error
     final = options.final and status is ResultStatus.OK
     return Result(content, status, call.name, call.id, final, truncated, time.perf_counter() - started)
 

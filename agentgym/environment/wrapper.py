@@ -59,8 +59,8 @@ class EnvironmentWrapper(HasContexts, Environment):
             return super().take_context_change()
         if self.begins_contexts:
             raise AgentGymError(
-                f"{type(self.unwrap(self._environment)).__qualname__} begins contexts of its own, and so does "
-                f"{type(self).__name__}, which cannot be around it: wrap an environment with one context."
+                f"{type(self).__name__} cannot wrap {type(self.unwrap(self._environment)).__qualname__}, because both "
+                "begin contexts of their own. Wrap an environment that has one context."
             )
         return change
 

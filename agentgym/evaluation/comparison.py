@@ -31,7 +31,10 @@ def paired(
     """
     check_level(level)
     if len(before) != len(after):
-        raise EvaluationError(f"{len(before)} tasks before and {len(after)} after: pairs need the same tasks.")
+        raise EvaluationError(
+            f"There are {len(before)} tasks before and {len(after)} after, but a paired comparison needs the same "
+            "tasks."
+        )
     delta = task_means(after) - task_means(before)
     delta[np.abs(delta) < 1e-12] = 0.0  # rounding must not make 0.1 + 0.2 and 0.3 different scores
     better, worse = int((delta > 0).sum()), int((delta < 0).sum())
@@ -71,11 +74,15 @@ def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     Raises: EvaluationError if a record is too old to hold hashes, or no task is common.
     """
     if old := [e.label for e in evaluations if not all(row.hash for row in e.rows)]:
-        raise EvaluationError(f"{old[0]!r} holds no hash of each task: it is older than that. Evaluate again.")
+        raise EvaluationError(
+            f"The evaluation {old[0]!r} has no hash of each task, because an older agentgym wrote it. Evaluate again."
+        )
     tables = [{(row.task, row.hash): row for row in evaluation.rows} for evaluation in evaluations]
     common = [key for key in tables[0] if all(key in table for table in tables[1:])]
     if not common:
-        raise EvaluationError("The evaluations have no task in common: nothing can be compared.")
+        raise EvaluationError(
+            "The evaluations have no task in common, so they cannot be compared. Evaluate both on the same tasks."
+        )
     manifest = hashlib.sha256("\n".join(key[1] for key in common).encode()).hexdigest()[:16]
     return [
         replace(evaluation, rows=[table[key] for key in common], manifest=manifest)
@@ -101,18 +108,20 @@ def _check(before: Evaluation, label: str, split: str, theirs: list[str], manife
     where = f"{before.label!r} and {label!r} cannot be compared: "
     advice = " Evaluate both on the same task set, split and limit, then compare."
     if f"{before.task_set}:{before.split}" != split:
-        raise EvaluationError(f"{where}one played {before.task_set}:{before.split}, the other {split}.{advice}")
+        raise EvaluationError(
+            f"{where}one was played on {before.task_set}:{before.split}, the other on {split}.{advice}"
+        )
     only_ours, only_theirs = sorted(set(ours) - set(theirs)), sorted(set(theirs) - set(ours))
     if only_ours or only_theirs:
         raise EvaluationError(
-            f"{where}{len(only_ours)} tasks are only in the first{_first(only_ours)}, {len(only_theirs)} only in "
+            f"{where}{len(only_ours)} tasks are only in the first{_first(only_ours)}, and {len(only_theirs)} only in "
             f"the second{_first(only_theirs)}.{advice}"
         )
     if ours != theirs:
-        raise EvaluationError(f"{where}they played the same tasks in another order.{advice}")
+        raise EvaluationError(f"{where}the same tasks were played in a different order.{advice}")
     raise EvaluationError(
-        f"{where}the tasks have the same ids but not the same content (manifest {before.manifest} and "
-        f"{manifest}): the task set changed in between. Evaluate both again on one version of it."
+        f"{where}the tasks have the same ids, but different contents (manifest {before.manifest} and {manifest}), so "
+        "the task set has changed in between. Evaluate both again on one version of it."
     )
 
 

@@ -78,7 +78,9 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
     Source: Broder 1997, "On the resemblance and containment of documents"; banding: Indyk and Motwani 1998, STOC.
     """
     if not 0 < threshold <= 1:
-        raise EvaluationError(f"threshold is {threshold}: a share of word triples in (0, 1], 0.8 is usual.")
+        raise EvaluationError(
+            f"threshold = {threshold} is not valid: give a share of word triples above 0 and at most 1, usually 0.8."
+        )
     ours, theirs = [words_of(task) for task in train], [words_of(task) for task in held_out]
     known: dict[tuple[str, ...], int] = {}
     for index, task in enumerate(train):

@@ -88,8 +88,8 @@ class Sample:
             errors += [_standard_error(values_at) for values_at in (start, *later)]
         if not positions:
             raise EvaluationError(
-                "No trajectory of the sample could be played on: every replay differed from its record, or failed. "
-                "Environments with clocks or outside services cannot be audited so."
+                "No trajectory of the sample could be continued: every replay differed from its record, or failed. "
+                "Environments that depend on the clock or on outside services cannot be audited this way."
             )
         built = [Group.from_trajectories(group) for group in self.groups]
         return Audit(
@@ -119,7 +119,10 @@ def draw(
     """
     usable = [g for g, group in enumerate(groups) if sum(t.valid for t in group) > 1]
     if not usable:
-        raise EvaluationError("No group holds two valid trajectories: there is no credit to compare.")
+        raise EvaluationError(
+            "No group has two valid trajectories, so there is no credit to compare. Play groups of at least two "
+            "episodes."
+        )
     usable_groups = [groups[g] for g in usable]
     places = [(g, i) for g, group in enumerate(usable_groups) for i, t in enumerate(group) if t.valid]
     order = np.random.default_rng(seed).permutation(len(places))[:sample]
@@ -156,7 +159,10 @@ async def audit(
     advantages = {e.name: batch_advantages(e, built) for e in estimators}
     for name, by_id in recorded.items():
         if missing := [t.id for group in usable for t in group if t.id not in by_id]:
-            raise EvaluationError(f"No advantages of {missing[0]!r} were recorded under {name!r}.")
+            raise EvaluationError(
+                f"The ledger has no advantages of {missing[0]!r} under the name {name!r}. Name the estimator that the "
+                "run was trained with."
+            )
         advantages[name] = [[by_id[t.id] for t in group] for group in usable]
     chosen = draw(usable, advantages, sample=sample, seed=seed)
     forks, continued = chosen.forks, []

@@ -17,8 +17,11 @@ def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:
     needed = [count for task in tasks if (count := _least_turns(task, config)) > most]
     if needed:
         warnings.warn(
-            f"{len(needed)} of {len(tasks)} tasks cannot be solved in {most} turns, which max_turns allows: "
-            f"they need up to {max(needed)}. Give max_turns={max(needed)} or more (--max-turns on the command line).",
+            (
+                f"{len(needed)} of {len(tasks)} tasks cannot be solved within max_turns = {most}, because they "
+                f"need up to {max(needed)} turns. Give max_turns={max(needed)} or more (--max-turns on the "
+                "command line)."
+            ),
             stacklevel=3,
         )
 

@@ -68,8 +68,8 @@ class TaskOutcome:
             components = self.outcome[index] if index < len(self.outcome) else {}
             if also not in components:
                 raise EvaluationError(
-                    f"{self.task!r} was judged without the component {also!r} (it has "
-                    f"{', '.join(components) or 'none'}). Judge the episodes again with a reward that returns it: "
+                    f"{self.task!r} was judged without the component {also!r}; its components are: "
+                    f"{', '.join(components) or 'none'}. Judge the episodes again with a reward that returns it, by "
                     "agentgym episodes rescore."
                 )
             verdicts.append(float(value >= 1.0 and components[also] >= 1.0))
@@ -147,7 +147,9 @@ class OutcomeStatistics:
         Raises: EvaluationError for another unit.
         """
         if unit not in ("turns", "calls", "tokens"):
-            raise EvaluationError(f"There is no budget of {unit!r}: turns, calls and tokens are recorded.")
+            raise EvaluationError(
+                f"A budget cannot be counted in {unit!r}. Choose turns, calls or tokens, which are recorded."
+            )
         rows = [row for row in self.select(tag) if row.observed]
         spent: Outcomes = [
             [float(n) for n, value in zip(getattr(row, unit), row.success, strict=True) if value is not None]

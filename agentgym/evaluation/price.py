@@ -26,7 +26,9 @@ class Price:
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(price) and price >= 0 for price in (self.prompt, self.completion)):
-            raise EvaluationError(f"A price of {self.prompt:g},{self.completion:g}: give two numbers of at least 0.")
+            raise EvaluationError(
+                f"The price {self.prompt:g},{self.completion:g} is not valid: give two numbers of at least 0."
+            )
 
     @classmethod
     def parse(cls, text: str) -> Price:
@@ -35,8 +37,8 @@ class Price:
             prompt, completion = map(float, text.split(","))
         except ValueError as error:
             raise EvaluationError(
-                f"--price {text!r} is not two numbers, the price of a million tokens read and of a million written: "
-                "--price 0.15,0.6."
+                f"--price {text!r} is not valid: give two numbers, the price of a million tokens read and of a "
+                "million written, such as --price 0.15,0.6."
             ) from error
         return cls(prompt, completion)
 
@@ -62,9 +64,11 @@ class Spending:
 
     def __post_init__(self) -> None:
         if self.most is not None and self.price is None:
-            raise EvaluationError("--max-cost needs --price IN,OUT, the price of a million tokens read and written.")
+            raise EvaluationError(
+                "--max-cost needs --price IN,OUT, the price of a million tokens read and of a million written."
+            )
         if self.most is not None and not self.most > 0:
-            raise EvaluationError(f"--max-cost {self.most:g}: expected a number above 0.")
+            raise EvaluationError(f"--max-cost {self.most:g} is not valid: give a number above 0.")
 
     def account(self) -> SpendingLimit | None:
         """Return an account that refuses paid requests beyond the limit; None without a limit."""
@@ -80,10 +84,14 @@ class Spending:
             return
         usage = trajectory.usage()
         if self.most is not None and trajectory.valid and trajectory.turns and "completion_tokens" not in usage:
-            raise EvaluationError("The policy does not report its tokens, so --max-cost cannot limit what they cost.")
+            raise EvaluationError(
+                "--max-cost has no effect with this policy, because it does not report how many tokens it uses. "
+                "Leave it out."
+            )
         self.spent += self.price.of(usage)
         if self.most is not None and self.spent > self.most and done < total:
             raise EvaluationError(
-                f"Stopped after {done} of {total} episodes: they cost {self.spent:.4g}, more than --max-cost "
-                f"{self.most:g}. With --out DIR they are kept: give a higher --max-cost to go on, or a lower --limit."
+                f"The evaluation stopped after {done} of {total} episodes: they cost {self.spent:.4g}, more than "
+                f"--max-cost {self.most:g}. With --out DIR they are kept. Give a higher --max-cost to continue, or a "
+                "lower --limit."
             )

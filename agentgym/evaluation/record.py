@@ -112,8 +112,8 @@ class Evaluation(OutcomeStatistics):
             return cls(rows=rows, **{key: value for key, value in current.items() if key in known})
         except (KeyError, TypeError, AttributeError) as error:
             raise EvaluationError(
-                f"{where} is not an evaluation record: {type(error).__name__} {error}. Expected the JSON object that "
-                "Evaluation.to_json writes, with label, task_set, split, fingerprint, policy, group_size, seed, rows."
+                f"{where} is not an evaluation record ({type(error).__name__} {error}). Give a JSON object that "
+                "Evaluation.to_json wrote, with label, task_set, split, fingerprint, policy, group_size, seed, rows."
             ) from error
 
     @classmethod

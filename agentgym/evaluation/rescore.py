@@ -86,8 +86,8 @@ async def rescore_evaluation(
     finished = ledger.finished(before.run)
     if missing := [name for group in ids for name in group if name not in finished]:
         raise EvaluationError(
-            f"The ledger lacks {len(missing)} episodes of {before.label!r}, for example {missing[0]!r}: only what was "
-            "kept can be judged again."
+            f"The evaluation {before.label!r} cannot be judged again: {len(missing)} of its episodes are not in the "
+            f"ledger, for example {missing[0]!r}."
         )
     rescored = await rescore((ledger.load(name) for group in ids for name in group), reward, on_episode=on_episode)
     rows, start = [], 0

@@ -184,12 +184,12 @@ def from_trajectories(
     for trajectory in trajectories:
         by_task.setdefault(trajectory.task.id, []).append(trajectory)
     if not by_task:
-        raise EvaluationError(f"{label}: no episode was played, so nothing can be measured.")
+        raise EvaluationError(f"{label}: no episode was played, so there is nothing to measure.")
     group_size = max(map(len, by_task.values()))
     if short := [name for name, group in by_task.items() if len(group) < group_size]:
         raise EvaluationError(
-            f"{label}: {len(short)} tasks have fewer than {group_size} episodes, for example {short[0]!r}. The run is "
-            "not complete: resume it, then evaluate."
+            f"{label}: the run is not complete, because {len(short)} tasks have fewer than {group_size} episodes, for "
+            f"example {short[0]!r}. Resume the run, then evaluate."
         )
     first = trajectories[0]
     return Evaluation(
@@ -237,9 +237,9 @@ def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: 
     tasks = [task for task in task_set[split] if stratum is None or stratum in task.tags]
     if not tasks:
         tagged = "" if stratum is None else f" with the tag {stratum!r}"
-        raise TaskError(f"{task_set.name} has no task{tagged} in {split!r}: nothing can be played.")
+        raise TaskError(f"{task_set.name} has no tasks{tagged} in {split!r}, so there is nothing to play.")
     if limit is not None and limit < 1:
-        raise EvaluationError(f"limit is {limit}: play at least 1 task.")
+        raise EvaluationError(f"limit = {limit} is not valid: play at least 1 task.")
     if limit is None or limit >= len(tasks):
         return tasks
     return sorted(tasks, key=lambda task: seed_of("limit", task_set.name, split, task.id))[:limit]
@@ -258,15 +258,15 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
     """
     if helped := [(t, t.provenance.assistance) for t in group if t.provenance.assistance is not None]:
         raise EvaluationError(
-            f"{helped[0][0].id} was played with a {helped[0][1].kind}: an evaluation measures what the policy does "
-            "without help. Play the task without."
+            f"{helped[0][0].id} was played with a {helped[0][1].kind}, but an evaluation must measure the policy "
+            "without help. Play the task without it."
         )
     row = TaskOutcome(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.scored and trajectory.success is None:
             raise EvaluationError(
-                f"{trajectory.id} was judged without a 'success' component (outcome: {dict(trajectory.outcome)}). "
-                "Evaluation reads that component: let the reward return {'success': 0.0 to 1.0} from `outcome`."
+                f"{trajectory.id} was judged without a component 'success', which evaluation reads (its outcome is "
+                f"{dict(trajectory.outcome)}). Let the reward return {{'success': 0.0 to 1.0}} from `outcome`."
             )
         calls, calls_ok = calls_of(trajectory)
         row.success.append(trajectory.success if trajectory.scored else None)

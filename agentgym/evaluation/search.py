@@ -80,5 +80,5 @@ def make_search(text: str) -> EpisodeSearch:
         search: EpisodeSearch = load_named_part("searches", text)()
         search.describe()  # loads the search's parts, so that a wrong name raises before anything is played
     except (CreditError, UnknownNameError) as error:
-        raise SearchError(f"search = {text!r}: {error}") from error
+        raise SearchError(f"search = {text!r} cannot be used: {error}") from error
     return search

@@ -130,8 +130,9 @@ def _decisions(scores: Mapping[str, np.ndarray], interims: int) -> list[dict[str
     size = -(-most_seeds // interims)
     if size < 2 or any(len(matrix) % size for matrix in scores.values()):
         raise EvaluationError(
-            f"{[len(matrix) for matrix in scores.values()]} seeds do not make whole interims of {size}: AdaStop "
-            f"with {interims} interims takes the same number of new seeds, at least 2, of each agent in each."
+            f"{[len(matrix) for matrix in scores.values()]} seeds cannot be divided into whole interims of {size}. "
+            f"With {interims} interims, AdaStop needs the same number of new seeds, at least 2, of each agent in each "
+            "interim."
         )
     batches = {
         name: [matrix[start : start + size].mean(axis=1).tolist() for start in range(0, len(matrix), size)]

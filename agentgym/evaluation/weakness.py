@@ -90,8 +90,8 @@ def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistor
     if not recorded:
         which = f" whose id begins with {label!r}" if label else ""
         raise EvaluationError(
-            f"{reader.path} holds no judged episode of a training task{which}. Weak kinds are looked for among the "
-            "episodes that a training, or `agentgym rollout --split train`, has played."
+            f"{reader.path} has no judged episode of a training task{which}, so weak kinds of tasks cannot be found. "
+            "Play training tasks first, by training or by `agentgym rollout --split train`."
         )
     return recorded
 

@@ -75,9 +75,9 @@ class GymnasiumEnvironment(Environment):
     def act(self, actions: Sequence[str]) -> str:
         """Do up to ten actions, one after the other."""
         if self._env is None:
-            raise RuntimeError(f"{self.theirs} was used before reset.")
+            raise RuntimeError(f"{self.theirs} was used before its reset. Call reset first.")
         if self.ended:
-            raise ToolError("It is over: nothing changes any more.")
+            raise ToolError("The task is over, and nothing changes any more.")
         earned = 0.0
         for action in actions:
             earned += self._step(self.words.actions.index(action))
@@ -149,11 +149,16 @@ def register_gymnasium(
     space = env.action_space
     env.close()
     if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
-        raise TaskError(f"{theirs} has the actions {space}: only a Discrete space that begins at 0 can become a tool.")
+        raise TaskError(
+            f"{theirs} has the actions {space}, but only a Discrete space that begins at 0 can become a tool."
+        )
     known = TOY_TEXT.get(theirs.partition("-v")[0])
     words = words or known or ActionText(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
     if len(words.actions) != space.n:
-        raise TaskError(f"{theirs} has {space.n} actions; `words` names {len(words.actions)}: {words.actions}.")
+        raise TaskError(
+            f"{theirs} has {space.n} actions, but `words` names {len(words.actions)}: {words.actions}. Name each "
+            "action once."
+        )
     solved = solved or (_by(known) if known else _rewarded)
     register(name, _environment_class(theirs, dict(options or {}), words, solved))
     return name
@@ -191,7 +196,7 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
     """
     environment_class: Any = load("environments", name)
     if not (isinstance(environment_class, type) and issubclass(environment_class, GymnasiumEnvironment)):
-        raise TaskError(f"{name!r} was not registered by register_gymnasium.")
+        raise TaskError(f"{name!r} is not an environment that register_gymnasium registered.")
     words = environment_class.words
     about = words.rules or f"Play {environment_class.theirs}. The actions are {', '.join(words.actions)}."
     return TaskSet.seeded(name, about, train=train, validation=validation, held_out=held_out, seed=seed)

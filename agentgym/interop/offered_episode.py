@@ -32,7 +32,7 @@ class ClientPolicy(Policy):
         """Expose the conversation and wait for the next message. Raises: PolicyLeft if the client has left."""
         self.requests.put_nowait(request)
         if (message := await self.messages.get()) is None:
-            raise PolicyLeft("The client has left.")
+            raise PolicyLeft("The client has closed the connection.")
         return Reply(message)
 
 
@@ -84,7 +84,7 @@ class OfferedEpisode:
         """Wait until the environment is reset. Raises: TaskError with the failure if the reset fails."""
         await self._next_request()
         if self.request is None:
-            raise TaskError(f"{self.trajectory.task.id} cannot be offered: {self.trajectory.error}")
+            raise TaskError(f"{self.trajectory.task.id} cannot be played: {self.trajectory.error}")
 
     async def say(self, message: Message) -> list[Turn]:
         """Play one turn. Concurrent messages become successive turns.

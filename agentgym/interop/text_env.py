@@ -104,7 +104,9 @@ class TextEnv(gymnasium.Env[str, str]):
         self._wait()
         request = self._agent.request
         if request is None:
-            raise AgentGymError(f"{task.id} ended before its agent was asked anything: {self._episode.stop_reason}.")
+            raise AgentGymError(
+                f"{task.id} ended before its agent was asked for a message: {self._episode.stop_reason}."
+            )
         self._read = len(request.messages)
         self._observation_text = f"{_text(request.messages)}\n{self._format.explain(request.tools)}"[:MAX_CHARS]
         return self._observation_text, {"task": task.id}
@@ -112,7 +114,9 @@ class TextEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Act as the agent. Raises: AgentGymError before reset, after the end, or on infrastructure failure."""
         if self._playing is None or self._playing.done():
-            raise AgentGymError("TextEnv.step was called outside of an episode: call reset first.")
+            raise AgentGymError(
+                "TextEnv.step was called before reset, or after the end of the episode. Call reset first."
+            )
         request = self._agent.request
         text, calls = parse_message(self._format, action, request.tools if request else ())
         self._agent.say(Message("assistant", text, calls))

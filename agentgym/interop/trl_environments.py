@@ -65,8 +65,8 @@ class TrlEnvironments:
         environments = {task.environment for task in tasks}
         if len(environments) != 1:
             raise TaskError(
-                f"The tasks are of {len(environments)} environments: {', '.join(sorted(environments)) or 'none'}. A "
-                "factory has one; give TRL a dictionary of factories for several."
+                f"The tasks belong to {len(environments)} environments: {', '.join(sorted(environments)) or 'none'}. "
+                "A factory serves exactly one. For several, give TRL a dictionary of factories."
             )
         self._config = RolloutConfig(
             reward=reward,
@@ -78,8 +78,8 @@ class TrlEnvironments:
         tools = prototype(environment).tools
         if not tools or any(name in _RESERVED or not name.isidentifier() for name in tools):
             raise TaskError(
-                f"{environment} has the tools {', '.join(tools) or 'none'}. TRL takes those that an environment has "
-                f"before its reset, whose names are those of methods and not {' or '.join(_RESERVED)}."
+                f"{environment} has the tools {', '.join(tools) or 'none'}, which TRL cannot use. It needs tools that "
+                f"exist before the reset, and whose names are valid method names other than {' or '.join(_RESERVED)}."
             )
         methods = {name: _method(tool) for name, tool in tools.items()}
         self._environment_class = type("AgentgymEnvironment", (_TrlEnvironment,), methods)
@@ -110,7 +110,9 @@ class TrlEnvironments:
     async def begin(self, task_id: Any) -> OfferedEpisode:
         """Begin an episode. Raises: TaskError if the task is unknown or cannot begin."""
         if task_id not in self._tasks:
-            raise TaskError(f"There is no task {task_id!r:.80}: train on the rows of `dataset()`, which have `task`.")
+            raise TaskError(
+                f"There is no task {task_id!r:.80}. Train on the rows of `dataset()`, each of which names its `task`."
+            )
         episode = OfferedEpisode(self._tasks[task_id], self._config, label=f"trl-{next(self._numbers)}")
         await episode.begin()
         return episode
@@ -147,14 +149,16 @@ class _TrlEnvironment:
         """
         trajectory = self._leave()
         if trajectory is None:
-            raise AgentGymError("get_reward was called outside of an episode: call reset first.")
+            raise AgentGymError("get_reward was called outside of an episode. Call reset first.")
         if trajectory.error is not None:
-            raise AgentGymError(f"The episode failed, and a reward of 0 would be trained on: {trajectory.error}")
+            raise AgentGymError(
+                f"The episode failed, so it has no reward, and 0 must not be trained on: {trajectory.error}"
+            )
         return trajectory.return_from()
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
         if self._episode is None:
-            raise AgentGymError(f"{name} was called outside of an episode: call reset first.")
+            raise AgentGymError(f"{name} was called outside of an episode. Call reset first.")
         return self._environments.wait_for(self._episode.call(Call(name, arguments))).message().text
 
     def _leave(self) -> Trajectory | None:

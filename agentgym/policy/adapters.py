@@ -44,9 +44,12 @@ def base_of(folder: Path) -> str:
     try:
         base = json.loads((folder / CONFIGURATION).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError) as error:
-        raise PolicyError(f"{folder / CONFIGURATION} cannot be read as the configuration of an adapter.") from error
+        raise PolicyError(
+            f"{folder / CONFIGURATION} is not a readable adapter configuration. Give a folder written by PEFT's "
+            "save_pretrained."
+        ) from error
     if not base:
-        raise PolicyError(f"The adapter in {folder} names no model that it belongs to. Name it as base.")
+        raise PolicyError(f"The adapter in {folder} does not name its base model. Give the base model as `base`.")
     return str(base)
 
 
@@ -96,7 +99,10 @@ def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
         for name, tensor in get_peft_model_state_dict(adapted, save_embedding_layers=False).items()
     }
     if shapes != expected:
-        raise PolicyError(f"The adapter in {folder} is that of another model: {_difference(shapes, expected)}.")
+        raise PolicyError(
+            f"The adapter in {folder} was trained for another model: {_difference(shapes, expected)}. Load it on its "
+            "own base model."
+        )
     if next(adapted.parameters()).device.type != "meta":
         load_into(adapted, folder)
     if roles := read_roles(folder):
@@ -170,7 +176,9 @@ def target_layers(model: Any, targets: str | list[str]) -> list[str]:
     for target in names:
         if not any(name == target or name.endswith(f".{target}") for name in layers):
             known = ", ".join(dict.fromkeys(inner))
-            raise PolicyError(f"The model has no linear layer {target!r} for LoRA. It has: {known}.")
+            raise PolicyError(
+                f"LoRA target {target!r}: the model has no linear layer of this name. Choose from: {known}."
+            )
     return names
 
 
@@ -179,8 +187,8 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     try:
         with safe_open(folder / WEIGHTS, "pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except Exception as error:  # safetensors' own errors derive from Exception alone
-        raise PolicyError(f"{folder / WEIGHTS} cannot be read: {error}") from error
+    except Exception as error:  # safetensors' own errors derive only from Exception
+        raise PolicyError(f"The adapter weights in {folder / WEIGHTS} cannot be read: {error}") from error
 
 
 def _difference(shapes: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]]) -> str:

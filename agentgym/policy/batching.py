@@ -57,7 +57,10 @@ class Batcher(Generic[J, R]):
         lockstep: bool = False,
     ) -> None:
         if max_batch < 1 or max_wait_s < 0:
-            raise ValueError(f"A batcher needs max_batch >= 1 and max_wait_s >= 0, not {max_batch} and {max_wait_s}.")
+            raise ValueError(
+                f"max_batch = {max_batch} and max_wait_s = {max_wait_s} are not valid: max_batch must be at least 1, "
+                "and max_wait_s at least 0."
+            )
         self._run, self._worker = run, worker
         self.max_batch, self.max_wait_s, self.lockstep = max_batch, max_wait_s, lockstep
         self._live: set[str] = set()
@@ -71,7 +74,10 @@ class Batcher(Generic[J, R]):
     async def submit(self, job: J, episode: str = "") -> R:
         """Add a job and wait for its result. Raises: any error of `run`, wrapped in PolicyError."""
         if self._closed:
-            raise PolicyError("The policy is closed. Make a new one, or close it after the last episode.")
+            raise PolicyError(
+                "This policy is closed and answers no more requests. Create a new one, or close it after the last "
+                "episode."
+            )
         loop = self._enter_loop()
         waiting: _Waiting[J, R] = _Waiting(job, episode, loop.create_future())
         self._pending.append(waiting)
@@ -102,7 +108,7 @@ class Batcher(Generic[J, R]):
             return
         for waiting in self._pending:
             if not waiting.future.done():
-                waiting.future.set_exception(PolicyError("The policy was closed while a request was waiting."))
+                waiting.future.set_exception(PolicyError("The policy was closed before it answered this request."))
         self._pending.clear()
 
     def _enter_loop(self) -> asyncio.AbstractEventLoop:

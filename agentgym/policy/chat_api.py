@@ -72,7 +72,7 @@ class ChatApiPolicy(Policy):
     ) -> None:
         key = os.environ.get(api_key_env, "") if api_key_env else ""
         if api_key_env and not key:
-            raise PolicyError(f"The environment variable {api_key_env} is empty; put the API key there.")
+            raise PolicyError(f"The environment variable {api_key_env} is empty. Store the API key in it.")
         self.model, self.context_tokens = model, context_tokens
         self.name = f"chat_api:{model}"
         self._format = load_registered("call_formats", call_format)() if isinstance(call_format, str) else call_format
@@ -268,7 +268,8 @@ def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise PolicyError(
-            f"The answer holds no choices[0].message: {str(answer)[:200]!r}. Is base_url that of a chat API, with /v1?"
+            f"The server's answer has no choices[0].message: {str(answer)[:200]!r}. Check that base_url is the "
+            "address of a chat API, including /v1."
         )
     usage = answer.get("usage")
     return choice, usage if isinstance(usage, dict) else {}

@@ -210,7 +210,7 @@ class ChatTemplate:
         is_call = "tool_calls" in opening[1]
         text = self.render([*opening, *rows], [PROBE_TOOL])
         if not (anchor := anchor_in(text)):
-            raise self.unusable("does not write an assistant message before what follows it")
+            raise self.unusable("does not write an assistant message ahead of the message that follows it")
         after = text.rpartition(anchor)[2]
         before_next = MARK.split(after, maxsplit=1)[0]
         candidates = [m for m in self._special.finditer(before_next) if not (is_call and m.group() in self._control)]
@@ -223,10 +223,10 @@ class ChatTemplate:
     def unusable(self, why: str) -> PolicyError:
         """Return the error for a template that does not preserve earlier tokens."""
         return PolicyError(
-            f"The chat template of {self._name} is not prefix-preserving: it {why}. Tokens would not be what the agent "
-            "saw, and TRL has no training variant of it that could be used. Give a template that does not "
-            "(policy.chat_template in a recipe, --policy-option chat_template=FILE.jinja), or template_options that "
-            "switch it off."
+            f"The chat template of {self._name} cannot be used, because it {why}. The prompt of a later turn must "
+            "begin with the tokens of all earlier turns, and TRL has no training version of this template. Give "
+            "another template (policy.chat_template in a recipe, --policy-option chat_template=FILE.jinja), or turn "
+            "this off with template_options."
         )
 
 

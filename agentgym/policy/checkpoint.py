@@ -46,7 +46,9 @@ def load_checkpoint(
         return _load(source, device, options, sees)
     base = options.base or base_of(adapter)
     if Path(base).resolve() == adapter.resolve():
-        raise PolicyError(f"The adapter in {adapter} names itself as its model. Name the model as base.")
+        raise PolicyError(
+            f"The adapter in {adapter} names its own folder as its base model. Give the base model as `base`."
+        )
     # The revision refers to the adapter, and the base model has no further base.
     model, reader = load_checkpoint(
         base, device=device, options=options.model_copy(update={"revision": None, "base": None}), sees=sees
@@ -202,7 +204,7 @@ def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: b
         **{name: value for name, value in given.items() if value is not None},
     )
     if missing := sorted(report["missing_keys"]):  # transformers would leave them random
-        raise ValueError(f"its files lack {len(missing)} weights of the model, for example {missing[0]}.")
+        raise ValueError(f"the files lack {len(missing)} weights that the model needs, for example {missing[0]}.")
     sample_as_in_training(model)
     return model
 

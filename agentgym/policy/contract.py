@@ -28,7 +28,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (self.temperature >= 0 and 0 < self.top_p <= 1 and self.max_tokens > 0):
-            raise ValueError(f"Sampling needs temperature >= 0, 0 < top_p <= 1, max_tokens > 0, not {self}.")
+            raise ValueError(
+                f"{self} is not valid: Sampling needs temperature >= 0, 0 < top_p <= 1 and max_tokens > 0."
+            )
 
 
 @dataclass(slots=True)
@@ -167,19 +169,25 @@ class Policy:
     def no_reply_in(self, reply_s: float) -> PolicyError:
         """Return the error for a reply that takes longer, for a caller that limits the time by a clock of its own."""
         return PolicyError(
-            f"{self.name!r} gave no reply in {reply_s:g} s. If it hangs, start it anew; if slow, raise reply_s."
+            f"{self.name!r} gave no reply within {reply_s:g} s. If it hangs, restart it. If it is slow, raise reply_s."
         )
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Return the natural-log probability of each continuation token after the prefix, teacher-forced."""
-        raise PolicyError(f"{self.name} cannot score given tokens: it offers no log-probabilities of a given text.")
+        raise PolicyError(
+            f"The policy {self.name} cannot compute log-probabilities of a given text, so it cannot score tokens. Use "
+            "a local model, or one on a vLLM server."
+        )
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
         """Return the entropy in nats at temperature 1 before each continuation token, teacher-forced.
 
         The entropy is -sum of p log p over the `top` likeliest tokens, at most 20.
         """
-        raise PolicyError(f"{self.name} cannot measure entropies: it offers no log-probabilities of a given text.")
+        raise PolicyError(
+            f"The policy {self.name} cannot compute log-probabilities of a given text, so it cannot measure "
+            "entropies. Use a local model."
+        )
 
     async def refresh(self) -> None:
         """Load the current weights of the trained model; called in training before each batch of episodes or scores.

@@ -277,7 +277,10 @@ class _Batch:
         if row.finish_reason == "stop" or len(row.tokens) >= row.limit:
             return False
         if not np.isfinite(logprob):
-            raise PolicyError("The model gave NaN or infinite logits: its weights diverged, or its dtype overflows.")
+            raise PolicyError(
+                "The model gave NaN or infinite logits: either its weights diverged, or its dtype overflows. Try "
+                "dtype = 'float32', or an earlier checkpoint."
+            )
         row.append(token, logprob, self.decoder.version)
         if token in self.decoder.ends or (row.ended is not None and row.ended(row.tokens)):
             row.finish_reason = "stop"

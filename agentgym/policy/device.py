@@ -19,8 +19,8 @@ def device_of(requested: str) -> str:
     except (RuntimeError, AssertionError) as error:
         reason = shorten(str(error), 90, placeholder=" ...")
         raise PolicyError(
-            f"device = {requested!r} cannot be used: {reason}. "
-            "Write cpu, cuda, cuda:N, or auto: a GPU when there is one."
+            f"device = {requested!r} cannot be used: {reason}. Write cpu, cuda, cuda:N, or auto (which takes a GPU if "
+            "there is one)."
         ) from error
     return requested
 
@@ -31,5 +31,5 @@ def dtype_of(requested: str, device: str) -> Any:
         return torch.float32 if device == "cpu" else "auto"
     dtype = getattr(torch, requested, None)
     if not isinstance(dtype, torch.dtype):
-        raise PolicyError(f"dtype = {requested!r} is none of torch's: write float32, bfloat16, float16 or auto.")
+        raise PolicyError(f"dtype = {requested!r} is not a dtype of torch. Write float32, bfloat16, float16 or auto.")
     return dtype

@@ -23,7 +23,7 @@ def join_events(text: str) -> dict[str, Any]:
     finish_reason = None
     for chunk in _chunks(text):
         if chunk.get("error"):
-            raise BrokenStream(f"the stream ends with an error: {str(chunk['error'])[:300]}")
+            raise BrokenStream(f"the server ended the stream with an error: {str(chunk['error'])[:300]}")
         answer |= {key: value for key, value in chunk.items() if key != "choices" and value is not None}
         try:
             for choice in chunk.get("choices") or ():
@@ -31,9 +31,11 @@ def join_events(text: str) -> dict[str, Any]:
                     _add(message, choice.get("delta") or choice.get("message") or {})
                     finish_reason = choice.get("finish_reason") or finish_reason
         except (AttributeError, TypeError) as error:
-            raise BrokenStream(f"the stream holds no part of a chat completion: {str(chunk)[:200]}") from error
+            raise BrokenStream(
+                f"the server streamed something that is not part of a chat completion: {str(chunk)[:200]}"
+            ) from error
     if finish_reason is None:
-        raise BrokenStream("the stream broke off before the message ended")
+        raise BrokenStream("the server ended the stream before the message was complete")
     return {**answer, "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
 
 
@@ -47,9 +49,9 @@ def _chunks(text: str) -> Iterator[Mapping[str, Any]]:
         try:
             chunk = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise BrokenStream(f"the stream holds an event that is not JSON: {data[:200]!r}") from error
+            raise BrokenStream(f"the server streamed an event that is not JSON: {data[:200]!r}") from error
         if not isinstance(chunk, dict):
-            raise BrokenStream(f"the stream holds an event that is not an object: {data[:200]!r}")
+            raise BrokenStream(f"the server streamed an event that is not a JSON object: {data[:200]!r}")
         yield chunk
 
 

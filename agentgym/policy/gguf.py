@@ -45,7 +45,10 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
             f"No model can be read from {file}: {shorten(str(error), 400, placeholder=' ...')}"
         ) from error
     if missing := sorted(report["missing_keys"]):  # transformers would leave them random
-        raise PolicyError(f"{file} lacks {len(missing)} weights of the model, for example {missing[0]}.")
+        raise PolicyError(
+            f"{file} lacks {len(missing)} weights that the model needs, for example {missing[0]}. Download the file "
+            "again, or use another conversion."
+        )
     weights, is_tied = loaded.state_dict(), _is_tied(loaded)
     settings = {"quantization_config": None} | ({"tie_word_embeddings": True} if is_tied else {})
     model = type(loaded)(type(loaded.config).from_dict({**loaded.config.to_dict(), **settings}))
@@ -78,8 +81,8 @@ def _check(file: Path, folder: Path) -> None:
     except OSError as error:
         raise PolicyError(f"Cannot read {file}: {error.strerror}.") from error
     if not is_gguf:
-        raise PolicyError(f"{file} is not a GGUF file: it does not begin with {MAGIC.decode()}.")
+        raise PolicyError(f"{file} is not a GGUF file: such a file begins with {MAGIC.decode()}.")
     if folder.exists():
-        raise PolicyError(f"{folder} exists already. Remove it, or name another folder.")
+        raise PolicyError(f"{folder} already exists. Remove it, or name another folder.")
     if importlib.util.find_spec("gguf") is None:
         raise MissingExtraError(f"Reading GGUF files needs the package gguf: {install_command('gguf')}.")

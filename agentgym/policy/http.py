@@ -72,7 +72,7 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         times = (self.attempt_s, self.total_s, self.backoff_s, self.longest_backoff_s, self.unreached_s)
         if min(times) <= 0 or self.attempts < 1:
-            raise ValueError(f"RetryPolicy needs times above 0 s and at least one attempt, not {self}.")
+            raise ValueError(f"{self} is not valid: a RetryPolicy needs times above 0 s, and at least one attempt.")
 
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
@@ -177,13 +177,13 @@ class JsonEndpoint:
             if tries >= self.retry_policy.attempts or now() + wait >= limit or self._given_up:
                 self._given_up = unreached
                 raise PolicyError(
-                    f"{method} {path} failed {tries} time(s), the last with: {failed}. "
-                    f"Check that the server at {self._server_address()} runs{self._remedy(tries, unreached)}."
+                    f"{method} {path} failed {tries} time(s). The last failure: {failed}. Check that the server at "
+                    f"{self._server_address()} is running{self._remedy(tries, unreached)}."
                 ) from failed
             if not (unreached or self._has_warned):
                 self._has_warned = True
                 _LOGGER.warning(
-                    "%s %s failed: %s. It is tried again for up to %.0f s.", method, path, failed, ends - now()
+                    "%s %s failed: %s. The request is repeated for up to %.0f s.", method, path, failed, ends - now()
                 )
             await asyncio.sleep(wait)
 
@@ -213,18 +213,19 @@ class JsonEndpoint:
         status, text = answer.status_code, answer.text.lower() if answer.status_code >= 400 else ""
         if status == 402 or (status in (400, 403, 429) and any(sign in text for sign in _NO_QUOTA)):
             raise PolicyError(
-                f"{method} {path} was refused with {response_excerpt} The account has no quota left: add credit to it, "
-                "or use the key of another. Requests are not sent again."
+                f"{method} {path} was refused with {response_excerpt} The account has no quota left, so the request "
+                "is not repeated. Add credit to the account, or use the key of another."
             )
         if status != 429 and any(sign in text for sign in _FULL):  # 429: too many tokens in a minute
             raise ContextFull(
-                f"{method} {path}: the server says that the conversation does not fit ({response_excerpt})"
+                f"{method} {path}: the server refuses the conversation as too long ({response_excerpt}). Allow fewer "
+                "turns, or shorter tool results."
             )
         if status in RETRYABLE or (status >= 500 and status not in FINAL):
             raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
         if not answer.is_success:
             raise PolicyError(
-                f"{method} {path} was refused with {response_excerpt} Correct the request; it is not sent again."
+                f"{method} {path} was refused with {response_excerpt} The request is not repeated: correct it first."
             )
         return answer
 
@@ -236,7 +237,7 @@ class JsonEndpoint:
         try:
             content = answer.json()
         except (ValueError, RecursionError) as error:
-            raise _RetryableFailure(f"the answer is no JSON: {_excerpt(answer.text)}", unreached=True) from error
+            raise _RetryableFailure(f"the answer is not JSON: {_excerpt(answer.text)}", unreached=True) from error
         self._has_answered, self._given_up = True, False
         return content
 

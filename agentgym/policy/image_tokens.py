@@ -41,9 +41,9 @@ class ImageTokens:
         placeholder_ids = tokenizer.encode(self._placeholder, add_special_tokens=False)
         if placeholder_ids.count(self.image_token_id) != 1:
             raise PolicyError(
-                f"The processor {type(processor).__name__} writes an image as {self._placeholder!r}, which holds its "
-                f"image token {placeholder_ids.count(self.image_token_id)} times; "
-                "one image is one token before it is expanded."
+                f"The processor {type(processor).__name__} writes an image as {self._placeholder!r}, which has its "
+                f"image token {placeholder_ids.count(self.image_token_id)} times. agentgym needs a processor that "
+                "writes one image as exactly one image token before expanding it."
             )
         specials = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
         video = getattr(processor, "video_token_id", None)
@@ -111,7 +111,10 @@ def opened(image: ImagePart) -> Any:
     try:
         picture = Image.open(io.BytesIO(base64.b64decode(image.data)))
         if picture.width * picture.height > MAX_PIXELS:
-            raise PolicyError(f"An image is {picture.width} x {picture.height} pixels; at most {MAX_PIXELS} are read.")
+            raise PolicyError(
+                f"An image has {picture.width} x {picture.height} pixels; at most {MAX_PIXELS} pixels are allowed. "
+                "Scale it down."
+            )
         return picture.convert("RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise PolicyError(

@@ -31,5 +31,5 @@ class LoraOptions(Section):
     @classmethod
     def _several_names(cls, roles: list[str]) -> list[str]:
         if roles and (len(roles) < 2 or len({*roles, ""}) <= len(roles)):
-            raise ValueError(f"roles = {roles}: name at least two roles, each once, or leave it out")
+            raise ValueError(f"roles = {roles} is not valid: name at least two different roles, or leave it out")
         return roles

@@ -69,9 +69,9 @@ class PolicyPool(Policy):
 
     def __init__(self, policies: Sequence[Policy], *, deadline_s: float = 300.0) -> None:
         if not policies:
-            raise ValueError("A PolicyPool has no policies: give at least one.")
+            raise ValueError("A PolicyPool needs at least one policy.")
         if not deadline_s > 0:
-            raise ValueError(f"deadline_s is {deadline_s!r}: give a number of seconds above 0.")
+            raise ValueError(f"deadline_s = {deadline_s!r} is not valid: give a number of seconds above 0.")
         self._servers, self._deadline_s = [_Server(policy) for policy in policies], deadline_s
         self._server_of: dict[str, _Server] = {}
         first = policies[0]
@@ -206,7 +206,10 @@ class PolicyPool(Policy):
         servers = [server for server in self._servers if not server.reason]
         if not servers:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.out.items())
-            raise PolicyError(f"No policy server is left: {reasons}. Start them again; new weights bring them back.")
+            raise PolicyError(
+                f"Every policy server of the pool has failed: {reasons}. Start them again: the next update of the "
+                "weights takes them back in."
+            )
         return min(servers, key=lambda server: server.load)
 
 
@@ -222,7 +225,7 @@ async def _succeeds(check: Callable[[], Awaitable[None]]) -> bool:
 def _method_of(policy: Policy, name: str) -> Callable[..., Awaitable[None]]:
     method: Any = getattr(policy, name, None)
     if method is None:
-        raise PolicyError(f"{policy.name} has no {name}: its weights cannot be replaced this way.")
+        raise PolicyError(f"The weights of {policy.name} cannot be replaced this way, because it has no method {name}.")
     update: Callable[..., Awaitable[None]] = method
     return update
 

@@ -74,7 +74,10 @@ class TemplateRenderer:
         self._options = dict(template_options or {})
         self._name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
         if not getattr(tokenizer, "is_fast", False):
-            raise PolicyError(f"The tokenizer of {self._name} is not a fast one. Load it with AutoTokenizer, use_fast.")
+            raise PolicyError(
+                f"The tokenizer of {self._name} is a slow one, which agentgym cannot use. Load it by AutoTokenizer "
+                "with use_fast=True."
+            )
         if not tokenizer.chat_template:
             raise PolicyError(f"The tokenizer of {self._name} has no chat template. {CHAT_TEMPLATE_REMEDY}")
         control = tuple(getattr(call_format, "control", ()))
@@ -98,8 +101,8 @@ class TemplateRenderer:
             forged = [text for text in sorted(self._specials) if text in written]
             if forged or MARK.search(written):
                 raise PolicyError(
-                    f"A tool schema holds {forged or 'a placeholder of the renderer'}, which would act as a control "
-                    f"token of {self._name}. Take it out of the tool's description."
+                    f"The schema of a tool contains {forged or 'a placeholder of the renderer'}, which would act as a "
+                    f"control token of {self._name}. Remove it from the tool's description."
                 )
             if len(self._glue) >= MAX_PATTERNS:  # new tools for each task must not fill the memory
                 self._glue.clear()
@@ -263,8 +266,9 @@ class TemplateRenderer:
                 ids += self._outside.encode(part.text, add_special_tokens=False).ids
             elif self.images is None or isinstance(part, str):
                 raise PolicyError(
-                    f"A message of role {message.role!r} holds an image, and this renderer writes text only. "
-                    "Use a policy that reads images ('vision', 'chat_api'), or an environment that answers in text."
+                    f"A message of role {message.role!r} contains an image, but this policy's renderer writes text "
+                    "only. Use a policy that reads images ('vision', 'chat_api'), or an environment that answers in "
+                    "text."
                 )
             else:
                 ids += self.images.encode(part)
@@ -299,8 +303,8 @@ class TemplateRenderer:
         end_glue()
         if contents != list(places):
             raise PolicyError(
-                f"The chat template of {self._name} writes messages {contents} where {list(places)} were given, so "
-                "tokens cannot be spliced. Use a template that writes every message once and in order."
+                f"The chat template of {self._name} was given messages {list(places)}, but it writes {contents}, so "
+                "their tokens cannot be told apart. Use a template that writes every message once and in order."
             )
         return segments
 
@@ -354,7 +358,7 @@ class TemplateRenderer:
     def _before_thought(self, conversation: list[dict[str, Any]]) -> str:
         text = self.template.render(conversation, [PROBE_TOOL])
         if begun_thought(text) != self.begun_thought:
-            raise self.template.unusable("has the agent begin in a thought in one place and not in another")
+            raise self.template.unusable("opens a thought for the agent in some prompts and not in others")
         return without_last_thought(text)
 
 
@@ -381,9 +385,9 @@ def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
     for token in tokens:
         if copy.token_to_id(token["content"]) != token["id"]:
             raise PolicyError(
-                f"The added token {token['content']!r} of {tokenizer.name_or_path or type(tokenizer).__name__} has the "
-                f"id {token['id']}, but {copy.token_to_id(token['content'])} in a copy. Save the tokenizer again with "
-                "save_pretrained, so that its added tokens are numbered without gaps."
+                f"The added token {token['content']!r} of {tokenizer.name_or_path or type(tokenizer).__name__} has "
+                f"the id {token['id']}, but it gets {copy.token_to_id(token['content'])} in a copy of the tokenizer. "
+                "Save the tokenizer again by save_pretrained, which numbers added tokens without gaps."
             )
     return copy
 

@@ -55,7 +55,8 @@ class RoleAdapters:
             return 0
         if role not in self.roles:
             raise PolicyError(
-                f"The role {role!r} has no adapter: policy.lora.roles has {', '.join(self.roles)}. Add it there."
+                f"The role {role!r} has no adapter: policy.lora.roles lists only {', '.join(self.roles)}. Add the "
+                "role there."
             )
         return self.roles.index(role)
 
@@ -72,8 +73,8 @@ class RoleAdapters:
         """Return the first matrix's output, [sequences, tokens, width], with 0 outside each role's own part."""
         if self._owners is None:
             raise PolicyError(
-                "This model has an adapter for each role, and what asks for it does not say in which role. Leave it "
-                "out, or leave policy.lora.roles out."
+                "This model has one adapter per role, but a forward pass was requested without a role. Leave out the "
+                "part of the recipe that requests it, or policy.lora.roles."
             )
         owner_of_column = torch.arange(len(self.roles)).repeat_interleave(inner.shape[-1] // len(self.roles))
         own = (self._owners[:, None] == owner_of_column).to(inner)
@@ -118,7 +119,7 @@ def read_roles(folder: Path) -> list[str]:
         roles = json.loads(file.read_text(encoding="utf-8"))
         return [str(role) for role in roles]
     except (OSError, ValueError, TypeError) as error:
-        raise PolicyError(f"{file} cannot be read as the names of roles: {error}") from error
+        raise PolicyError(f"{file} should list the names of roles, but cannot be read: {error}") from error
 
 
 def save_each_role(folder: Path, out: Path) -> None:

@@ -55,8 +55,9 @@ class ScriptedPolicy(Policy):
         answer = script(messages) if callable(script) else self._line(script, request)
         if not isinstance(answer, (Message, str)):
             raise PolicyError(
-                f"The script answered {answer!r:.80}: it returns a Message of the agent, such as "
-                'Message("assistant", "", (Call("look", {"shelf": "a"}),)), or text. A branch may lack its `return`.'
+                f"The script returned {answer!r:.80}. It must return text, or a Message of the agent, such as "
+                'Message("assistant", "", (Call("look", {"shelf": "a"}),)). Check that every branch has '
+                "a `return`."
             )
         message = Message("assistant", answer) if isinstance(answer, str) else answer
         if self.renderer is None:
@@ -86,7 +87,7 @@ class ScriptedPolicy(Policy):
             turn -= request.start
         if turn >= len(script):
             raise ScriptEnded(
-                f"The script has {len(script)} message(s), and turn {turn} asks for one more. "
-                "End the script with a final tool, or lower Budgets.max_turns."
+                f"The script has only {len(script)} message(s), but turn {turn} needs one more. End the script with a "
+                "final tool, or lower Budgets.max_turns."
             )
         return script[turn]

@@ -44,7 +44,9 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTo
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     smallest = len(alphabet) + len(SPECIALS) + len(SCAFFOLD)
     if vocab_size < smallest:
-        raise ValueError(f"A vocabulary of {vocab_size} cannot hold all bytes and markers; give at least {smallest}.")
+        raise ValueError(
+            f"vocab_size = {vocab_size} is too small to hold all bytes and markers: give at least {smallest}."
+        )
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [

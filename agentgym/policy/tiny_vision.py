@@ -27,7 +27,7 @@ def make_processor(tokenizer: PreTrainedTokenizerFast, *, side: int = 56) -> Any
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
     if side % PATCH:
-        raise ValueError(f"The side of an image is a multiple of {PATCH} pixels, not {side}.")
+        raise ValueError(f"side = {side} is not valid: the side of an image must be a multiple of {PATCH} pixels.")
     tokenizer.add_tokens([AddedToken(IMAGE, special=True, normalized=False)])
     size = {"height": side, "width": side}
     return LlavaProcessor(

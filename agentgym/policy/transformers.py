@@ -80,7 +80,9 @@ class TransformersPolicy(Policy):
         self.checkpoint: dict[str, Any] = {}  # set by the loader
         self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         if max_batch_tokens < 1:
-            raise ValueError(f"max_batch_tokens = {max_batch_tokens}: a batch holds at least one token.")
+            raise ValueError(
+                f"max_batch_tokens = {max_batch_tokens} is not valid: a batch must hold at least one token."
+            )
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
@@ -91,7 +93,8 @@ class TransformersPolicy(Policy):
             self.hook_maker = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options, policy=self)
         elif logit_hook_options:
             raise PolicyError(
-                f"logit_hook_options = {logit_hook_options}: name the hook in logit_hook, or leave it out."
+                f"logit_hook_options = {logit_hook_options} is given without a logit hook. Name one in logit_hook, or "
+                "leave the options out."
             )
         self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
         self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
@@ -165,7 +168,10 @@ class TransformersPolicy(Policy):
 
     async def _read_pair(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
         if not prefix_ids:
-            raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
+            raise PolicyError(
+                "prefix_ids is empty, but scoring needs at least one token of prefix: nothing predicts the very "
+                "first token."
+            )
         if not continuation_ids:
             return []
         self._room(len(prefix_ids) + len(continuation_ids) - 1)
@@ -245,8 +251,9 @@ class TransformersPolicy(Policy):
             return None
         if used >= self.context_tokens:
             raise ContextFull(
-                f"The conversation is {used} tokens long and the model's context holds {self.context_tokens}. Give the "
-                "episode fewer turns, tools shorter results (max_output_chars), or the policy more context_tokens."
+                f"The conversation has {used} tokens, which fill the model's context of {self.context_tokens}. Allow "
+                "the episode fewer turns or shorter tool results (max_output_chars), or give the policy more "
+                "context_tokens."
             )
         return self.context_tokens - used
 

@@ -47,9 +47,14 @@ class VisionPolicy(TransformersPolicy):
 
     def __init__(self, model: Any, renderer: TemplateRenderer, **options: Any) -> None:
         if not isinstance(renderer.images, ImageTokens):
-            raise PolicyError("A vision policy needs TemplateRenderer(..., images=ImageTokens(processor)).")
+            raise PolicyError(
+                "The renderer of a vision policy must read images: create it as TemplateRenderer(..., "
+                "images=ImageTokens(processor))."
+            )
         if options.get("logit_hook") is not None:
-            raise PolicyError(f"logit_hook = {options['logit_hook']!r}: a model that reads images takes no logit hook.")
+            raise PolicyError(
+                f"logit_hook = {options['logit_hook']!r} cannot be used with a model that reads images. Leave it out."
+            )
         self.images: ImageTokens = renderer.images
         text = model.config.get_text_config()
         options.setdefault("context_tokens", getattr(text, "max_position_embeddings", None))
@@ -85,7 +90,10 @@ class VisionPolicy(TransformersPolicy):
     ) -> list[float]:
         """Return the natural-log probability of each continuation token after a prefix with these images."""
         if not prefix_ids:
-            raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
+            raise PolicyError(
+                "prefix_ids is empty, but scoring needs at least one token of prefix: nothing predicts the very "
+                "first token."
+            )
         if not continuation_ids:
             return []
         self._check(prefix_ids, images)
@@ -95,14 +103,17 @@ class VisionPolicy(TransformersPolicy):
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
         """Raise PolicyError, because the prefix may have images, which are not passed."""
-        raise PolicyError(f"{self.name} cannot measure entropies of conversations that show images.")
+        raise PolicyError(
+            f"{self.name} cannot measure entropies of conversations that contain images. Choose an estimator that "
+            "needs none."
+        )
 
     def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
         expected = sum(self.images.count(self.images.encode(image)) for image in images)
         if (actual := self.images.count(prefix)) != expected:
             raise PolicyError(
-                f"The prefix holds {actual} image tokens where the {len(images)} image(s) of the messages have "
-                f"{expected}. Let the same renderer write the whole conversation, and give the messages along."
+                f"The prefix has {actual} image tokens, but the {len(images)} image(s) of the messages need "
+                f"{expected}. Write the whole conversation with one renderer, and pass its messages along."
             )
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:
@@ -181,7 +192,10 @@ class _Chooser(LogitsProcessor):
             return self._pad
         row = self.rows[index]
         if not np.isfinite(logprob):
-            raise PolicyError("The model gave NaN or infinite logits: its weights diverged, or its dtype overflows.")
+            raise PolicyError(
+                "The model gave NaN or infinite logits: either its weights diverged, or its dtype overflows. Try "
+                "dtype = 'float32', or an earlier checkpoint."
+            )
         row.tokens.append(token)
         row.logprobs.append(logprob)
         if token in self._ends or (row.ended is not None and row.ended(row.tokens)):

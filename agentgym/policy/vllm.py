@@ -124,7 +124,9 @@ class VllmPolicy(Policy):
         images = images_of(request.messages)
         if hook is not None:
             if images:
-                raise PolicyError("A conversation with images takes no logit hook on vLLM: leave logit_hook out.")
+                raise PolicyError(
+                    "A vLLM server cannot apply a logit hook to a conversation with images. Leave logit_hook out."
+                )
             await self._check_masks(hook)
             body |= request_options(hook)
         if images:
@@ -151,7 +153,9 @@ class VllmPolicy(Policy):
         try:
             return [table[token] for table, token in zip(tables, continuation_ids, strict=True)]
         except KeyError as error:
-            raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(tables)[:120]}.") from error
+            raise PolicyError(
+                f"The server's answer has no prompt_logprobs for the tokens that were sent: {str(tables)[:120]}."
+            ) from error
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
         """Return the entropy at each token of a text, in nats."""
@@ -164,7 +168,10 @@ class VllmPolicy(Policy):
     ) -> list[dict[int, float]]:
         """Return log-probabilities at each continuation token: of that token and of the `top` likeliest ones."""
         if not prefix_ids:
-            raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
+            raise PolicyError(
+                "prefix_ids is empty, but scoring needs at least one token of prefix: nothing predicts the very "
+                "first token."
+            )
         if not continuation_ids:
             return []
         ids = [*prefix_ids, *continuation_ids]
@@ -177,7 +184,9 @@ class VllmPolicy(Policy):
                 for at in range(len(prefix_ids), len(ids))
             ]
         except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
-            raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(rows)[:120]}.") from error
+            raise PolicyError(
+                f"The server's answer has no prompt_logprobs for the tokens that were sent: {str(rows)[:120]}."
+            ) from error
 
     async def update_weights(self, path: str, *, version: int | None = None) -> None:
         """Make the server load a checkpoint from a folder that it can read, and answer with the new weights.
@@ -189,7 +198,7 @@ class VllmPolicy(Policy):
         Raises: PolicyError; the server then resumes with its current weights. One update at a time.
         """
         if self._updated is not None:
-            raise PolicyError("The weights are being replaced already. Await one update before the next.")
+            raise PolicyError("Another update of the weights is still running. Await it before the next one.")
         updated = self._updated = asyncio.Event()
         try:
             if self._running.total():
@@ -248,8 +257,8 @@ class VllmPolicy(Policy):
         [token], [logprob] = _sampled(choice)
         if not check_probe(token, logprob):
             raise PolicyError(
-                "The server's tokenizer has other tokens than the one here, so its masks would be of other tokens. Let "
-                "both load the same folder."
+                "The server's tokenizer differs from the one here, so a logit hook's masks would apply to the wrong "
+                "tokens. Load both from the same folder."
             )
         self._applies_masks = True
 
@@ -270,9 +279,9 @@ class VllmPolicy(Policy):
                 self._drained.set()
         choices = answer.get("choices") if isinstance(answer, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise PolicyError(f"The answer of {path} holds no choices: {str(answer)[:200]!r}.")
+            raise PolicyError(f"The answer of {path} has no choices: {str(answer)[:200]!r}.")
         if choices[0].get("finish_reason") == "abort":
-            raise PolicyError("The server broke the request off, as it does when it is paused with mode=abort.")
+            raise PolicyError("The server aborted the request, as it does when it is paused with mode=abort.")
         return choices[0] | {"prompt_token_ids": answer.get("prompt_token_ids")}, version
 
     async def _room(self, used: int) -> int:
@@ -281,8 +290,9 @@ class VllmPolicy(Policy):
             self.context_tokens = await self._ask_context()
         if used >= self.context_tokens:
             raise ContextFull(
-                f"The conversation is {used} tokens long and the server holds {self.context_tokens}. Give the episode "
-                "fewer turns, tools shorter results (max_output_chars), or start the server with --max-model-len."
+                f"The conversation has {used} tokens, which fill the server's context of {self.context_tokens}. Allow "
+                "the episode fewer turns or shorter tool results (max_output_chars), or start the server with a "
+                "larger --max-model-len."
             )
         return self.context_tokens - used
 
@@ -293,8 +303,8 @@ class VllmPolicy(Policy):
         length = context_lengths.get(self.model)
         if not isinstance(length, int):
             raise PolicyError(
-                f"The server serves {sorted(map(str, context_lengths))} and says no max_model_len for {self.model!r}. "
-                "Correct the model's name, or give context_tokens."
+                f"The server gives no max_model_len for the model {self.model!r}; it serves "
+                f"{sorted(map(str, context_lengths))}. Correct the model's name, or give context_tokens."
             )
         return length
 
@@ -330,8 +340,9 @@ def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
         sampled = [], [math.nan]
     if not sampled[0] or len(sampled[0]) != len(sampled[1]) or not all(map(math.isfinite, sampled[1])):
         raise PolicyError(
-            "The server gave no token_ids with one finite log-probability each. It must be vLLM 0.10.2 or newer, "
-            f"which knows return_token_ids; got token_ids={str(ids)[:80]}, token_logprobs={str(logprobs)[:80]}."
+            "The server's answer must have token_ids with one finite log-probability each, but it has "
+            f"token_ids={str(ids)[:80]} and token_logprobs={str(logprobs)[:80]}. Use vLLM 0.10.2 or newer, which "
+            "supports return_token_ids."
         )
     return sampled
 
@@ -339,7 +350,10 @@ def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
 def _hook_maker(renderer: TemplateRenderer, name: str | None, options: dict[str, Any] | None) -> HookMaker | None:
     if name is None:
         if options:
-            raise PolicyError(f"logit_hook_options = {options}: name the hook in logit_hook, or leave it out.")
+            raise PolicyError(
+                f"logit_hook_options = {options} is given without a logit hook. Name one in logit_hook, or leave the "
+                "options out."
+            )
         return None
     require_vllm_form(name)
     return make_hook(name, renderer, sorted(renderer.end_ids), options)
@@ -349,5 +363,5 @@ def _renderer(path: str, call_format: str) -> TemplateRenderer:
     try:
         tokenizer = load_tokenizer(path)
     except PolicyError as error:
-        raise PolicyError(f"{error} Give tokenizer=, the folder that the server loads.") from error
+        raise PolicyError(f"{error} Give tokenizer=, the folder that the server loads its tokenizer from.") from error
     return TemplateRenderer(tokenizer, call_format_for(tokenizer, call_format))

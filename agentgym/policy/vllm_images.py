@@ -28,7 +28,7 @@ def generate_request(
     tokens = renderer.images
     if not isinstance(tokens, ImageTokens):
         raise PolicyError(
-            "The conversation holds an image, and this policy's renderer writes text only. Give "
+            "The conversation contains an image, but this policy's renderer writes text only. Give "
             "renderer=TemplateRenderer(tokenizer, call_format, images=ImageTokens(processor))."
         )
     return PATH, {
@@ -50,9 +50,9 @@ def completion_choice(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str
     if read != list(prefix):
         count = len(read) if isinstance(read, list) else "no"
         raise PolicyError(
-            f"The server read {count} prompt tokens where {len(prefix)} were meant, so the record would not be what "
-            "the agent saw. Its image processor has other settings (size, pixels) than the renderer's: load both from "
-            "one folder, and start it without --mm-processor-kwargs."
+            f"The server read {count} prompt tokens instead of the expected {len(prefix)}, so the recorded prompt "
+            "would differ from what the model saw. Its image processor is configured differently (size, pixels) from "
+            "the renderer's. Load both from the same folder, and start the server without --mm-processor-kwargs."
         )
     rows = (choice.get("logprobs") or {}).get("content")
     logprobs = [row.get("logprob") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None

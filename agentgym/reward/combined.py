@@ -44,9 +44,11 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.start) and math.isfinite(self.end) and 0 <= self.begin <= self.finish <= 1):
-            raise ValueError(f"A schedule needs finite start and end, and 0 <= begin <= finish <= 1, not {self}.")
+            raise ValueError(
+                f"{self} is not valid: a schedule needs a finite start and end, and 0 <= begin <= finish <= 1."
+            )
         if self.shape not in ("linear", "cosine", "step"):
-            raise ValueError(f"The schedule's shape is {self.shape!r}: choose linear, cosine or step.")
+            raise ValueError(f"The schedule's shape {self.shape!r} is not known. Choose linear, cosine or step.")
 
     def factor(self, progress: float) -> float:
         """Return the factor at a share `progress`, 0 to 1, of the training."""
@@ -77,7 +79,9 @@ class Gate:
     def __post_init__(self) -> None:
         object.__setattr__(self, "opens", tuple(self.opens))
         if not self.by or not math.isfinite(self.threshold) or self.by in self.opens:
-            raise ValueError(f"A gate needs a component, a finite threshold, and does not gate itself, not {self}.")
+            raise ValueError(
+                f"{self} is not valid: a gate needs a component and a finite threshold, and must not gate itself."
+            )
 
     def shuts(self, name: str, outcome: Mapping[str, float]) -> bool:
         """Return whether the gate excludes a component in an episode with this outcome."""
@@ -111,7 +115,7 @@ class Combined(Reward):
         self.schedules, self.gates, self.caps = dict(schedules or {}), tuple(gates), dict(caps or {})
         for name, cap in self.caps.items():
             if not (math.isfinite(cap) and cap >= 0):
-                raise ValueError(f"The cap of {name!r} is {cap!r}: a cap is a finite number, 0 or more.")
+                raise ValueError(f"The cap of {name!r} is {cap!r}. Give a finite number of at least 0.")
         self._given = dict(weights or {})
         self._progress = 0.0
         self._weigh()
@@ -203,5 +207,5 @@ class Combined(Reward):
 
 def _merge(into: Components, components: Components) -> None:
     if shared := into.keys() & components.keys():
-        raise RewardError(f"Two rewards both return the component {sorted(shared)}: rename one.")
+        raise RewardError(f"Two rewards both return the component {sorted(shared)}. Rename one of them.")
     into |= components

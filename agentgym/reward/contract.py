@@ -116,21 +116,22 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
         answer = await answer
     if not isinstance(answer, dict):
         raise RewardError(
-            f"{type(reward).__name__} returned {answer!r}: a reward returns a dict of components by name, "
-            "for example {'success': 1.0}."
+            f"{type(reward).__name__} returned {answer!r}, but a reward must return a dict of components by name, for "
+            "example {'success': 1.0}."
         )
     components: Components = {}
     for name, value in answer.items():
         if (number := _finite(value)) is None:
             raise RewardError(
-                f"{type(reward).__name__} returned {value!r} for the component {name!r}: a reward is a finite "
-                "number. Leave a component out when there is nothing to say; raise JudgeError when judging failed."
+                f"{type(reward).__name__} returned {value!r} for the component {name!r}, but a reward must be a "
+                "finite number. Leave the component out when it does not apply, and raise JudgeError when judging "
+                "failed."
             )
         if name == SUCCESS and not -_NOISE <= number <= 1 + _NOISE:
             raise RewardError(
-                f"{type(reward).__name__} returned {value!r} for the component {SUCCESS!r}: it says how much of the "
-                "task is solved, from 0 to 1, and evaluation reads it as a share. Divide a score by its largest value, "
-                "or give the component another name."
+                f"{type(reward).__name__} returned {value!r} for the component {SUCCESS!r}, which must be from 0 to "
+                "1: it is the share of the task that is solved. Divide a score by its largest value, or give the "
+                "component another name."
             )
         components[name] = min(max(number, 0.0), 1.0) if name == SUCCESS else number
     return components
@@ -154,7 +155,7 @@ async def validate_feedback(answer: Any, reward: Reward) -> str:
     if inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, str):
-        raise RewardError(f"{type(reward).__name__} returned {answer!r:.200} as feedback: it returns text.")
+        raise RewardError(f"{type(reward).__name__} returned {answer!r:.200} as feedback, but feedback must be text.")
     return answer
 
 
@@ -164,7 +165,10 @@ async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> 
         answer = await answer
     name = type(reward).__name__
     if not isinstance(answer, (list, tuple)) or len(answer) != len(turns):
-        raise RewardError(f"{name} returned {answer!r:.200} for {len(turns)} turns: `spans` returns a list for each.")
+        raise RewardError(
+            f"{name} returned {answer!r:.200} for {len(turns)} turns, but `spans` must return a list with one entry "
+            "per turn."
+        )
     for turn, spans in zip(turns, answer, strict=True):
         for span in spans:
             try:
@@ -173,8 +177,8 @@ async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> 
                 raise RewardError(f"{name} returned {span!r:.200} for turn {turn.index}: {error}.") from error
             if not (0 <= span.start < span.end <= length) or _finite(span.value) is None:
                 raise RewardError(
-                    f"{name} returned {span!r:.200} for turn {turn.index}: a span lies within its text of {length} "
-                    "characters, holds at least one of them, and has a finite value."
+                    f"{name} returned {span!r:.200} for turn {turn.index}. A span must cover at least one character "
+                    f"of its text, which has {length}, and have a finite value."
                 )
     return [[replace(span, value=float(span.value)) for span in spans] for spans in answer]
 
@@ -186,7 +190,7 @@ async def validate_each(answer: Any, reward: Reward, count: int) -> list[Compone
     if not isinstance(answer, (list, tuple)) or len(answer) != count:
         got = f"{len(answer)} answers" if isinstance(answer, (list, tuple)) else repr(answer)[:200]
         raise RewardError(
-            f"{type(reward).__name__} returned {got} for {count} turns or episodes: `hindsight` and `group` return a "
-            "list with one dict of components for each, in the same order."
+            f"{type(reward).__name__} returned {got} for {count} turns or episodes, but `hindsight` and `group` must "
+            "return a list with one dict of components for each, in the same order."
         )
     return [await validate_components(components, reward) for components in answer]

@@ -24,8 +24,8 @@ class FunctionReward(Reward):
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) not in (1, 2):
             raise TypeError(
-                f"{function.__name__} takes {parameters}: a reward function takes the episode, or a turn and its "
-                "episode. Subclass Reward for one that needs more."
+                f"{function.__name__} takes {parameters}, but a reward function must take the episode, or a turn and "
+                "its episode. Derive a class from Reward for one that needs more."
             )
         self.function = function
         self.name = function.__name__

@@ -56,7 +56,10 @@ async def judge_submission(
             await control()
         except errors as fault:
             _raise_if_of_the_task(fault)
-            raise JudgeError(f"Nothing can be judged, not even a control submission: {fault}") from error
+            raise JudgeError(
+                "The judge failed on a harmless control submission too, so the agent's submission cannot be judged: "
+                f"{fault}"
+            ) from error
         return failed
 
 

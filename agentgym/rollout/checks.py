@@ -18,7 +18,10 @@ def check_messages(answer: Any, method: Callable[..., Any], example: str) -> Non
         return
     location = defined_at(method)
     raise TypeError(
-        f"{method.__qualname__} returned {answer!r:.80}: it returns a list of messages, for example `{example}`."
+        (
+            f"{method.__qualname__} returned {answer!r:.80}, but it must return a list of messages, for example "
+            f"`{example}`."
+        )
         + (f" See {location}." if location else "")
     )
 
@@ -29,15 +32,20 @@ async def awaited(answer: Awaitable[Any], method: Callable[..., Any]) -> Any:
         return await answer
     location = defined_at(method)
     raise TypeError(
-        f"{method.__qualname__} gave {type(answer).__name__} where it is awaited: write `async def`, and `return` the "
-        "messages, without `yield`." + (f" See {location}." if location else "")
+        (
+            f"{method.__qualname__} must be a coroutine, but it returned a {type(answer).__name__}. Define it "
+            "with `async def`, and `return` the messages in place of `yield`."
+        )
+        + (f" See {location}." if location else "")
     )
 
 
 def check_reply(policy: Policy, reply: Reply) -> None:
     """Check that a reply satisfies the policy contract. Raises: PolicyError naming the breach."""
     if reply.message.role != "assistant":
-        raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
+        raise PolicyError(
+            f"The policy answered with the role {reply.message.role!r}, but a reply must be an assistant message."
+        )
     if policy.renderer is not None and reply.token_ids is None:
         raise PolicyError(
             f"The policy {policy.name!r} has a renderer but returned no token ids, so its episode cannot be "
@@ -45,6 +53,6 @@ def check_reply(policy: Policy, reply: Reply) -> None:
         )
     if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
         raise PolicyError(
-            f"The policy {policy.name!r} returned {len(reply.token_ids or ())} token ids and "
-            f"{len(reply.logprobs)} log-probabilities; there is one for each token."
+            f"The policy {policy.name!r} returned {len(reply.token_ids or ())} token ids, but {len(reply.logprobs)} "
+            "log-probabilities. Return one for each token."
         )

@@ -113,7 +113,10 @@ class Contexts:
     def _end(self, turn: Turn, results: Mapping[str, str], environment: Environment) -> None:
         self.read_tools(environment)
         if not self._waiting:
-            raise RuntimeError(f"end_context was called in turn {turn.index}, and no context waits for this one.")
+            raise RuntimeError(
+                f"end_context was called in turn {turn.index}, but no outer context is waiting. Call begin_context "
+                "first."
+            )
         self.current, waiting = self._waiting.pop()
         self.row = waiting.row
         waiting.results = tuple(

@@ -128,7 +128,8 @@ def engine_of(
     if program:
         if name not in (None, LocalEngine.name, "gateway"):
             raise RecipeError(
-                f"A program plays in this process, and not on the engine {name!r}: leave out one of both."
+                f"A program is always played in this process, so it cannot be combined with the engine {name!r}. "
+                "Leave one of them out."
             )
         engine: Engine = load("engines", "gateway")(program)
         return engine
@@ -136,7 +137,8 @@ def engine_of(
         if address is not None or nodes is not None:
             given = f"address {address!r}" if address is not None else f"nodes {nodes}"
             raise RecipeError(
-                f"The {given} is of a cluster, but episodes are played in this process: set engine = ray."
+                f"The {given} has an effect only with a cluster, but episodes are played in this process. Set engine "
+                "= ray, or leave it out."
             )
         return None
     options = {"address": address, "nodes": nodes, "backend": backend}

@@ -91,7 +91,7 @@ class EnvironmentHandle:
             potential = await _unless_prevented(environment.potential(), lambda: _last_potential(turns))
             if potential is not None and not math.isfinite(potential):
                 name = type(environment).__name__
-                raise ValueError(f"{name}.potential() gave {potential!r}: it is a finite number, or None.")
+                raise ValueError(f"{name}.potential() returned {potential!r}. Return a finite number, or None.")
             potential = None if potential is None else float(potential)
         if self._offers_checkpoint:
             note(f"taking a checkpoint before turn {turn}")

@@ -44,10 +44,10 @@ def check_options(environment: str | Callable[..., Environment], options: Mappin
         close = get_close_matches(unknown[0], known, n=1)
         hint = f"Did you mean {close[0]!r}? " if close else ""
         raise EnvironmentOptionError(
-            f"{name} has no option {unknown[0]!r}. {hint}It takes {', '.join(known) or 'no options'}."
+            f"{name} has no option {unknown[0]!r}. {hint}Its options are: {', '.join(known) or 'none'}."
         )
     try:
         prototype(environment, **options)
     except Exception as error:
         given = ", ".join(f"{option}={value!r:.60}" for option, value in options.items())
-        raise EnvironmentOptionError(f"{name} cannot be made with {given}: {error}") from error
+        raise EnvironmentOptionError(f"{name} cannot be created with {given}: {error}") from error

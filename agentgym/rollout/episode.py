@@ -76,7 +76,9 @@ class Episode:
                     if task is None or task.cancelling():
                         trajectory.stop_reason = None
                         raise
-                    self._fail(RuntimeError(f"something inside was cancelled, though the episode was not: {error}"))
+                    self._fail(
+                        RuntimeError(f"a task inside the episode was cancelled, although the episode was not: {error}")
+                    )
                     break
         finally:
             await self._close()

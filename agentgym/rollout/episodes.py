@@ -134,8 +134,8 @@ def episode_jobs(
             addition = additions[position] if additions else None
             if addition is not None and addition.is_help and task.split != "train":
                 raise HeldOutError(
-                    f"{task.id!r} is a task of the split {task.split!r}, and was to be played with a {addition.kind}. "
-                    "Only training tasks are: what measures is played without help."
+                    f"{task.id!r} is a task of the split {task.split!r}, so it cannot be played with a "
+                    f"{addition.kind}: only training tasks may be played with help."
                 )
             trajectory = Trajectory(f"{label}/{task.id}#{sample}", task.copy(), sample, seed_of(seed, task.id))
             yield EpisodeJob(position, trajectory, addition=addition)

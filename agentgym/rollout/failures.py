@@ -147,6 +147,6 @@ def too_many_failures(failed: list[Trajectory], *, is_recorded: bool) -> Episode
     listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MAX_LISTED))
     hint = "They will be played again when it is resumed. " if is_recorded else ""
     return EpisodesFailed(
-        f"{len(failed)} episodes in a row failed, so the run was stopped: {listed}. {hint}max_failures_in_a_row sets "
-        "how many may."
+        f"{len(failed)} episodes in a row failed, so the run was stopped: {listed}. {hint}The option "
+        "max_failures_in_a_row sets how many may fail."
     )

@@ -59,7 +59,9 @@ class Judge:
         """Return the union of two sets of components. Raises: RewardError if both have the same component."""
         if shared := earlier.keys() & later.keys():
             name = type(self.reward).__name__
-            raise RewardError(f"{name} gives the component {sorted(shared)} a second time: rename one.")
+            raise RewardError(
+                f"{name} gives the component {sorted(shared)} twice, per turn and at the end. Rename one of them."
+            )
         return earlier | later
 
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:

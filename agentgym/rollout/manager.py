@@ -210,7 +210,7 @@ class EpisodeManager:
         """
         if episodes and (judge := self._environments.group_reward(episodes[0][0].task, make=True)) is not None:
             raise CreditError(
-                f"{type(judge).__name__} judges whole groups, and these episodes are in none. Name another reward."
+                f"{type(judge).__name__} judges whole groups, but these episodes belong to none. Name another reward."
             )
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
         config = self.config if temperature is None else self.config.at_temperature(temperature)
@@ -244,7 +244,7 @@ class EpisodeManager:
         """
         chosen = tuple(sorted(turns))
         if not chosen:
-            raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
+            raise ValueError(f"No turn of {record.id!r} was selected. Select at least one.")
         messages = [record.turns[turn].message for turn in chosen]
         budgets = replace(self.config.budgets, max_turns=len(chosen))
         config = self.with_config(replace(self.config, budgets=budgets, stop_if=()))._episode_config()
@@ -285,7 +285,7 @@ class EpisodeManager:
         if group_size is None:
             return self.config.group_size
         if group_size < 1:
-            raise ValueError(f"group_size is {group_size!r}: a task is played at least once.")
+            raise ValueError(f"group_size = {group_size!r} is not valid: a task must be played at least once.")
         return group_size
 
     def _pool(

@@ -91,7 +91,7 @@ class PlayLoop:
             if not self._clock.expired:
                 raise
             if not self._ready:
-                raise TimeoutError(f"not ready after {self._budgets.time_s:g} s") from None
+                raise TimeoutError(f"the environment was not ready after {self._budgets.time_s:g} s") from None
             await self._keep_open_turn()
             return StopReason.TIME
 

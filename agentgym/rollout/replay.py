@@ -45,8 +45,8 @@ class Fork:
         self.trajectory.require_one_row("a branch")
         if not 0 <= self.turn <= len(self.trajectory.turns):
             raise ValueError(
-                f"Fork.turn is {self.turn} in {self.trajectory.id!r}, which has {len(self.trajectory.turns)} turns: "
-                "a fork lies before one of them, counted from 0, or after the last."
+                f"Fork.turn = {self.turn} is not possible: {self.trajectory.id!r} has {len(self.trajectory.turns)} "
+                "turns. Give the number of a turn, counted from 0, or the number of turns to fork after the last."
             )
 
     @staticmethod
@@ -118,7 +118,7 @@ class ReplayPolicy(Policy):
         if turn > self.fork.turn:
             return await self.successor.generate(request)
         if (divergence := message_divergence(record, request.messages, turn)) is not None:
-            raise ReplayDiverged(f"The replay of {record.id!r} cannot be compared with its record. {divergence}")
+            raise ReplayDiverged(f"The replay of {record.id!r} has diverged from its record. {divergence}")
         if turn == self.fork.turn:
             return await self.successor.generate(request)
         recorded = record.turns[turn]
@@ -148,7 +148,7 @@ class ExhaustedPolicy(Policy):
     name = "replay"
 
     async def generate(self, request: Request) -> Reply:
-        raise PolicyError("The record has ended, and the replay has not.")
+        raise PolicyError("The replay needs one more turn, but its record has ended.")
 
 
 class RestoredEnvironment(EnvironmentWrapper):

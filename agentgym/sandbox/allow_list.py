@@ -38,7 +38,7 @@ class Destination:
         """Read `name:port`, `1.2.3.4:port` or `[v6]:port`. Raises: ValueError with a message for the agent."""
         host, address, port = _parts(authority)
         if port is None and default_port is None:
-            raise ValueError(f"{authority!a:.80} names no port")
+            raise ValueError(f"{authority!a:.80} has no port: write host:port")
         return cls(host, port or default_port or 0, address)
 
 
@@ -56,7 +56,10 @@ class Rule:
     def parse(cls, text: str) -> Rule:
         """Read a rule. Raises: SandboxError for an invalid one."""
         if not isinstance(text, str):
-            raise SandboxError(f"SandboxSpec.network holds {text!r}: each rule is a text, such as 'example.org:8443'.")
+            raise SandboxError(
+                f"SandboxSpec.network contains {text!r}, which is not a text. Write each rule as a text, such as "
+                "'example.org:8443'."
+            )
         if text == "*":
             return cls(text, "", DEFAULT_PORTS, True, None)
         below, name = text.startswith("*."), text.removeprefix("*.")
@@ -64,14 +67,14 @@ class Rule:
         try:
             host, address, port = _parts(bare)
             if below and address is not None:
-                raise ValueError("an address has no names below it")
+                raise ValueError("'*.' selects the names below a domain, and an address has none")
             if host.split(".")[-1] == "localhost":
-                raise ValueError("that is the sandbox itself; the host's loopback is written 127.0.0.1")
+                raise ValueError("'localhost' would be the sandbox itself; write 127.0.0.1 for the host's own loopback")
         except ValueError as error:
             raise SandboxError(
-                f"SandboxSpec.network names {text!r}: {error}. A rule is a name (example.org), all names below one "
-                "(*.example.org), an address (127.0.0.1), or * for every public name; without scheme or path, with "
-                "a port (example.org:8443) or else for ports 80 and 443."
+                f"SandboxSpec.network contains {text!r}: {error}. A rule is a name (example.org), all names below one "
+                "(*.example.org), an address (127.0.0.1), or * for every public name. Write it without scheme or "
+                "path. A port may follow (example.org:8443); otherwise ports 80 and 443 are allowed."
             ) from error
         return cls(text, host, DEFAULT_PORTS if port is None else (port,), below, address)
 
@@ -118,7 +121,7 @@ def _parts(authority: str) -> tuple[str, Address | None, int | None]:
         raise ValueError(f"{authority!a:.80} is not a host and port in ASCII, such as example.org:443")
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65_536:
-        raise ValueError(f"{authority!a:.80} names no port from 1 to 65535")
+        raise ValueError(f"{authority!a:.80} has no port from 1 to 65535")
     return *_host(match["v6"] or match["name"], bracketed=match["v6"] is not None), port
 
 
@@ -132,9 +135,12 @@ def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
             address = canonical(ipaddress.IPv6Address(name) if bracketed else ipaddress.IPv4Address(name))
         except ValueError as error:
             raise ValueError(
-                f"{text!a:.80} is not an address as it is usually written: four decimal numbers with dots, or [v6]"
+                f"{text!a:.80} is not an address in its usual form: write four decimal numbers with dots, or an IPv6 "
+                "address in brackets"
             ) from error
         return str(address), address
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(f"{text!a:.80} is not a host name (letters, digits, - and _; write others in their xn-- form)")
+        raise ValueError(
+            f"{text!a:.80} is not a host name: write letters, digits, - and _ (other letters in their xn-- form)"
+        )
     return name, None

@@ -63,13 +63,17 @@ class SandboxSpec:
     def __post_init__(self) -> None:
         for name in ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files"):
             if getattr(self, name) <= 0:
-                raise SandboxError(f"SandboxSpec.{name} is {getattr(self, name)!r}: a limit is above 0.")
+                raise SandboxError(
+                    f"SandboxSpec.{name} = {getattr(self, name)!r} is not valid: a limit must be above 0."
+                )
         if self.network is not False and not isinstance(self.network, tuple):
             raise SandboxError(
-                f"SandboxSpec.network is {self.network!r}: False, or a tuple of the names that may be reached, "
-                "such as ('example.org', '*.example.org:8443')."
+                f"SandboxSpec.network = {self.network!r} is not valid: give False, or a tuple of the names that may "
+                "be reached, such as ('example.org', '*.example.org:8443')."
             )
         if self.network:
             AllowList.parse(self.network)
         if self.memory_mib < 16:
-            raise SandboxError(f"SandboxSpec.memory_mib is {self.memory_mib}: Python itself needs 16 or more.")
+            raise SandboxError(
+                f"SandboxSpec.memory_mib = {self.memory_mib} is too little: Python itself needs at least 16."
+            )

@@ -216,9 +216,9 @@ class Link:
             return
         number = header.get("id")
         if not isinstance(number, int) or (call := self._pending.get(number)) is None:
-            raise FrameError(f"a reply to request {number!r:.40}, which was not sent")
+            raise FrameError(f"a reply to request {number!r:.40}, which the host has not sent")
         if len(blob) > call.max_blob:
-            raise FrameError(f"{len(blob)} bytes where at most {call.max_blob} were requested")
+            raise FrameError(f"{len(blob)} bytes, where at most {call.max_blob} were requested")
         del self._pending[number]  # only now: who waits for a reply that is refused is told so by `close`
         if not call.future.done():  # else its caller was cancelled
             call.future.set_result((header, blob))
@@ -234,9 +234,11 @@ def _check_flat(header: dict[str, Any]) -> None:
     """Raise FrameError for a nested header. One nested as deeply as JSON allows could not even be shown in an error."""
     for value in header.values():
         if type(value) is list:
-            raise FrameError("a header with a list in it")
+            raise FrameError(
+                "a frame header that contains a list, where only texts, numbers and flat objects are allowed"
+            )
         if type(value) is dict and not all(type(inner) is str for inner in value.values()):
-            raise FrameError("a header with more than texts in an object in it")
+            raise FrameError("a frame header with an object that contains something other than texts")
 
 
 def _fail(call: _PendingCall, reason: str) -> None:

@@ -356,7 +356,7 @@ def _as_part(part: dict[str, str], fetch: Fetch | None) -> Part:
     if "image" in part:
         return ImagePart(part["image"], part["media_type"])
     if fetch is None:
-        raise ValueError(f"the image {part['sha256']} is kept elsewhere")
+        raise ValueError(f"the image {part['sha256']} is stored outside of this record")
     return ImagePart(fetch(part["sha256"]), part["media_type"])
 
 
@@ -365,8 +365,8 @@ def _json(data: Any, what: str, name: object) -> str:
         return _encode(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise LedgerError(
-            f"The {what} {name!r} cannot be recorded, because a part of it is no JSON data: {error}. Task parameters "
-            "and truth, call arguments and rewards are made of dict, list, str, int, float, bool and None."
+            f"The {what} {name!r} cannot be recorded, because a part of it is not JSON data: {error}. Use only dict, "
+            "list, str, int, float, bool and None in task parameters and truth, call arguments and rewards."
         ) from error
 
 

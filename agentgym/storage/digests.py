@@ -51,7 +51,7 @@ def check_row(path: Path, what: str, values: Iterable[object], digest: int | Non
     Raises: LedgerError if the row does not match.
     """
     if digest is not None and digest_of(*values) != digest:
-        raise LedgerError(f"{path}: {what} is damaged: it is not what was written. {_REMEDY}")
+        raise LedgerError(f"{path} is damaged: {what} differs from its recorded digest. {_REMEDY}")
 
 
 def sealed(data: dict[str, Any]) -> dict[str, Any]:

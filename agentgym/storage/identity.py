@@ -76,8 +76,8 @@ def _check_claim(connection: sqlite3.Connection, path: Path, label: str, digest:
     row = connection.execute("SELECT data FROM identity WHERE digest = ?", (digest,)).fetchone()
     if row is None or hashlib.sha256(row[0].encode()).hexdigest()[:32] != digest:
         raise LedgerError(
-            f"{path} is damaged: what the episodes under the label {label!r} were played with cannot be read. "
-            "Restore a copy, or choose another path."
+            f"{path} is damaged: the settings of the episodes under the label {label!r} cannot be read. Restore a "
+            "copy, or choose another path."
         )
 
 
@@ -113,8 +113,8 @@ def check_task(recorded: Trajectory, task: Task) -> None:
     different = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     if different:
         raise DifferentRunError(
-            f"The ledger already holds {recorded.id!r}, and {task.id!r} was another task: its {', '.join(different)} "
-            f"differ. {_REMEDY}"
+            f"The ledger already has an episode {recorded.id!r} of another task than this {task.id!r}: its "
+            f"{', '.join(different)} differ. {_REMEDY}"
         )
 
 
@@ -160,7 +160,7 @@ def _compare_records(connection: sqlite3.Connection, path: Path, label: str, pro
         known = [name for name in _RECORDED if name == "instruction" or None not in (before[name], now[name])]
         _refuse(path, label, _differences({k: before[k] for k in known}, {k: now[k] for k in known}))
     _LOGGER.warning(
-        "%s holds episodes under the label %r that an earlier agentgym played. Only %s could be compared with them.",
+        ("%s has episodes under the label %r that an earlier agentgym played, so only %s could be compared with them."),
         path,
         label,
         ", ".join(_RECORDED),
@@ -192,6 +192,6 @@ def _excerpt(value: Any) -> str:
 def _refuse(path: Path, label: str, differences: Iterator[str]) -> None:
     if different := list(differences):
         raise DifferentRunError(
-            f"{path} already holds episodes under the label {label!r} that were played differently: "
+            f"{path} already has episodes under the label {label!r} that were played differently: "
             f"{'; '.join(different)}. {_REMEDY}"
         )

@@ -84,7 +84,9 @@ class Ledger:
         """
         expected = self._written.get(trajectory.id, 0)
         if turn.index not in (0, expected):
-            raise ValueError(f"{trajectory.id!r}: turn {turn.index} is written where turn {expected} comes next.")
+            raise ValueError(
+                f"{trajectory.id!r}: turn {turn.index} cannot be written, because turn {expected} comes next."
+            )
         if turn.index == 0:
             self._begin(trajectory)
         key = self._keys[trajectory.id]
@@ -100,7 +102,10 @@ class Ledger:
         Raises: LedgerError; ValueError if the episode has no stop reason, so has not ended.
         """
         if trajectory.stop_reason is None:
-            raise ValueError(f"{trajectory.id!r} has no stop reason: an episode in progress is not finished.")
+            raise ValueError(
+                f"{trajectory.id!r} has no stop reason, so it is still in progress. Finish the episode before it is "
+                "recorded as finished."
+            )
         if trajectory.id not in self._written:
             self._begin(trajectory)
         key, done = self._keys[trajectory.id], self._written[trajectory.id]
@@ -133,7 +138,7 @@ class Ledger:
             keys = [row[0] for t in trajectories for row in self._connection.execute(find, (t.id,))]
             if len(keys) != len(trajectories):
                 raise LedgerError(
-                    f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
+                    f"{self.path} lacks {len(trajectories) - len(keys)} of these episodes, or they are not finished."
                 )
             images: list[ImagePart] = []
             ended, summaries = [], []

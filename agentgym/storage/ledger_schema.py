@@ -49,15 +49,15 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and not tables >= TABLES:
         raise LedgerError(
-            f"{path} is a SQLite file, but not a ledger (its tables: {', '.join(sorted(tables))}). "
-            "Choose another path; nothing was changed in it."
+            f"{path} is a SQLite file, but not a ledger (its tables are {', '.join(sorted(tables))}). Choose another "
+            "path; this file was not changed."
         )
     if tables:
         version = dict(connection.execute("SELECT name, value FROM meta")).get("schema_version")
         if version != SCHEMA_VERSION:
             raise LedgerError(
-                f"{path} is a ledger of version {version!r}, and this agentgym writes {SCHEMA_VERSION!r}. "
-                "Read it with the version that wrote it, or choose another path."
+                f"{path} is a ledger of version {version!r}, but this agentgym needs version {SCHEMA_VERSION!r}. Read "
+                "it with the agentgym that wrote it, or choose another path."
             )
         digests.check_structure(connection, path)
     digests.teach(connection)

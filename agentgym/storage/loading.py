@@ -41,7 +41,7 @@ def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) ->
             f"SELECT {episode_columns(connection)} FROM main.episode WHERE id = ?", (episode_id,)
         ).fetchone()
         if row is None:
-            raise LedgerError(f"{path} holds no episode {episode_id!r}. Its ids are <label>/<task id>#<sample>.")
+            raise LedgerError(f"{path} has no episode {episode_id!r}. Write an id as <label>/<task id>#<sample>.")
         return unpack_episode(connection, path, row)
     finally:
         connection.execute("COMMIT")
@@ -73,7 +73,7 @@ def unpack_episode(connection: sqlite3.Connection, path: Path, row: Sequence[Any
         trajectory.further_rows += [Row() for _ in range(rows_begun - len(trajectory.further_rows))]
     elif [turn.index for turn in trajectory.turns] != list(range(turns)):
         raise LedgerError(
-            f"{path}: the episode {episode_id!r} should have {turns} turns, but {len(rows)} are there. The file "
-            "is damaged: restore a copy, or delete the file and run again."
+            f"{path} is damaged: the episode {episode_id!r} should have {turns} turns, but has {len(rows)}. Restore a "
+            "copy, or delete the file and run again."
         )
     return trajectory

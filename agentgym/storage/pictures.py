@@ -32,11 +32,11 @@ def fetch(connection: sqlite3.Connection, digest: str) -> str:
     """
     row = connection.execute(_READ, (digest,)).fetchone()
     if row is None:
-        raise KeyError(f"image {digest}")
+        raise KeyError(f"there is no image {digest}")
     plain, data = row
     text = str(data, "utf-8", "surrogatepass") if plain else base64.b64encode(data).decode()
     if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != digest:
-        raise ValueError(f"image {digest} is not what was written")
+        raise ValueError(f"the image {digest} is damaged")
     return text
 
 

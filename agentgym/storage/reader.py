@@ -122,7 +122,7 @@ class LedgerReader:
         Raises: LedgerError for an unknown filter or order.
         """
         if sort not in SORTS:
-            raise LedgerError(f"Episodes cannot be sorted by {sort!r}. There are: {', '.join(SORTS)}.")
+            raise LedgerError(f"Episodes cannot be sorted by {sort!r}. Choose one of: {', '.join(SORTS)}.")
         clause, values = _where(where or {})
         way = "DESC" if descending else "ASC"
         columns = ", ".join(summary.COLUMNS)
@@ -237,9 +237,7 @@ class LedgerReader:
         try:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables >= TABLES:
-                raise LedgerError(
-                    f"{self.path} is not a ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
-                )
+                raise LedgerError(f"{self.path} is not a ledger: its tables are {', '.join(sorted(tables)) or 'none'}.")
             connection.execute("PRAGMA cache_size = -32768")  # KiB: the summaries of a large run stay in memory
             connection.execute("ATTACH ':memory:' AS made")
             summary.create(connection, "made.")
@@ -287,7 +285,9 @@ def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
     for name, value in choice.items():
         if name == "only":
             if value not in FILTERS:
-                raise LedgerError(f"There is no choice {value!r} of episodes. There are: {', '.join(FILTERS)}.")
+                raise LedgerError(
+                    f"Episodes cannot be selected by only = {value!r}. Choose one of: {', '.join(FILTERS)}."
+                )
             tests.append(f"({FILTERS[value]})")
             continue
         test = {
@@ -301,7 +301,8 @@ def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
         }.get(name)
         if test is None:
             raise LedgerError(
-                f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, failure, tag."
+                f"Episodes cannot be selected by {name!r}. Choose one of: only, phase, run, task, stop, text, "
+                "failure, tag."
             )
         tests.append(test)
         values.append(value)

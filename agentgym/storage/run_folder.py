@@ -57,7 +57,8 @@ class RunFolder:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise LedgerError(
-                    f"Another command plays into {self.path} now. Wait until it has ended, or choose another folder."
+                    f"Another command is using {self.path} at the moment. Wait until it has ended, or choose another "
+                    "folder."
                 ) from error
             except OSError:
                 pass  # a file system without locks
@@ -71,8 +72,8 @@ class RunFolder:
         if self.path.is_dir() and not self.is_run(self.path) and any(self.path.iterdir()):
             entries = ", ".join(sorted(item.name for item in self.path.iterdir())[:5])
             raise LedgerError(
-                f"{self.path} is not a run folder: it holds {entries}, and none of {', '.join(_SIGNS)}. "
-                "Name an empty or a new folder."
+                f"{self.path} is not a run folder: it contains {entries}, but none of {', '.join(_SIGNS)}. Name an "
+                "empty or a new folder."
             )
 
     @classmethod
@@ -85,7 +86,7 @@ class RunFolder:
             if folder.path.suffix == ".json" and not folder.path.exists():
                 records = sorted(file.name for file in here.glob("*.json"))
                 raise LedgerError(f"There is no file {folder.path}. In {here}: {', '.join(records[:10]) or 'none'}.")
-            raise LedgerError(f"There is no run at {folder.path}. Folders in {here}: {', '.join(runs[:10]) or 'none'}.")
+            raise LedgerError(f"There is no run at {folder.path}. Runs in {here}: {', '.join(runs[:10]) or 'none'}.")
         return folder
 
     @staticmethod
@@ -157,7 +158,7 @@ class RunFolder:
             partial.replace(path)
         except OSError as error:
             partial.unlink(missing_ok=True)
-            raise LedgerError(f"{path} cannot be written: {error.strerror}. The old content is kept.") from error
+            raise LedgerError(f"{path} cannot be written: {error.strerror}. Its old content is unchanged.") from error
         return path
 
     def read_json(self, name: str) -> Any:
@@ -166,7 +167,7 @@ class RunFolder:
         try:
             return unsealed(path, json.loads(path.read_text(encoding="utf-8", errors="surrogatepass")))
         except FileNotFoundError as error:
-            raise LedgerError(f"{path} does not exist. This run has not written it.") from error
+            raise LedgerError(f"{path} does not exist, because this run has not written it.") from error
         except ValueError as error:
             raise LedgerError(f"{path} is not valid JSON: {error}.") from error
 
@@ -177,7 +178,7 @@ class RunFolder:
     def _inside(self, name: str) -> Path:
         path = self.path / name
         if not path.resolve().is_relative_to(self.path.resolve()) or not name:
-            raise ValueError(f"{name!r} is not a name inside the run folder {self.path}.")
+            raise ValueError(f"{name!r} is not the name of a file inside the run folder {self.path}.")
         return path
 
 
@@ -208,7 +209,8 @@ class StageFolder(RunFolder):
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise LedgerError(
-                    f"Another command plays into {self.path} now. Wait until it has ended, or choose another folder."
+                    f"Another command is using {self.path} at the moment. Wait until it has ended, or choose another "
+                    "folder."
                 ) from error
             except OSError:
                 pass  # a file system without locks

@@ -33,7 +33,10 @@ def tasks_from_dataset(
     for split, text in chosen.items():
         match = _SLICE.fullmatch(text)
         if match is None or match["name"] not in loaded:
-            raise TaskError(f"{title}: there is no split {text!r}. It has {', '.join(loaded)}; a part is 'test[:100]'.")
+            raise TaskError(
+                f"{title} has no split {text!r}. Its splits are: {', '.join(loaded)}. To take a part of one, write "
+                "'test[:100]'."
+            )
         rows = loaded[match["name"]]
         start, stop = int(match["start"] or 0), min(int(match["stop"] or len(rows)), len(rows))
         tasks[split] = [
@@ -92,7 +95,7 @@ def _loaded(source: Any) -> Mapping[str, Any]:
     if isinstance(source, Dataset):
         return {str(source.split or "train"): source}
     if not isinstance(source, DatasetDict):
-        raise TaskError(f"{source!r:.200} is not a data set: give a name, a folder, a Dataset or a DatasetDict.")
+        raise TaskError(f"{source!r:.200} is not a data set. Give a name, a folder, a Dataset or a DatasetDict.")
     return dict(source)
 
 
@@ -104,13 +107,13 @@ def _task(
         try:
             fields |= {name: json.loads(row[name]) for name in JSON_FIELDS if row.get(name)}
         except (TypeError, ValueError, RecursionError) as error:
-            raise TaskError(f"{where} is not a row that `push` wrote, so say what its columns are: {error}") from error
+            raise TaskError(f"{where} was not written by `push`, so its columns must be named: {error}") from error
     else:
         fields = {}
         for name, column in columns.items():
             entries = {"": column} if isinstance(column, str) else column
             if missing := [entry for entry in entries.values() if entry not in row]:
-                raise TaskError(f"{where}: there is no column {missing[0]!r}. The columns are {', '.join(row)}.")
+                raise TaskError(f"{where} has no column {missing[0]!r}. Its columns are: {', '.join(row)}.")
             values = _without_padding({key: row[entry] for key, entry in entries.items()})
             if not isinstance(column, str):
                 fields[name] = values

@@ -62,7 +62,9 @@ class Origin:
         """Build an origin from JSON data. Raises: TaskError that begins with `where`."""
         known = [f.name for f in fields(cls)]
         if not set(row) <= set(known) or not row.get("generator") or not all(isinstance(v, str) for v in row.values()):
-            raise TaskError(f"{where}: the field 'origin' is {dict(row)}. It has the texts {', '.join(known)}.")
+            raise TaskError(
+                f"{where}: the field 'origin' is {dict(row)}. Give it only texts with the names {', '.join(known)}."
+            )
         return cls(**row)
 
 
@@ -151,19 +153,19 @@ class Task:
             raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}.")
         known = {f.name: f for f in fields(cls)}
         if unknown := set(row) - set(known):
-            raise TaskError(f"{where}: unknown field {sorted(unknown)}. A task has {', '.join(known)}.")
+            raise TaskError(f"{where}: unknown field {sorted(unknown)}. The fields of a task are: {', '.join(known)}.")
         for name, kind in _FIELD_TYPES.items():
             if name in ("id", "environment") and not row.get(name):
                 raise TaskError(f"{where}: the field {name!r} is missing or empty.")
             if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
-                raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, of the wrong type.")
+                raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, which has the wrong type.")
         if not math.isfinite(row.get("difficulty", 0)):
-            raise TaskError(f"{where}: the field 'difficulty' is {row['difficulty']}: expected a finite number.")
+            raise TaskError(f"{where}: the field 'difficulty' is {row['difficulty']}, which is not a finite number.")
         for name in ("tags", "hints"):
             if not all(isinstance(item, str) for item in row.get(name, ())):
-                raise TaskError(f"{where}: the field {name!r} is {row[name]!r}: a {name[:-1]} is text.")
+                raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, but each {name[:-1]} must be text.")
         if row.get("split", "train") not in SPLITS:
-            raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
+            raise TaskError(f"{where}: there is no split {row['split']!r}. Choose one of {', '.join(SPLITS)}.")
         if not (row.get("prompt") or row.get("messages")):
             raise TaskError(f"{where}: a task needs a prompt or messages.")
         messages = []

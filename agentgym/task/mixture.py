@@ -28,7 +28,7 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
     origins: dict[str, tuple[TaskSet, Task]] = {}
     for name, task_set in task_sets.items():
         if not task_set["train"]:
-            raise TaskError(f"The task set {name} has no training task, so nothing of it can be mixed in.")
+            raise TaskError(f"The task set {name} has no training tasks, so it cannot be part of a mixture.")
         for split, rows in splits.items():
             for task in task_set[split]:
                 identity = f"{name}:{task.id}" if task.id in origins else task.id
@@ -52,7 +52,7 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
     def generate(task: Task, seed: int) -> Task:
         task_set, original = origin_of(task)
         if task_set.generate is None:
-            raise TaskError(f"{task_set.name} cannot generate tasks: the TaskSet has no `generate`.")
+            raise TaskError(f"{task_set.name} cannot generate tasks. Give the TaskSet a function `generate`.")
         return task_set.generate(original, seed)
 
     answer: Callable[[Task], Message] | None = player("answer")

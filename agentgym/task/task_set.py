@@ -60,7 +60,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         generate: Callable[[Task, int], Task] | None = None,
     ) -> None:
         if unknown := set(splits) - set(SPLITS):
-            raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
+            raise TaskError(f"{name} has an unknown split {sorted(unknown)}. The splits are: {', '.join(SPLITS)}.")
         self.name = name
         self.oracle, self.imperfect_oracle = task_player(oracle), task_player(imperfect_oracle)
         self.answer, self.generate = answer, generate
@@ -69,11 +69,11 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
     def __getitem__(self, split: str) -> Sequence[Task]:
         if split not in self._splits:
-            raise TaskError(f"{self.name} has no split {split!r}. Splits are {', '.join(SPLITS)}.")
+            raise TaskError(f"{self.name} has no split {split!r}. The splits are: {', '.join(SPLITS)}.")
         if split == "held_out" and _training.get():
             raise HeldOutError(
-                f"A trainer asked for the held-out split of {self.name}. Held-out tasks measure, they never "
-                "train or select: use 'train' to train and 'validation' to choose."
+                f"A training may not read the held-out split of {self.name}, because held-out tasks only measure. Use "
+                "'train' to train, and 'validation' to choose."
             )
         return self._splits[split]
 
@@ -102,8 +102,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         script: Callable[[Task], Any] | None = getattr(self, name)
         if script is None:
             raise TaskError(
-                f"{self.name} has no {name} to imitate. Start from a checkpoint that can already call tools, without "
-                f"[warm_start], or give the TaskSet a `{name}`."
+                f"{self.name} has no {name} to imitate. Give the TaskSet a `{name}`, or leave out [warm_start] and "
+                "start from a model that can already call tools."
             )
         return script
 
@@ -115,7 +115,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         splits = {name: [task for task in tasks if set(tags) & set(task.tags)] for name, tasks in self._splits.items()}
         if not splits["train"]:
             known = sorted({tag for task in self._splits["train"] for tag in task.tags})
-            raise TaskError(f"{self.name}: no training task is tagged {', '.join(tags)}. Tags are {', '.join(known)}.")
+            raise TaskError(
+                f"{self.name} has no training task with the tags {', '.join(tags)}. Its tags are: {', '.join(known)}."
+            )
         return self.with_splits(splits)
 
     def with_splits(self, splits: Mapping[str, Sequence[Task]]) -> TaskSet:
@@ -145,8 +147,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             for task in tasks:
                 if task.origin is not None and (split != "train" or task.split != "train"):
                     raise SplitLeakError(
-                        f"{self.name}: {task.id!r} was made by {task.origin.generator!r} from {task.origin.parent!r} "
-                        f"in a training, and stands in {split!r}. What a training makes is only trained on."
+                        f"{self.name}: {task.id!r} is in {split!r}, but a training made it (by "
+                        f"{task.origin.generator!r}, from {task.origin.parent!r}). Such tasks may only be trained on."
                     )
                 if (other := by_id.setdefault(task.id, split)) != split:
                     raise SplitLeakError(
@@ -157,11 +159,13 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 where, twin = by_content.setdefault(key, (split, task.id))
                 if where != split:
                     raise SplitLeakError(
-                        f"{self.name}: {task.id!r} in {split!r} asks the same as {twin!r} in {where!r} "
-                        "(same words and parameters, ignoring case and spaces). Remove one of them."
+                        f"{self.name}: {task.id!r} in {split!r} asks the same as {twin!r} in {where!r} (the words and "
+                        "parameters are equal, ignoring case and spaces). Remove one of them."
                     )
             if twice := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
-                raise TaskError(f"{self.name}: the id {twice[0]!r} occurs twice in {split!r}. Ids are unique in a set.")
+                raise TaskError(
+                    f"{self.name}: the id {twice[0]!r} occurs twice in {split!r}. Give each task an id of its own."
+                )
 
     def _check_numbered(self) -> None:
         """Raise SplitLeakError for splits from overlapping streams, such as Random(seed + index), repeated renumbered.
@@ -181,9 +185,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             if len(twins) * 2 > min(len(keys[first]), len(keys[second])):
                 twin = min(twins, key=lambda key: keys[second][key])
                 raise SplitLeakError(
-                    f"{self.name}: {len(twins)} tasks of {second!r} ask the same as tasks of {first!r} under another "
-                    f"number, for example {keys[second][twin]!r} and {keys[first][twin]!r}. Seeds such as seed + index "
-                    "share a stream between splits: seed each task by agentgym.seed_of(set, split, seed, index)."
+                    f"{self.name}: {len(twins)} tasks of {second!r} ask the same as tasks of {first!r} with another "
+                    f"number, for example {keys[second][twin]!r} and {keys[first][twin]!r}. Splits share tasks when "
+                    "seeds are made as seed + index. Seed each task by agentgym.seed_of(set, split, seed, index)."
                 )
 
     @classmethod
@@ -212,7 +216,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             seen[task.id] = number
             splits[task.split].append(task)
         if not seen:
-            raise TaskError(f"{path} holds no task. Each line is one JSON object with at least id and environment.")
+            raise TaskError(
+                f"{path} has no tasks. Write each line as one JSON object with at least id and environment."
+            )
         return cls(name or path.stem, splits)
 
     @classmethod
@@ -241,7 +247,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         """
         tasks = tasks_from_dataset(source, environment=environment, columns=columns, splits=splits)
         if not any(tasks.values()):
-            raise TaskError(f"{source} holds no task.")
+            raise TaskError(f"{source} has no tasks.")
         return cls(name, tasks)
 
     @classmethod

@@ -73,7 +73,8 @@ def arguments_of_signature(
     fields = {p.name: _field(function, p, hints, descriptions) for p in parameters}
     if unknown := set(descriptions) - set(fields):
         raise ToolDefinitionError(
-            f"The docstring of {function.__qualname__!r} describes {sorted(unknown)}, which it does not take."
+            f"The docstring of {function.__qualname__!r} describes {sorted(unknown)}, which are not its parameters. "
+            "Correct the names."
         )
     shape = cast("Any", TypedDict(f"{function.__name__}_arguments", fields))  # type: ignore[operator]
     shape.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -110,8 +111,8 @@ def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict
         given["additionalProperties"] = False
     if given["type"] != "object" or not isinstance(given["properties"], dict):
         raise ToolDefinitionError(
-            f"The parameters of the tool {tool_name!r} are no JSON Schema of an object: {_short(schema, 200)}. "
-            'Write {"type": "object", "properties": {...}, "required": [...]}.'
+            f"The parameters of the tool {tool_name!r} must be the JSON Schema of an object, but they are "
+            f'{_short(schema, 200)}. Write {{"type": "object", "properties": {{...}}, "required": [...]}}.'
         )
     validator_class = validator_for(given, default=Draft202012Validator)
     try:
@@ -184,12 +185,13 @@ def _field(
 
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise ToolDefinitionError(
-            f"The tool {function.__qualname__!r} takes {parameter}: a model can only name plain parameters."
+            f"The tool {function.__qualname__!r} takes {parameter}, but a model can only fill parameters that have a "
+            "name. Write each parameter out."
         )
     if parameter.name not in hints:
         raise ToolDefinitionError(
-            f"The tool {function.__qualname__!r} has no type hint for {parameter.name!r}. The schema the model sees is "
-            f"made from it: write for example `{parameter.name}: str`."
+            f"The tool {function.__qualname__!r} has no type hint for {parameter.name!r}, which is needed for the "
+            f"schema that the model sees. Write for example `{parameter.name}: str`."
         )
     hint = hints[parameter.name]
     if parameter.name in descriptions:
@@ -213,9 +215,9 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
         json.dumps(as_json, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:  # includes pydantic's errors
         raise ToolDefinitionError(
-            f"The tool {function.__qualname__!r} has a default that JSON cannot write: {parameter.name} = "
-            f"{_short(default)}. The schema that the model sees shows it: use None, a number or a text, and turn it "
-            f"into what you need in the body."
+            f"The tool {function.__qualname__!r} has a default that JSON cannot express: {parameter.name} = "
+            f"{_short(default)}. The schema that the model sees shows the default, so use None, a number or a text, "
+            "and convert it in the body."
         ) from error
     return as_json
 
@@ -264,13 +266,15 @@ def _check_references(schema: dict[str, Any]) -> None:
     for node in _schemas_in(schema):
         reference = node.get("$ref", node.get("$dynamicRef", "#"))
         if isinstance(reference, str) and not reference.startswith("#"):
-            raise ValueError(f"it refers to another document, {reference!r}; put what it needs into `$defs`.")
+            raise ValueError(
+                f"it refers to another document, {reference!r}. Put the schema that it needs into `$defs`."
+            )
         if isinstance(reference, str) and reference.startswith("#/"):
             target: Any = schema
             for step in reference[2:].split("/"):
                 step = step.replace("~1", "/").replace("~0", "~")
                 if not isinstance(target, dict) or step not in target:
-                    raise ValueError(f"it refers to {reference!r}, which is not there.")
+                    raise ValueError(f"it refers to {reference!r}, which does not exist.")
                 target = target[step]
 
 

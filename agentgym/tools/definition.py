@@ -61,7 +61,7 @@ class ToolOptions:
         except TypeError as error:
             raise ToolDefinitionError(f"@tool was given an unknown option: {error}.") from error
         if chosen.timeout_s <= 0 or chosen.max_output_chars <= 0:
-            raise ToolDefinitionError(f"@tool needs timeout_s and max_output_chars above 0, not {chosen}.")
+            raise ToolDefinitionError(f"@tool was given {chosen}, but timeout_s and max_output_chars must be above 0.")
         return chosen
 
 
@@ -163,13 +163,14 @@ class Tool:
                     continue
                 if attribute in reserved:
                     raise ToolDefinitionError(
-                        f"{owner.__qualname__}.{attribute} is a tool, but agentgym uses {attribute!r} of every class. "
-                        f"Give the method another name, and keep the tool's by @tool(name={attribute!r})."
+                        f"{owner.__qualname__}.{attribute} cannot be a tool, because agentgym uses the name "
+                        f"{attribute!r} in every class. Give the method another name, and keep the tool's name by "
+                        f"@tool(name={attribute!r})."
                     )
                 if isinstance(function, (staticmethod, classmethod)):
                     raise ToolDefinitionError(
-                        f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, "
-                        "since it acts on the environment of one episode."
+                        f"{owner.__qualname__}.{attribute} is a {type(function).__name__}, but a tool must be a plain "
+                        "method, because it acts on the environment of one episode."
                     )
                 if getattr(owner, attribute, None) is function:
                     methods.append(Tool.from_function(function, options))
@@ -231,8 +232,8 @@ class Tool:
             for name, value in valid.items():
                 if holds_lone_surrogate(value):
                     raise WrongArguments(
-                        f"Wrong arguments for {self.name!r}: argument {name!r} holds half a character, an escape from "
-                        "\\ud800 to \\udfff without its other half. Write the character itself."
+                        f"Wrong arguments for {self.name!r}: argument {name!r} contains half a character, an escape "
+                        "from \\ud800 to \\udfff without its other half. Write the character itself."
                     )
         except InvalidArguments as error:
             expected = f". Expected {self.signature()}."
@@ -293,7 +294,8 @@ def _tool_of(function: Callable[..., Any], owner: str) -> Tool:
     options: ToolOptions | None = getattr(function, _MARK, None)
     if options is None:
         raise ToolDefinitionError(
-            f"{owner} was given {function!r:.80} as a tool: mark the function with @tool, or use Tool.from_schema."
+            f"{owner} was given {function!r:.80} as a tool, which is not one. Mark the function with @tool, or use "
+            "Tool.from_schema."
         )
     return Tool.from_function(function, options)
 
@@ -338,8 +340,8 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     text = inspect.getdoc(function)
     if not text:
         raise ToolDefinitionError(
-            f"The tool {function.__qualname__!r} has no docstring. The model reads it to know what the tool "
-            "does: add one line, and an `Args:` section where the names do not say enough."
+            f"The tool {function.__qualname__!r} has no docstring, which the model reads to know what the tool does. "
+            "Add one line, and an `Args:` section where the names are not clear enough."
         )
     head, _, rest = text.partition("\nArgs:\n")
     description = _NOT_FOR_THE_MODEL.split(head)[0]

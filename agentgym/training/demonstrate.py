@@ -59,7 +59,10 @@ def demonstrations(
     solved = [t for t in attempts if t.valid and (t.success or 0) >= 1]
     if not solved:
         reason = next((t.error for t in attempts if t.error), "no infrastructure error")
-        raise TaskError(f"The oracle of {task_set.name} solved none of {oracle_count} tasks ({reason}).")
+        raise TaskError(
+            f"The oracle of {task_set.name} solved none of {oracle_count} tasks ({reason}), so there is nothing to "
+            "demonstrate. Mend the oracle or the reward, or use episodes of another player."
+        )
     if not imperfect_oracle:
         return solved
     return solved + [t for t in play("imperfect_oracle", tasks[oracle_count:]) if t.valid]

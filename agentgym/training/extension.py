@@ -36,8 +36,8 @@ def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
         return
     if recipe.stage:
         raise RecipeError(
-            f"{run.path} has stages of its own ([[stage]]), of which --extend cannot choose one. To train its result "
-            f"further, start a new run with policy.path = {str(run.path)!r}."
+            f"--extend works for a run with one training stage, but {run.path} lists its own stages ([[stage]]). To "
+            f"train its result further, start a new run with policy.path = {str(run.path)!r}."
         )
     _check_extensible(run, recorded.train, recipe.train)
     _rename_measured(run, f"step-{recorded.train.steps:06d}")
@@ -70,18 +70,29 @@ def _check_extensible(run: RunFolder, recorded: TrainSection, train: TrainSectio
     """Raise RecipeError if this run cannot be extended to these steps."""
     before, now = recorded.steps, train.steps
     if now < before:
-        raise RecipeError(f"train.steps was {before}, now {now}: a run is extended to more steps than it has.")
+        raise RecipeError(
+            f"train.steps = {now} is below the recorded {before}: --extend needs more steps than the run already has."
+        )
     if "max_steps" in train.trl:
-        raise RecipeError(f"[train.trl] max_steps = {train.trl['max_steps']!r} takes the place of train.steps.")
+        raise RecipeError(
+            f"[train.trl] max_steps = {train.trl['max_steps']!r} overrides train.steps, so --extend has no effect. "
+            "Start a new run without max_steps."
+        )
     new_run = f"To train its weights further, start a new run with policy.path = {str(run.path)!r}."
     guard = run.path / "guard.json"
     if guard.is_file() and run.read_json("guard.json").get("stopped"):
         raise RecipeError(f"The collapse guard stopped {run.path}, so it cannot be extended. {new_run}")
     if (step := success_reached_at(run, recorded.until_success)) is not None:
         until = recorded.until_success
-        raise RecipeError(f"{run.path} ended at step {step}, where it met train.until_success = {until}. {new_run}")
+        raise RecipeError(
+            f"{run.path} ended at step {step}, where it reached train.until_success = {until}, so it cannot be "
+            f"extended. {new_run}"
+        )
     if (run.checkpoints / FINAL).is_dir() and before and latest_checkpoint(run.checkpoints) is None:
-        raise RecipeError(f"{run.checkpoints} holds no checkpoint-* with the state of the optimiser. {new_run}")
+        raise RecipeError(
+            f"{run.checkpoints} contains no folder checkpoint-*, which would hold the state of the optimiser, so the "
+            f"run cannot be extended. {new_run}"
+        )
 
 
 def _rename_measured(run: RunFolder, suffix: str) -> None:

@@ -99,7 +99,10 @@ class Processes:
     def part_of(self, total: int, key: str) -> int:
         """Return the number of rows per process. Raises: RecipeError naming `key` if `total` does not divide evenly."""
         if total % self.count:
-            raise RecipeError(f"{key}: {total} rows cannot be shared out evenly among {self.count} processes.")
+            raise RecipeError(
+                f"{key}: {total} rows cannot be divided evenly among {self.count} processes. Choose a multiple of "
+                f"{self.count}."
+            )
         return total // self.count
 
 

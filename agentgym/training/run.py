@@ -51,14 +51,17 @@ def check_launch(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
     is_sharded = any(stage.recipe.machine.sharding is not None for stage in stages)
     if _is_set("ACCELERATE_USE_DEEPSPEED") or "deepspeed" in options:
         raise RecipeError(
-            "DeepSpeed: agentgym has not been run with ZeRO. To shard the weights over the processes, set "
-            "machine.sharding = 'fsdp' and start with torchrun."
+            "DeepSpeed is not supported. To shard the weights over the processes, set machine.sharding = 'fsdp' and "
+            "start the run with torchrun."
         )
     if given := sorted({"fsdp", "fsdp_config"} & options):
-        raise RecipeError(f"[train.trl] {given[0]}: the weights are sharded by machine.sharding = 'fsdp'.")
+        raise RecipeError(
+            f"[train.trl] {given[0]} is not supported: set machine.sharding = 'fsdp' to shard the weights, and leave "
+            "this key out."
+        )
     if not is_sharded and _is_set("ACCELERATE_USE_FSDP"):
         raise RecipeError(
-            "accelerate was started with FSDP, and the recipe does not shard its weights. Set machine.sharding = "
+            "accelerate was started with FSDP, but the recipe does not shard the weights. Set machine.sharding = "
             "'fsdp', or start the processes with torchrun."
         )
     for stage in stages if is_sharded else ():
@@ -151,9 +154,9 @@ def _check_earlier(context: RunContext, stages: Sequence[PlannedStage]) -> None:
         result = stage.result(context)
         if result is not None and not result.exists():
             raise RecipeError(
-                f"{context.folder.path} cannot be resumed: the stage {stage.name!r} has no result, which would be "
-                f"{result}, but {stages[-1].name!r} after it has one. Put it back, or run the recipe anew in another "
-                "folder by --out."
+                f"{context.folder.path} cannot be resumed: the stage {stage.name!r} has no result ({result} is "
+                f"missing), but the later stage {stages[-1].name!r} has one. Restore the missing folder, or start the "
+                "run anew in another folder (--out)."
             )
 
 
@@ -197,7 +200,7 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, st
         )
         if not other_changes:
             advice = "To train it for more steps, write --extend instead of --resume."
-        raise RecipeError(f"{run.path} holds a run of another recipe: {'; '.join(changes)}. {advice}")
+        raise RecipeError(f"{run.path} was started with another recipe: {'; '.join(changes)}. {advice}")
 
 
 def differing_keys(recorded: Section, section: Section) -> list[str]:

@@ -197,7 +197,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             absent = ["reference"] if needs.reference and not self.args.beta else []
             absent += [name for name in needs.from_parts if name not in provided]
             if absent:
-                raise CreditError(f"{loss} needs {absent[0].replace('_', ' ')}, which the trainer was not given.")
+                raise CreditError(
+                    f"{loss} needs {absent[0].replace('_', ' ')}, but TurnGRPOTrainer was created without it. Pass it "
+                    "to the trainer, or choose another loss."
+                )
 
     def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:
         """Add the columns for objectives and terms: groups, outcomes, and the inputs and other rows from parts."""
@@ -310,7 +313,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         size = self._group_size()
         if len(indices) % size or any(len(set(indices[i : i + size])) > 1 for i in range(0, len(indices), size)):
             raise AgentGymError(
-                f"A batch of {len(indices)} rows does not hold whole groups of {size}. Make "
+                f"A batch of {len(indices)} rows is not made of whole groups of {size} rows. Make "
                 "per_device_train_batch_size x steps_per_generation x processes a multiple of num_generations."
             )
         step = self.state.global_step
@@ -348,7 +351,8 @@ def check_trl() -> None:
         method = getattr(GRPOTrainer, name, None)
         if method is None or parameter not in inspect.signature(method).parameters:
             raise AgentGymError(
-                f"TRL's GRPOTrainer.{name} has moved: agentgym is built on trl 1.16. Install trl>=1.16,<1.17."
+                f"The installed TRL has no GRPOTrainer.{name} with the parameter that agentgym passes: agentgym was "
+                "written for trl 1.16. Install trl>=1.16,<1.17."
             )
 
 

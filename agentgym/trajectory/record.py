@@ -193,8 +193,8 @@ class Trajectory:
         """Raise CreditError if the trajectory has several rows, which `reader` does not distinguish."""
         if self.further_rows:
             raise CreditError(
-                f"{self.id!r} has {1 + len(self.further_rows)} rows, and {reader} reads a trajectory as one context. "
-                "Leave it out, or play these tasks without sub-agents, other roles and rewritten histories."
+                f"{self.id!r} has {1 + len(self.further_rows)} rows (contexts), but {reader} can read only one. Leave "
+                f"{reader} out, or play these tasks without sub-agents, other roles and rewritten histories."
             )
 
     def turn_spans(self) -> list[tuple[int, int]]:

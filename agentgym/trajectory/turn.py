@@ -35,7 +35,7 @@ class Span:
         calls = message.calls
         value = calls[self.call].arguments.get(self.argument) if 0 <= self.call < len(calls) else None
         if not isinstance(value, str):
-            raise ValueError(f"the message has no text in the argument {self.argument!r} of call {self.call}")
+            raise ValueError(f"the argument {self.argument!r} of call {self.call} has no text")
         return value
 
 

@@ -70,7 +70,7 @@ def application(paths: Sequence[Path]) -> FastAPI:
         try:
             return viewer.run(key)
         except LookupError:
-            raise HTTPException(404, f"There is no run {key!r} any more.") from None
+            raise HTTPException(404, f"There is no longer a run {key!r}.") from None
 
     @app.get("/")
     def index() -> Response:

@@ -21,7 +21,7 @@ def check_installed() -> None:
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtraError(
-                f"The viewer needs {package}, which is not installed. Run: {install_command('view')}"
+                f"The viewer needs the package {package}, which is not installed. Run: {install_command('view')}"
             )
 
 
@@ -36,7 +36,7 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise AgentGymError(
-            f"Port {port} cannot be used: {error.strerror}. Choose another by --port, or let any be taken by --port 0."
+            f"Port {port} cannot be used: {error.strerror}. Choose another by --port, or use --port 0 for any free one."
         ) from error
     return listening
 

@@ -52,6 +52,6 @@ def named_runs(paths: Sequence[Path]) -> dict[str, Path]:
     for path in paths:
         if not path.is_dir():
             raise LedgerError(
-                f"There is no folder {path}. Name a run folder, or a folder with runs in it, for example runs."
+                f"There is no folder {path}. Name a run folder, or a folder that contains runs, for example runs."
             )
     return find_runs(paths)

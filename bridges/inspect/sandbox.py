@@ -64,8 +64,8 @@ class InspectSandboxConfig(BaseModel):
             return config
         if not isinstance(config, str):
             raise SandboxError(
-                f"The sandbox agentgym is configured by {type(config).__name__}: give an InspectSandboxConfig, or the "
-                "path of a TOML file with its keys."
+                f"The sandbox agentgym cannot be configured by a {type(config).__name__}. Give an "
+                "InspectSandboxConfig, or the path of a TOML file with its keys."
             )
         try:
             return cls(**tomllib.loads(Path(config).read_text(encoding="utf-8")))
@@ -94,7 +94,7 @@ class InspectSandbox(SandboxEnvironment):
         _users.setdefault(task_name, []).append(BackendUser())
         finding = await shared_backend(chosen.backend).probe()
         if not finding.available:
-            raise SandboxUnavailable(f"The backend {chosen.backend} makes no sandboxes here: {finding.reason}")
+            raise SandboxUnavailable(f"The backend {chosen.backend} does not work on this machine: {finding.reason}")
 
     @classmethod
     async def task_cleanup(cls, task_name: str, config: Any, cleanup: bool) -> None:
@@ -153,7 +153,8 @@ class InspectSandbox(SandboxEnvironment):
         """
         if user not in _USERS:
             raise SandboxUserUnsupportedError(
-                f"A sandbox of agentgym has one user, `agent`, and cannot run a command as {user!r}: leave `user` out."
+                f"A sandbox of agentgym has only the user `agent`, so it cannot run a command as {user!r}. Leave "
+                "`user` out."
             )
         with self._reachable():
             result = await self._sandbox.exec(

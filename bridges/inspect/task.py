@@ -150,7 +150,7 @@ def judged_episode(episodes: _Episodes) -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
         trajectory = await episodes[state].close()
         if trajectory.error is not None:
-            raise AgentGymError(f"The episode failed, and has no score: {trajectory.error}")
+            raise AgentGymError(f"The episode failed, so it has no score: {trajectory.error}")
         success = trajectory.success
         return Score(
             value=trajectory.return_from() if success is None else success,

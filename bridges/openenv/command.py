@@ -36,7 +36,7 @@ def openenv(
 
     if find_spec("aiohttp") is None:
         raise MissingExtraError(
-            f"An OpenEnv server needs aiohttp, which is not installed. Run: {install_command('openenv')}"
+            f"An OpenEnv server needs the package aiohttp, which is not installed. Run: {install_command('openenv')}"
         )
     from .server import OpenEnvServer, ServerBounds, serve_openenv, write_manifest
     from .session import OfferedTasks

@@ -49,17 +49,18 @@ class OpenEnvConnection:
                         raise ValueError(f"{connection.url}/schema is longer than {MAX_FRAME_BYTES} bytes")
                 if answer.status != 200:
                     raise EnvironmentServerError(
-                        f"{connection.url}/schema answers {answer.status}: {text.decode(errors='replace'):.200}"
+                        f"{connection.url}/schema answered with status {answer.status}: "
+                        f"{text.decode(errors='replace'):.200}"
                     )
                 schema = strict_json.loads(text, allow_surrogates=True)
             if not isinstance(schema, dict) or not isinstance(schema.get("action"), dict):
-                raise ValueError("it describes no actions")
+                raise ValueError("its schema describes no actions")
             connection.action_schema = schema["action"]
             connection._socket = await client.ws_connect(f"{connection.url}/ws", max_msg_size=MAX_FRAME_BYTES)
             connection._listen(connection._socket)
         except ValueError as error:
             await connection.close()
-            raise EnvironmentServerError(f"{connection.url} is no OpenEnv server: {error}.") from error
+            raise EnvironmentServerError(f"{connection.url} is not an OpenEnv server: {error}.") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             await connection.close()
             raise ServerUnreachable(f"The OpenEnv server at {connection.url} cannot be reached: {error!r}.") from error
@@ -82,10 +83,12 @@ class OpenEnvConnection:
             if frame.get("type") == "error" and isinstance(answer, Mapping):
                 raise _refusal(answer, self.url)
             if frame.get("type") != "observation":
-                raise ValueError(f"it answers {frame.get('type')!r:.80}")
+                raise ValueError(f"it answered with a frame of type {frame.get('type')!r:.80}")
             return Observed.parse(answer)
         except (ValueError, OverflowError) as error:
-            raise EnvironmentServerError(f"What {self.url} answers to {kind!r} makes no sense: {error}.") from error
+            raise EnvironmentServerError(
+                f"{self.url} answered {kind!r} in a way that cannot be read: {error}."
+            ) from error
 
     def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         """Await the next frame even without a request: a server ends a session whose client answers no ping."""
@@ -96,13 +99,13 @@ class OpenEnvConnection:
             reply = await self._reply(message)
         if reply.type is not aiohttp.WSMsgType.TEXT:
             await self.close()
-            raise ServerUnreachable(f"{self.url} has ended the session: {reply.data!r:.80} {reply.extra!r:.200}.")
+            raise ServerUnreachable(f"{self.url} ended the session: {reply.data!r:.80} {reply.extra!r:.200}.")
         try:
             frame = strict_json.loads(reply.data, allow_surrogates=True)
         except ValueError as error:
-            raise EnvironmentServerError(f"{self.url} sends what is no JSON: {error}.") from error
+            raise EnvironmentServerError(f"{self.url} sent data that is not JSON: {error}.") from error
         if not isinstance(frame, dict):
-            raise EnvironmentServerError(f"{self.url} sends {frame!r:.80}, which is no frame.")
+            raise EnvironmentServerError(f"{self.url} sent {frame!r:.80}, which is not a JSON object.")
         return frame
 
     async def _reply(self, message: Mapping[str, Any]) -> aiohttp.WSMessage:
@@ -138,4 +141,4 @@ def _refusal(answer: Mapping[str, Any], url: str) -> Exception:
     if code in (ErrorCode.VALIDATION_ERROR, ErrorCode.EXECUTION_ERROR):
         details = answer.get("errors")
         return FrameRefused(ErrorCode(code), f"{message}: {details}" if details else message)
-    return EnvironmentServerError(f"{url} answers {code}: {message:.1000}")
+    return EnvironmentServerError(f"{url} answered with the error {code}: {message:.1000}")

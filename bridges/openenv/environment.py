@@ -110,14 +110,14 @@ class OpenEnvEnvironment(Environment):
         self._is_ours = EXTENSION in schema
         options = task.parameters.get("reset", {"task_id": task.id} if self._is_ours else {})
         if not isinstance(options, Mapping):
-            raise TaskError(f"{task.id}: parameters['reset'] is {options!r:.200}; give an object.")
+            raise TaskError(f"{task.id}: parameters['reset'] must be an object, not {options!r:.200}.")
         chosen = int(task.parameters.get("seed", seed))
         try:
             seeded = {"seed": chosen if self._is_ours else chosen % 2**31}  # the range that numpy accepts
             opened = await self._connection.ask("reset", seeded | dict(options))
             await self._take_tools(schema, task.id)
         except FrameRefused as refused:
-            raise TaskError(f"{task.id}: {self.url} refuses to begin: {refused}") from refused
+            raise TaskError(f"{task.id}: {self.url} refused the reset: {refused}") from refused
         self._note(opened)
         if self._is_ours:
             return self._messages(opened.fields.get("messages"))
@@ -177,13 +177,15 @@ class OpenEnvEnvironment(Environment):
             try:
                 status = ResultStatus(str(metadata.get("status")))
             except ValueError as wrong:
-                raise EnvironmentServerError(f"{self.url} answers a call with no status: {wrong}.") from wrong
+                raise EnvironmentServerError(f"{self.url} answered a call without a valid status: {wrong}.") from wrong
             final, truncated = bool(metadata.get("final")), bool(metadata.get("truncated"))
             return Result(content, status, call.name, call.id, final, truncated)
         if isinstance(error, Mapping):
             kind = str(error.get("error_type"))
             if kind not in _STATUSES:
-                raise EnvironmentServerError(f"{self.url}: {call.name!r} failed there: {error.get('message')!s:.500}")
+                raise EnvironmentServerError(
+                    f"{self.url} reports that {call.name!r} failed: {error.get('message')!s:.500}"
+                )
             content, status = str(error.get("message")), _STATUSES[kind]
         return _cut(content, status, call, self.tools.get(call.name))
 
@@ -200,7 +202,7 @@ class OpenEnvEnvironment(Environment):
         try:
             return [message_from_json(row) for row in rows]
         except (TypeError, ValueError) as error:
-            raise EnvironmentServerError(f"{self.url} answers with messages that make no sense: {error}.") from error
+            raise EnvironmentServerError(f"{self.url} answered with messages that cannot be read: {error}.") from error
 
     def _note(self, observed: Observed) -> None:
         """Record the observed reward and whether the episode is done."""
@@ -290,7 +292,7 @@ def environment_at(address: str) -> Callable[..., Environment]:
         return _environment_class("OpenEnv", address.removeprefix("openenv+"), {})
     except TaskError as error:
         raise UnknownNameError(
-            f"{address!r:.200} is no address of an OpenEnv server: write openenv+http://HOST:PORT."
+            f"{address!r:.200} is not the address of an OpenEnv server. Write openenv+http://HOST:PORT."
         ) from error
 
 
@@ -307,7 +309,7 @@ def openenv_tasks(
 
 def _environment_class(name: str, url: str, options: Mapping[str, Any]) -> type[OpenEnvEnvironment]:
     if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
-        raise TaskError(f"The url {url!r:.200} of an OpenEnv server is none: give http://HOST:PORT.")
+        raise TaskError(f"The url {url!r:.200} of an OpenEnv server is not valid. Give http://HOST:PORT.")
     body = {"url": url.rstrip("/"), "__doc__": f"What the OpenEnv server at {url} offers.", **options}
     return type(re.sub(r"\W", "_", name), (OpenEnvEnvironment,), body)
 
@@ -322,7 +324,7 @@ def _tool(row: Mapping[str, Any], request_s: float) -> Tool:
 
 
 def _unused(name: str, arguments: dict[str, Any]) -> None:
-    raise RuntimeError(f"{name}: calls go to the server.")
+    raise RuntimeError(f"The tool {name} runs on the server. Call it through the environment.")
 
 
 def _content_of(given: Any) -> tuple[Content, ResultStatus]:

@@ -180,7 +180,7 @@ class OpenEnvServer:
             if kind not in ("reset", "step", "mcp"):
                 raise FrameRefused(ErrorCode.UNKNOWN_TYPE, f"Unknown message type: {kind!s:.80}")
             if not isinstance(data, Mapping):
-                raise FrameRefused(ErrorCode.VALIDATION_ERROR, "`data` of a frame is an object.")
+                raise FrameRefused(ErrorCode.VALIDATION_ERROR, "`data` of a frame must be an object.")
             if kind == "mcp":
                 return {"type": "mcp", "data": await self._answer_mcp(data, session)}
             observed = await (session.reset(data) if kind == "reset" else session.step(data))
@@ -229,7 +229,7 @@ class OpenEnvServer:
         try:
             body = _object(await request.text())
             if body.get("split") != offered.split:
-                raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"The one split served here is {offered.split!r}.")
+                raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"This server serves only the split {offered.split!r}.")
             if (request_name := request.match_info["request"]) == "num_tasks":
                 reply: dict[str, Any] = {"num_tasks": len(offered.tasks)}
             elif request_name == "tasks":
@@ -253,7 +253,7 @@ class OpenEnvServer:
     def _attach(self, session_id: str) -> tuple[str, ClientSession]:
         session = self._find(session_id)
         if session.is_attached:
-            raise FrameRefused(ErrorCode.SESSION_ERROR, "The session has a connection already.")
+            raise FrameRefused(ErrorCode.SESSION_ERROR, "The session already has a connection.")
         return session_id, session
 
     def _find(self, session_id: Any) -> ClientSession:
@@ -324,7 +324,7 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise FrameRefused(ErrorCode.INVALID_JSON, f"Invalid JSON: {error}") from error
     if not isinstance(message, dict):
-        raise FrameRefused(ErrorCode.VALIDATION_ERROR, "A message is a JSON object.")
+        raise FrameRefused(ErrorCode.VALIDATION_ERROR, "A message must be a JSON object.")
     return message
 
 

@@ -47,14 +47,17 @@ class OfferedTasks:
             some = ", ".join(task.id for task in self.tasks[:3])
             raise FrameRefused(
                 ErrorCode.VALIDATION_ERROR,
-                f"{self.name}:{self.split} has no task {task_id!r:.80}. It has {len(self.tasks)}, for example {some}.",
+                (
+                    f"{self.name}:{self.split} has no task {task_id!r:.80}. It has {len(self.tasks)} tasks, for "
+                    f"example {some}."
+                ),
             )
         if index is None:
             return self.tasks[default % len(self.tasks)]
         if not isinstance(index, int) or not 0 <= index < len(self.tasks):
             raise FrameRefused(
                 ErrorCode.VALIDATION_ERROR,
-                f"`index` is {index!r:.80}; {self.name}:{self.split} has the tasks 0 to {len(self.tasks) - 1}.",
+                (f"`index` is {index!r:.80}, but {self.name}:{self.split} has the tasks 0 to {len(self.tasks) - 1}."),
             )
         return self.tasks[index]
 
@@ -83,7 +86,9 @@ class ClientSession:
         """Begin an episode, ending the current one as it stands. Raises: FrameRefused."""
         seed = data.get("seed")
         if seed is not None and not (isinstance(seed, int) and seed >= 0):
-            raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`seed` is {seed!r:.80}; give a whole number from 0.")
+            raise FrameRefused(
+                ErrorCode.VALIDATION_ERROR, f"`seed` is {seed!r:.80}. Give a whole number of at least 0."
+            )
         async with self._in_order:
             if self._is_closed:  # the server no longer counts this session
                 raise FrameRefused(ErrorCode.SESSION_ERROR, "The session has ended.")
@@ -109,11 +114,11 @@ class ClientSession:
             return Observed({"tools": self.tools()}, done=self._episode is not None and self._episode.over)
         if kind not in ACTION_TYPES:
             raise FrameRefused(
-                ErrorCode.VALIDATION_ERROR, f"`type` is {kind!r:.80}; give one of {', '.join(ACTION_TYPES)}."
+                ErrorCode.VALIDATION_ERROR, f"`type` is {kind!r:.80}. Give one of {', '.join(ACTION_TYPES)}."
             )
         async with self._in_order:
             if (episode := self._episode) is None:
-                raise FrameRefused(ErrorCode.EXECUTION_ERROR, "There is no episode: send a reset first.")
+                raise FrameRefused(ErrorCode.EXECUTION_ERROR, "There is no episode. Send a reset first.")
             turns: list[Turn] = []
             tools_before = episode.tools
             if kind == "end":
@@ -181,13 +186,16 @@ def _message(action: Mapping[str, Any], kind: str, turn: int) -> Message:
     """Return the agent's message that an action stands for. Raises: FrameRefused."""
     if kind == "message":
         if not isinstance(content := action.get("content"), str):
-            raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`content` is {content!r:.80}; give text.")
+            raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`content` must be text, not {content!r:.80}.")
         return Message("assistant", content)
     name, arguments, metadata = action.get("tool_name"), action.get("arguments", {}), action.get("metadata", {})
     if not isinstance(name, str) or not isinstance(arguments, Mapping) or not isinstance(metadata, Mapping):
         raise FrameRefused(
             ErrorCode.VALIDATION_ERROR,
-            f"A call has `tool_name`, text, and `arguments`, an object: {name!r:.80}, {arguments!r:.80}.",
+            (
+                f"A call needs `tool_name`, a text, and `arguments`, an object, but has {name!r:.80} and "
+                f"{arguments!r:.80}."
+            ),
         )
     error = metadata.get("error")
     call = Call(name, dict(arguments), f"call_{turn + 1}", str(error) if error is not None else None)

@@ -56,15 +56,15 @@ class Observed:
     def parse(cls, data: Any) -> Observed:
         """Parse the `data` of a frame. Raises: ValueError saying what is wrong."""
         if not isinstance(data, Mapping) or not isinstance(observation := data.get("observation"), Mapping):
-            raise ValueError(f"{data!r:.200} holds no observation")
+            raise ValueError(f"{data!r:.200} has no observation")
         reward, done = data.get("reward"), data.get("done", False)
         if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
-            raise ValueError(f"the reward is {reward!r:.80}, which is no finite number")
+            raise ValueError(f"the reward is {reward!r:.80}, which is not a finite number")
         if not isinstance(done, bool):
             raise ValueError(f"`done` is {done!r:.80}, which is neither true nor false")
         metadata = data.get("metadata") or observation.get("metadata") or {}
         if not isinstance(metadata, Mapping):
-            raise ValueError(f"the metadata are {metadata!r:.80}, which is no object")
+            raise ValueError(f"the metadata is {metadata!r:.80}, which is not an object")
         fields = {name: value for name, value in observation.items() if name != "metadata"}
         return cls(fields, None if reward is None else float(reward), done, metadata)
 
@@ -100,5 +100,5 @@ def message_from_json(row: Any) -> Message:
     """Decode what `message_to_json` wrote. Raises: ValueError if it is not a message of an environment."""
     role, content = (row.get("role"), row.get("content")) if isinstance(row, Mapping) else (None, None)
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list):
-        raise ValueError(f"{row!r:.200} is no message")
+        raise ValueError(f"{row!r:.200} is not a message")
     return Message(role, content if isinstance(content, str) else mcp.content_from_mcp({"content": content}))

@@ -68,7 +68,7 @@ class VerifiersEnvironment(Environment):
         self.ended, self._over = False, None
         index, key = task.parameters.get("index"), task.parameters.get("key")
         if not isinstance(index, int) or not isinstance(key, str):
-            raise TaskError(f"{task.id} has no parameters 'index' and 'key': make tasks by `verifiers_tasks`.")
+            raise TaskError(f"{task.id} has no parameters 'index' and 'key'. Make the tasks by `verifiers_tasks`.")
         self._process = await type(self).worker.borrow()
         self._episode = await self._process.begin(index, key)
         return await self._next()
@@ -112,7 +112,9 @@ class VerifiersEnvironment(Environment):
             messages = [_message(row) for row in answer["messages"]]
             tools = [_tool(row["function"], self.answer_s) for row in answer["tools"]]
         except (KeyError, TypeError, AttributeError, ToolDefinitionError) as error:
-            raise EnvironmentServerError(f"The process of verifiers asks for what makes no sense: {error!r}") from error
+            raise EnvironmentServerError(
+                f"The verifiers process sent a request that cannot be read: {error!r}"
+            ) from error
         self.tools = {}
         self.add_tools(*tools)
         return messages
@@ -130,7 +132,9 @@ class VerifiersEnvironment(Environment):
             }
             metrics = {name: float(value) for name, value in self._over["metrics"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise EnvironmentServerError(f"verifiers judges by what makes no sense: {self._over}") from error
+            raise EnvironmentServerError(
+                f"The verifiers process sent a judgement that cannot be read: {self._over}"
+            ) from error
         total = sum(score * weight for score, weight in rewards.values())
         components = {**metrics, **{name: score for name, (score, _) in rewards.items()}}
         weights = {**dict.fromkeys(metrics, 0.0), **{name: weight for name, (_, weight) in rewards.items()}}
@@ -220,7 +224,10 @@ def verifiers_tasks(name: str, *, train: int, validation: int = 0, held_out: int
     with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop
         rows = thread.submit(asyncio.run, listed()).result()
     if len(rows) < train + validation + held_out:
-        raise TaskError(f"{name} has {len(rows)} tasks, fewer than the {train + validation + held_out} of the splits.")
+        raise TaskError(
+            f"{name} has {len(rows)} tasks, which are fewer than the {train + validation + held_out} that the splits "
+            "need."
+        )
     order = random.Random(seed_of(name, seed)).sample(range(len(rows)), len(rows))
     splits: dict[str, list[Task]] = {}
     sizes: tuple[tuple[Split, int], ...] = (("train", train), ("validation", validation), ("held_out", held_out))
@@ -254,4 +261,4 @@ def _tool(function: Mapping[str, Any], answer_s: float) -> Tool:
 
 
 def _unused(name: str, arguments: dict[str, Any]) -> None:
-    raise RuntimeError(f"{name}: calls go to the process of verifiers.")
+    raise RuntimeError(f"The tool {name} runs in the verifiers process. Call it through the environment.")

@@ -112,7 +112,7 @@ class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
         """Play the episode to its end. Raises: AgentGymError if the infrastructure failed, not the agent."""
         trajectory = await _play(data, _Model(endpoint, secret, ctx.model, trace), trace.id)
         if trajectory.error is not None:
-            raise AgentGymError(f"The episode failed, and has no reward: {trajectory.error}")
+            raise AgentGymError(f"The episode failed, so it has no reward: {trajectory.error}")
         trace.state.outcome, trace.state.earned = dict(trajectory.outcome), trajectory.return_from()
         trace.info["agentgym"] = {
             "task": trajectory.task.id,
@@ -153,7 +153,7 @@ class _Model(ChatApiPolicy):
             return await super().generate(request)
         except PolicyError as error:
             if self._trace.stop_condition is not None:
-                raise PolicyLeft(f"verifiers has stopped the rollout: {self._trace.stop_condition}.") from error
+                raise PolicyLeft(f"verifiers stopped the rollout: {self._trace.stop_condition}.") from error
             raise
 
 
@@ -183,7 +183,7 @@ def _tasks(text: str) -> tuple[str, dict[str, Task]]:
     """
     name, _, split = text.partition(":")
     if not name:
-        raise TaskError("The taskset's config names no tasks: set --env.taskset.tasks, such as text/sokoban-v1:train.")
+        raise TaskError("The taskset's config names no tasks. Set --env.taskset.tasks, such as text/sokoban-v1:train.")
     task_set = load_task_set(name)
     tasks = task_set[split or "train"]
     if not tasks:

@@ -135,7 +135,9 @@ class VerifiersRunner:
         episode = self._episodes[name] = OpenEpisode()
         try:
             if not (0 <= index < len(self._tasks) and self._tasks[index].hash == key):
-                raise ValueError(f"the taskset has no such task at {index}: it has changed since its tasks were listed")
+                raise ValueError(
+                    f"task {index} of the taskset is not the one that was listed: the taskset has changed since then"
+                )
             client = vf.EvalClientConfig(
                 base_url=f"http://127.0.0.1:{self._port}/{name}/v1", api_key_var="AGENTGYM_NONE"
             )

@@ -64,7 +64,7 @@ class WorkerProcess:
             opened = await worker._next(worker._opened, "open the taskset", _OPEN_S)
             tasks = opened.get("opened")
             if not isinstance(tasks, list) or not all(isinstance(row, dict) and "key" in row for row in tasks):
-                raise EnvironmentServerError(f"{python!r} lists no tasks, but {str(opened)[:500]}.")
+                raise EnvironmentServerError(f"{python!r} should list tasks, but it answered {str(opened)[:500]}.")
         except BaseException:
             await worker.close()
             raise
@@ -134,8 +134,8 @@ class WorkerProcess:
         except TimeoutError:
             self.is_sound = False
             raise EnvironmentServerError(
-                f"The process of verifiers did not {purpose} within {within_s:g} s.{self._last_words()} "
-                "Raise `answer_s` if it may take longer."
+                f"The verifiers process did not {purpose} within {within_s:g} s.{self._last_words()} Raise `answer_s` "
+                "if it may take longer."
             ) from None
         if isinstance(answer, EnvironmentServerError):
             raise answer
@@ -150,7 +150,7 @@ class WorkerProcess:
             while text := await self._process.stdout.readline():
                 line = json.loads(text)
                 if not isinstance(line, dict):
-                    raise ValueError("it is no object")
+                    raise ValueError("it is not a JSON object")
                 if "episode" not in line:
                     self._opened.put_nowait(line)
                 elif (queue := self._answers.get(str(line["episode"]))) is not None:
@@ -171,7 +171,7 @@ class WorkerProcess:
         """Report a failure to all current and later requests."""
         self.is_sound = False
         if self._failure is None:
-            self._failure = EnvironmentServerError(f"The process of verifiers failed: {why}.{self._last_words()}")
+            self._failure = EnvironmentServerError(f"The verifiers process failed: {why}.{self._last_words()}")
             for queue in (self._opened, *self._answers.values()):
                 if not queue.full():  # if the queue is full, no reader is waiting
                     queue.put_nowait(self._failure)

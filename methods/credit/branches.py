@@ -138,7 +138,9 @@ def _ancestors(parent: list[int], row: list[int]) -> list[int]:
     node = parent[row[0]]
     while node >= 0:
         if len(ancestors) > len(parent):
-            raise CreditError("branches and parents go in a circle: a node follows a turn that follows it.")
+            raise CreditError(
+                "branches and parents form a circle: a turn would come after itself. Correct the parents."
+            )
         ancestors.append(node)
         node = parent[node]
     return ancestors[::-1]

@@ -32,11 +32,11 @@ def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], in
             credit[i, :count] = credit_of(counterfactuals[i], int(count))
         except KeyError as error:
             raise MissingSignalError(
-                f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
-                f"return with all {count} turns played and with each one left out."
+                f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}. Give the "
+                f"return with all {count} turns played, and the return with each single turn left out."
             ) from error
         except CreditError as error:
-            raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
+            raise CreditError(f"counterfactuals of the {i}th valid trajectory cannot be used: {error}") from error
     return credit
 
 
@@ -59,8 +59,8 @@ def shapley_values(value: Value, turns: int) -> Array:
     """
     if turns > MAX_EXACT_TURNS:
         raise CreditError(
-            f"Exact Shapley values of {turns} turns need {2**turns} replays; the most is {MAX_EXACT_TURNS} turns. "
-            "Use sampled_shapley_values."
+            f"Exact Shapley values of {turns} turns would need {2**turns} replays, and at most {MAX_EXACT_TURNS} "
+            "turns are allowed. Use sampled_shapley_values."
         )
     shapley = np.zeros(turns)
     values = np.array([value(frozenset(k for k in range(turns) if mask >> k & 1)) for mask in range(2**turns)])
@@ -84,7 +84,9 @@ def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.ran
     Raises: CreditError.
     """
     if orders < 4 or orders % 2:
-        raise CreditError(f"orders is {orders}: give an even number from 4 up, since they come in pairs.")
+        raise CreditError(
+            f"orders = {orders} is not valid: orders come in pairs, so give an even number of at least 4."
+        )
     values: dict[Coalition, float] = {}
 
     def cached_value(coalition: Coalition) -> float:
@@ -123,7 +125,8 @@ def shapley_of_known(values: Mapping[Coalition, float], turns: int) -> Array:
                 count[k, len(coalition)] += 1
     for unknown in np.flatnonzero(count.sum(axis=1) == 0):
         raise CreditError(
-            f"no pair of values shows what turn {unknown} adds: give values of a coalition with and without it."
+            f"the values do not show what turn {unknown} adds: give the value of some set of turns both with and "
+            "without it."
         )
     means = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
     shapley: Array = means.sum(axis=1) / (count > 0).sum(axis=1)

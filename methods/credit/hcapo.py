@@ -43,7 +43,7 @@ def hcapo(
         episode return of the other trajectories.
     """
     if lowest > highest:
-        raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: set lowest <= highest.")
+        raise CreditError(f"lowest = {lowest} is above highest = {highest}. Set lowest <= highest.")
     returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.exp(np.clip(np.where(group.turn_mask, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))

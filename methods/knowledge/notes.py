@@ -48,7 +48,7 @@ class NoteTaking(EnvironmentWrapper):
     def note(self, text: Annotated[str, Field(min_length=1, max_length=MAX_NOTE_CHARS)]) -> str:
         """Leave a note for later episodes with the same goal."""
         if self._count == MAX_NOTES:
-            raise ToolError(f"You have taken {MAX_NOTES} notes, which are the most of an episode.")
+            raise ToolError(f"You have already taken {MAX_NOTES} notes, and an episode may have no more.")
         self._count += 1
         return "Noted."
 
@@ -72,7 +72,7 @@ class NoteTaking(EnvironmentWrapper):
     def _take_tools(self) -> None:
         """Copy the environment's current tools, which it may change at any time."""
         if NOTE in self._environment.tools:
-            raise ToolDefinitionError(f"The environment has a tool {NOTE!r} already: give it another name.")
+            raise ToolDefinitionError(f"The environment already has a tool {NOTE!r}. Give that tool another name.")
         if self.tools.keys() != {NOTE, *self._environment.tools}:
             self.tools = {**self._environment.tools, NOTE: type(self).tools[NOTE]}
         self.role = self._environment.role

@@ -112,8 +112,8 @@ class KnowledgeStore:
         for trajectory in trajectories:
             if trajectory.task.split != "train":
                 raise HeldOutError(
-                    f"{trajectory.id!r} is an episode of the split {trajectory.task.split!r}. What it teaches would be "
-                    "shown to others that are measured: learn from training tasks only."
+                    f"{trajectory.id!r} is an episode of the split {trajectory.task.split!r}, so no knowledge may be "
+                    "drawn from it: it would help in tasks that measure. Learn from training tasks only."
                 )
         lessons, changed = dict(self._lessons), set()
         for trajectory in trajectories:
@@ -147,7 +147,7 @@ class KnowledgeStore:
         rows = state["lessons"]
         for row in rows:
             if not _is_row(row):
-                raise ValueError(f"{row!r:.80} is no lesson")
+                raise ValueError(f"{row!r:.80} is not a lesson")
         self._lessons = MappingProxyType({goal: Lesson(tuple(plan), tuple(notes)) for goal, plan, notes in rows})
 
     def fingerprint(self) -> str:
@@ -174,7 +174,7 @@ class KnowledgeStore:
             partial.replace(path)
         except OSError as error:
             partial.unlink(missing_ok=True)
-            raise LedgerError(f"{path} cannot be written: {error.strerror}. The old content is kept.") from error
+            raise LedgerError(f"{path} cannot be written: {error.strerror}. Its old content is unchanged.") from error
         return path
 
     @classmethod
@@ -189,11 +189,13 @@ class KnowledgeStore:
             store = cls(**data["options"])
             store.load_state(data)
         except OSError as error:
-            raise LedgerError(f"{path} cannot be read: {error.strerror}. `KnowledgeStore.save` writes it.") from error
+            raise LedgerError(
+                f"{path} cannot be read: {error.strerror}. Give a file that `KnowledgeStore.save` wrote."
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise LedgerError(f"{path} holds no knowledge of a run, or not all of it: {error}.") from error
+            raise LedgerError(f"{path} does not contain the complete saved knowledge of a run: {error}.") from error
         if fingerprint != store.fingerprint():
-            raise LedgerError(f"{path} was changed, or is not whole: its content does not fit its fingerprint.")
+            raise LedgerError(f"{path} was changed, or is incomplete: its content does not match its fingerprint.")
         return store
 
 
@@ -203,7 +205,7 @@ def _options(options: Mapping[str, Any]) -> KnowledgeOptions:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
-        raise ValueError(f"knowledge: {name} is {first['input']!r:.80}: {first['msg']}") from None
+        raise ValueError(f"knowledge: {name} = {first['input']!r:.80} is not valid: {first['msg']}") from None
 
 
 def _is_row(row: Any) -> bool:

@@ -48,8 +48,8 @@ class Nlpo:
     ) -> None:
         if not 0 < top_p < 1 or refresh_every < 1 or at_least < 1:
             raise PolicyError(
-                f"The logit hook 'nlpo': top_p = {top_p}, refresh_every = {refresh_every}, at_least = {at_least}. "
-                "Give a top_p between 0 and 1, and counts of 1 or more."
+                f"The logit hook 'nlpo' cannot use top_p = {top_p}, refresh_every = {refresh_every}, at_least = "
+                f"{at_least}. Give a top_p between 0 and 1, and counts of at least 1."
             )
         self._policy, self._renderer = policy, renderer
         self._top_p, self._refresh_every, self._at_least = top_p, refresh_every, at_least
@@ -68,7 +68,10 @@ class Nlpo:
     def begin(self) -> None:
         """Copy the policy at the start of reinforcement."""
         if hasattr(self._model, "peft_config"):
-            raise PolicyError("The logit hook 'nlpo' copies the whole model, and this one is trained by an adapter.")
+            raise PolicyError(
+                "The logit hook 'nlpo' copies the whole model, so it cannot be used where only an adapter is "
+                "trained. Train all weights, or leave the hook out."
+            )
         self._slow = copy.deepcopy(self._model).eval().requires_grad_(False)
         vars(self._slow).pop("forward", None)  # a trainer's own `forward` would compute with the original model
         self._period = self._policy.version // self._refresh_every
@@ -81,7 +84,10 @@ class Nlpo:
     def restore(self, folder: Path) -> None:
         """Continue from a checkpoint. Raises: PolicyError if it holds no copy."""
         if not (folder / FILE).is_file():
-            raise PolicyError(f"{folder} holds no slow copy of the logit hook 'nlpo': begin the run anew.")
+            raise PolicyError(
+                f"{folder} does not contain the saved copy of the model that the logit hook 'nlpo' needs. Start the "
+                "run anew."
+            )
         self.begin()
         state = torch.load(folder / FILE, weights_only=True, map_location=self._model.device)
         self._slow.load_state_dict(state["weights"])

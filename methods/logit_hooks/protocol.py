@@ -34,7 +34,7 @@ def protocol(
     try:
         order = Protocol(formula, ending_tools=ending_tools)
     except ValueError as error:
-        raise PolicyError(f"The logit hook 'protocol': {error}.") from error
+        raise PolicyError(f"The logit hook 'protocol' cannot use its formula: {error}.") from error
 
     def make(request: Request) -> LogitHook | None:
         agent_messages = [message for message in request.messages if message.role == "assistant"]
@@ -43,8 +43,9 @@ def protocol(
         if allowed == (frozenset(), False):
             if not turns:
                 raise PolicyError(
-                    f"No episode with the tools {', '.join(sorted(tool_names(request))) or 'none'} keeps the protocol "
-                    f"{formula!r}. Name the tools that end an episode in ending_tools, or correct the formula."
+                    f"No sequence of calls of the tools {', '.join(sorted(tool_names(request))) or 'none'} can "
+                    f"satisfy the protocol {formula!r}. Name the tools that end an episode in ending_tools, or "
+                    "correct the formula."
                 )
             return None
         names, may_answer = allowed

@@ -29,6 +29,9 @@ def reference_kl(tokens: TokenBatch, *, decay: Share = 1.0, first_attempt: bool 
     weights = taken * decay ** turns.to(means)
     if first_attempt:
         if tokens.first_attempt_turns is None:
-            raise CreditError("reference_kl(first_attempt=True) needs `first_attempt_turns`, which this batch lacks.")
+            raise CreditError(
+                "reference_kl(first_attempt=True) needs `first_attempt_turns`, which this batch does not have. Play "
+                "several attempts, or leave first_attempt out."
+            )
         weights = weights * (turns < tokens.first_attempt_turns[:, None])
     return (means * weights).sum(1) / weights.sum(1).clamp(min=1e-12)

@@ -47,7 +47,7 @@ class QuadraticFit:
         """
         count = len(self.matrix)
         if count > MAX_SOURCES:
-            raise TaskError(f"A mixture of {count} sources is too large to be searched: {MAX_SOURCES} at most.")
+            raise TaskError(f"A mixture of {count} sources is too large for a search. Give at most {MAX_SOURCES}.")
         candidates = [np.eye(count)[index] for index in range(count)]
         for size in range(2, count + 1):
             for face in combinations(range(count), size):
@@ -80,7 +80,7 @@ def fit_quadratic(mixtures: Sequence[ArrayLike], scores: ArrayLike) -> Quadratic
     """
     rows, values = np.asarray(mixtures, np.float64), np.asarray(scores, np.float64)
     if len(rows) < 3:
-        raise TaskError(f"{len(rows)} mixtures were scored: a fit needs three at least.")
+        raise TaskError(f"Only {len(rows)} mixtures were scored, and a fit needs at least three.")
     pairs = list(combinations_with_replacement(range(rows.shape[1]), 2))
     features = np.stack([rows[:, left] * rows[:, right] for left, right in pairs], axis=1)
     mean = float(values.mean())

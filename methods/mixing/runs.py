@@ -92,13 +92,15 @@ def search_mixture(
 
     sources = [source.set for source in recipe.tasks.sources if source.weight]
     if len(sources) < 2:
-        raise RecipeError("tasks.sources: a mixture is searched among two or more sets. List them there.")
+        raise RecipeError("tasks.sources must list at least two sets for a search of mixtures.")
     if len(sources) > MAX_SOURCES:
-        raise RecipeError(f"tasks.sources has {len(sources)} sets: a mixture of {MAX_SOURCES} at most is searched.")
+        raise RecipeError(
+            f"tasks.sources lists {len(sources)} sets, but a search of mixtures allows at most {MAX_SOURCES}."
+        )
     if runs <= len(sources):
         raise RecipeError(
-            f"{runs} runs are too few for {len(sources)} sources: their corners and the centre are "
-            f"{len(sources) + 1}, and the fit has {len(sources) * (len(sources) + 1) // 2} coefficients."
+            f"{runs} runs are too few for {len(sources)} sources. At least {len(sources) + 1} are needed for each "
+            f"source alone and their equal mixture; the fit has {len(sources) * (len(sources) + 1) // 2} coefficients."
         )
     _write_or_compare(folder, recipe, seed)
     mixtures = mixtures_of(len(sources), runs, seed)
@@ -125,7 +127,9 @@ def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
     if not file.is_file():
         file.write_text(text, encoding="utf-8")
     elif file.read_text(encoding="utf-8") != text:
-        raise RecipeError(f"{folder} holds a search with another recipe or seed ({file}). Give another --out.")
+        raise RecipeError(
+            f"{folder} already contains a search with another recipe or seed ({file}). Give another --out."
+        )
 
 
 def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recipe:
@@ -146,10 +150,10 @@ def _score(run: RunFolder, sources: Sequence[str], metric: str | None) -> float:
     rows = [row for row in run.metrics() if row["phase"].endswith("validation")]
     needed = [metric] if metric is not None else [f"success/{name}" for name in sources]
     if not rows:
-        raise RecipeError(f"{run.path} has no validation to be scored by. Lower train.validate_every.")
+        raise RecipeError(f"{run.path} has no validation, so it cannot be scored. Lower train.validate_every.")
     if missing := [name for name in needed if name not in rows[-1]]:
         raise RecipeError(
-            f"{run.path}: the last validation has no {missing[0]!r}. Raise train.validate_tasks, so that each set has "
-            f"some, or give another metric: {', '.join(sorted(rows[-1]))}."
+            f"{run.path}: the last validation has no metric {missing[0]!r}. Raise train.validate_tasks, so that each "
+            f"set has some, or name another metric: {', '.join(sorted(rows[-1]))}."
         )
     return float(np.mean([rows[-1][name] for name in needed]))

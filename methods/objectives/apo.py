@@ -21,7 +21,10 @@ def apo(tokens: TokenBatch, *, beta: Positive = 1e-3) -> torch.Tensor:
     Source: Brantley et al. 2025, arXiv:2505.20686; b = 0.5, beta = 1e-3 and 8 episodes as in the authors' code.
     """
     if tokens.optimal_values is None:
-        raise CreditError("The objective apo needs optimal_values, which a run with a recipe computes.")
+        raise CreditError(
+            "The objective apo needs optimal_values, which only a run with a recipe computes. Train it by agentgym "
+            "train."
+        )
     log_ratio = -tokens.reference_gaps().sum(1)
     target = tokens.returns - tokens.optimal_values
     valid = ~target.isnan()

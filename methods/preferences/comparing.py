@@ -20,8 +20,8 @@ def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None
     sizes = [getattr(player.section, "group_size", 1) for player in players]
     if len(stage.sources) == 1 and sizes == [1]:
         raise RecipeError(
-            f"[[stage]] {stage.name!r} compares episodes of the same task, and {players[0].name!r} plays one of each. "
-            "Give that stage a group_size of 2 or more."
+            f"[[stage]] {stage.name!r} compares episodes of the same task, but {players[0].name!r} plays only one of "
+            "each. Give that stage a group_size of at least 2."
         )
 
 
@@ -29,12 +29,14 @@ def check_whole_distribution(stage: PlannedStage) -> None:
     """Raise RecipeError for a logit hook, under which log-probabilities would be wrong."""
     if stage.recipe.policy.logit_hook is not None:
         raise RecipeError(
-            f"[[stage]] {stage.name!r} compares the log-probabilities of the whole distribution, which "
-            f"policy.logit_hook = {stage.recipe.policy.logit_hook!r} restricts. Leave out one of them."
+            f"[[stage]] {stage.name!r} compares log-probabilities of the full distribution, but policy.logit_hook = "
+            f"{stage.recipe.policy.logit_hook!r} restricts it. Leave one of them out."
         )
 
 
 def check_learner(context: RunContext, learner: Learner) -> None:
     """Raise RecipeError for a model that reads images: rows hold only tokens."""
     if learner.reads_images:
-        raise RecipeError(f"[[stage]] {context.stage!r} compares rows of tokens, and this policy reads images.")
+        raise RecipeError(
+            f"[[stage]] {context.stage!r} can compare only text, but this policy reads images. Leave the stage out."
+        )

@@ -68,7 +68,7 @@ class PreferSection(ComparingSection):
     @model_validator(mode="after")
     def _whole_episodes(self) -> PreferSection:
         if self.loss != "dpo" and self.pairs != "outcome":
-            raise ValueError(f"loss = {self.loss!r} compares whole episodes: it needs pairs = 'outcome'")
+            raise ValueError(f"loss = {self.loss!r} compares whole episodes, so it needs pairs = 'outcome'")
         return self
 
 

@@ -32,17 +32,17 @@ def ranking_of(options: PreferSection, where: str) -> Estimator:
     try:
         ranking = estimator(options.ranking)
     except (UnknownNameError, CreditError) as error:
-        raise RecipeError(f"{where}: ranking = {options.ranking!r}. {error}") from error
+        raise RecipeError(f"{where}: ranking = {options.ranking!r} cannot be used. {error}") from error
     learnt = sorted(LEARNT & set(ranking.requires))
     if learnt and options.critic_epochs is None:
         raise RecipeError(
-            f"{where}: ranking = {options.ranking!r} requires a critic ({', '.join(learnt)}), and the stage fits none. "
-            "Set critic_epochs, or choose a ranking without a critic, such as return_to_go or vine."
+            f"{where}: ranking = {options.ranking!r} requires a critic ({', '.join(learnt)}), but the stage trains "
+            "none. Set critic_epochs, or choose a ranking without a critic, such as return_to_go or vine."
         )
     if not learnt and options.critic_epochs is not None:
         raise RecipeError(
-            f"{where}: critic_epochs = {options.critic_epochs}, but ranking = {options.ranking!r} asks no critic. "
-            "Leave it out, or choose a ranking with a critic, such as turn_gae or sweet_rl."
+            f"{where}: critic_epochs = {options.critic_epochs} has no effect, because ranking = {options.ranking!r} "
+            "uses no critic. Leave it out, or choose a ranking with a critic, such as turn_gae or sweet_rl."
         )
     return ranking
 
@@ -109,7 +109,7 @@ def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> Non
     plain = [player.name for player in stage.players(earlier) if not getattr(player.section, "search", "")]
     if plain:
         raise RecipeError(
-            f"[[stage]] {stage.name!r} compares the nodes of searches, and {plain[0]!r} does not search. Give that "
+            f"[[stage]] {stage.name!r} compares the nodes of searches, but {plain[0]!r} does not search. Give that "
             "stage `collect` a search, such as search = \"mcts(nodes=32, value='rollouts')\", or choose other pairs."
         )
 
@@ -172,8 +172,8 @@ def _require_pairs(
 ) -> None:
     if not pairs:
         raise RecipeError(
-            f"The stage {stage!r} found no pair among {len(trajectories)} episodes: nowhere do two of a task differ by "
-            f"more than margin = {options.margin}. Collect more episodes of each task, or lower it."
+            f"The stage {stage!r} found no pair among {len(trajectories)} episodes, because no two episodes of a task "
+            f"differ by more than margin = {options.margin}. Collect more episodes of each task, or lower margin."
         )
 
 
@@ -209,8 +209,8 @@ def require_better_branch(
     if forks and not pairs:
         failed = sum(not branch.valid for branch in branches)
         raise RecipeError(
-            f"The stage {stage!r} played {len(branches)} branches from the worst turns of {len(forks)} episodes that "
-            f"failed, and none was better than its episode by more than margin = {options.margin} ({failed} of them "
+            f"The stage {stage!r} played {len(branches)} branches from the worst turns of {len(forks)} failed "
+            f"episodes, but none was better than its episode by more than margin = {options.margin} ({failed} of them "
             "could not be played). Raise its option branches, or lower margin."
         )
     return pairs
@@ -223,8 +223,9 @@ def _labelled(stage: str, trajectories: Sequence[Trajectory], options: PreferSec
     labels = [score >= options.desirable_from for score in scores]
     if len(set(labels)) < 2:
         raise RecipeError(
-            f"The stage {stage!r} finds all {len(valid)} episodes {'good' if labels[0] else 'bad'} by "
-            f"desirable_from = {options.desirable_from}, and kto learns from both kinds. Collect more, or change it."
+            f"The stage {stage!r} labels all {len(valid)} episodes as {'good' if labels[0] else 'bad'} "
+            f"(desirable_from = {options.desirable_from}), but kto needs both kinds. Collect more episodes, or change "
+            "desirable_from."
         )
     rows: Rows = [
         {"episode": trajectory.id, "good": label, "score": score}

@@ -60,7 +60,7 @@ def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) ->
             ranked_episodes += ranked
     if not rows:
         raise RecipeError(
-            f"The stage {stage!r} has nothing to rank: among {len(trajectories)} episodes no two of a task differ in "
-            "score. Collect more episodes of each task."
+            f"The stage {stage!r} has nothing to rank: no two of {len(trajectories)} episodes are of one task and "
+            "differ in score. Collect more episodes of each task."
         )
     return rows, ranked_episodes

@@ -112,4 +112,4 @@ class Protocol:
 
     def _bound(self, states: int) -> None:
         if states > MAX_STATES:
-            raise ValueError(f"the formula {self.formula!r} needs more than {MAX_STATES} states: write a simpler one")
+            raise ValueError(f"the formula {self.formula!r} needs more than {MAX_STATES} states. Write a simpler one")

@@ -36,7 +36,7 @@ def parse(text: str) -> Formula:
     Raises: ValueError saying what cannot be read.
     """
     if len(text) > MAX_CHARS:
-        raise ValueError(f"the formula has {len(text)} characters; at most {MAX_CHARS} are read")
+        raise ValueError(f"the formula has {len(text)} characters, but at most {MAX_CHARS} are allowed")
     try:
         return _read(ast.parse(text.strip(), mode="eval").body, text)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -62,7 +62,7 @@ def _read(node: ast.expr, text: str) -> Formula:
                 return ("R", FALSE, parts[0])
             return ("or", negated(parts[0]), parts[1]) if name == "implies" else (name, *parts)
     raise ValueError(
-        f"the formula {text!r} holds {ast.unparse(node)!r}: write names of tools, and, or, not, True, False, "
+        f"the formula {text!r} contains {ast.unparse(node)!r}. Use only names of tools, and, or, not, True, False, "
         "X(f), WX(f), F(f), G(f), U(f, g), R(f, g), implies(f, g)"
     )
 
@@ -141,5 +141,5 @@ def _simplest(clauses: Iterable[frozenset[Formula]]) -> State:
     """Return the state without clauses that another clause implies."""
     distinct = set(clauses)
     if len(distinct) > MAX_CLAUSES:
-        raise ValueError(f"the formula needs a state of more than {MAX_CLAUSES} alternatives: write a simpler one")
+        raise ValueError(f"the formula needs a state with more than {MAX_CLAUSES} alternatives. Write a simpler one")
     return frozenset(clause for clause in distinct if not any(other < clause for other in distinct))

@@ -70,7 +70,10 @@ def _steps_of(run: RunFolder) -> list[tuple[float, list[Trajectory]]]:
     finally:
         ledger.close()
     if not steps or not all(any(turn.token_ids for t in step for turn in t.turns) for _, step in steps):
-        raise LedgerError(f"{run.path} has no two training steps with tokens to measure. Train it for three steps.")
+        raise LedgerError(
+            f"{run.path} does not have two training steps with tokens, so it cannot be measured. Train it for three "
+            "steps."
+        )
     return steps
 
 

@@ -27,12 +27,12 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
         nothing can be measured, for example without tokens from the policy.
     """
     if folder.exists() and not folder.is_dir():
-        raise RecipeError(f"{folder} is a file: name a folder by --out, which keeps what is measured.")
+        raise RecipeError(f"{folder} is a file. Name a folder for the measurements by --out.")
     file, at_once = folder / "stage_times.json", recipe.episode.concurrency
     together = _short(recipe, at_once)
     recorded = folder / "together" / "recipe.toml"
     if recorded.is_file() and Recipe.load_recorded(recorded) != together:
-        raise RecipeError(f"{folder} was measured with other settings: give another --out, or remove it.")
+        raise RecipeError(f"{folder} has measurements of another recipe. Give another --out, or remove it.")
     if file.is_file():
         return StageTimes.load(file)
     console.print(f"Measuring {STEPS} steps with up to {at_once} episodes at once, in {folder}", soft_wrap=True)

@@ -70,7 +70,7 @@ def make_plan(
     """
     for name, value in (("nodes", nodes), ("gpus", gpus), ("episodes_per_node", episodes_per_node), ("cores", cores)):
         if not value >= 1:  # also catches NaN
-            raise RecipeError(f"{name} is {value:g}: a cluster has at least 1.")
+            raise RecipeError(f"{name} = {value:g} is not valid: a cluster has at least 1.")
 
     def alternative(name: str, shape: ClusterShape, changed: StepSchedule = schedule) -> Alternative:
         return Alternative(name, shape, changed, simulate(times, shape, changed))

@@ -51,7 +51,8 @@ class StageTimes:
         times += [x for episode in self.episodes for x in (episode.other_s, *(t.tools_s for t in episode.turns))]
         if not self.episodes or not 0 < self.token_s < math.inf or not all(0 <= x < math.inf for x in times):
             raise ValueError(
-                "there must be an episode, and times must be finite, of a token above 0 and others 0 or more"
+                "stage times need at least one episode, and finite times: above 0 for a token, and at least 0 for "
+                "the others"
             )
 
     def save(self, file: Path) -> None:
@@ -66,7 +67,8 @@ class StageTimes:
             return _FORMAT.validate_json(file.read_bytes())
         except (OSError, ValidationError) as error:
             raise LedgerError(
-                f"{file} holds no stage times ({' '.join(str(error).split())[:200]}). Remove it to measure them again."
+                f"{file} does not contain stage times ({' '.join(str(error).split())[:200]}). Remove it to measure "
+                "them again."
             ) from error
 
 

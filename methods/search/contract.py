@@ -84,9 +84,10 @@ class TurnSearch(Section):
         """Raise EvaluationError if the value reads the outcome without declaring `oracle`."""
         if self.reads_outcome and not self.oracle:
             raise EvaluationError(
-                f"The search values nodes by {self.value!r}, which reads the outcome that the evaluation measures: its "
-                "success would be the verifier's. Choose another value, such as 'potential' or 'log_prob', or write "
-                "oracle=True: the record then names it an oracle value."
+                f"The search values nodes by {self.value!r}, which reads the very outcome that the evaluation "
+                "measures, so the measured success would come from the judge. Choose another value, such as "
+                "'potential' or 'log_prob', or set oracle=True: the record then says that the value came from an "
+                "oracle."
             )
 
     def describe(self) -> dict[str, Any]:
@@ -119,7 +120,9 @@ async def search_episodes(
     """
     engine = manager.config.engine
     if engine is not None and engine.name != "local":
-        raise SearchError(f"A search plays in this process, and not on engine = {engine.name!r}: leave that out.")
+        raise SearchError(
+            f"A search always plays in this process, so engine = {engine.name!r} cannot be used. Leave it out."
+        )
     manager.claim(label)
     room = asyncio.Semaphore(max(1, manager.config.concurrency // search.candidates))
 

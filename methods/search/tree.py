@@ -59,7 +59,7 @@ class Node:
     def turn(self) -> Turn:
         """Return the turn that leads here. Raises: SearchError for the root."""
         if self.trajectory is None:
-            raise SearchError("No turn leads to the root of a search.")
+            raise SearchError("The root of a search has no turn that leads to it.")
         return self.trajectory.turns[-1]
 
     @property

@@ -27,8 +27,8 @@ class PotentialValue:
             end = node.trajectory.end_state if node.trajectory else None
             if end is None or end.potential is None:
                 raise SearchError(
-                    f"The environment {tree.task.environment!r} has no potential after turn {node.depth - 1} of "
-                    f"{tree.task.id!r}, by which the search values its nodes. Write value='log_prob', or give the "
+                    f"The search values its nodes by the environment's potential, but {tree.task.environment!r} has "
+                    f"none after turn {node.depth - 1} of {tree.task.id!r}. Write value='log_prob', or give the "
                     "environment a `potential`."
                 )
             values.append(end.potential)
@@ -55,8 +55,8 @@ class LogProbValue:
             turns = node.trajectory.turns if node.trajectory else []
             if not all(turn.logprobs for turn in turns):
                 raise SearchError(
-                    "The search values nodes by the log-probabilities of the policy, which records none. Use a local "
-                    "model or vLLM, or another value, such as 'potential'."
+                    "The search values its nodes by the policy's log-probabilities, but the policy records none. Use "
+                    "a local model or vLLM, or another value, such as 'potential'."
                 )
             values.append(sum(map(sum, (turn.logprobs for turn in turns))) / len(turns) ** self._alpha)
         return values

@@ -35,7 +35,10 @@ class GoldAnswer(SignalProvider):
 
     def __init__(self, policy: Policy, task_set: TaskSet, rollouts: Rollouts) -> None:
         if policy.renderer is None:
-            raise CreditError(f"{policy.name} has no renderer: the gold answer cannot be scored without token ids.")
+            raise CreditError(
+                f"{policy.name} has no renderer, so the gold answer has no token ids and cannot be scored. Use a "
+                "local model, or one on a vLLM server."
+            )
         if task_set.answer is None:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
         self._policy, self._answer, self._rollouts = policy, task_set.answer, rollouts

@@ -30,7 +30,10 @@ class NamedSpans(SignalProvider):
     def __init__(self, policy: Policy) -> None:
         self._tokenizer = getattr(policy.renderer, "tokenizer", None)
         if self._tokenizer is None:
-            raise CreditError(f"{policy.name} has no tokenizer: spans of characters cannot be given to its tokens.")
+            raise CreditError(
+                f"{policy.name} has no tokenizer, so spans of characters cannot be mapped to tokens. Use a local "
+                "model, or one on a vLLM server."
+            )
         self._named = self._left_out = 0
 
     @classmethod

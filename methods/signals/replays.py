@@ -103,7 +103,7 @@ class LeaveOneOutReplays(SignalProvider):
             replay = next(replays)
             if not replay.valid:
                 raise CreditError(
-                    f"The replay of {trajectory.id!r} with turns {sorted(turns)} failed: {replay.error}. "
+                    f"The replay of {trajectory.id!r} with only the turns {sorted(turns)} failed: {replay.error}. "
                     "Counterfactual credit needs an environment whose calls can be run again."
                 )
             own_returns[turns] = replay.return_from()

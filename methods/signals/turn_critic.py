@@ -62,7 +62,7 @@ class Critic(SignalProvider):
         **settings: Any,
     ) -> None:
         if privileged is not None and encode is None:
-            raise ValueError("A privileged critic needs `encode`, from text to the model's token ids.")
+            raise ValueError("A privileged critic needs `encode`, a function from text to the model's token ids.")
         self.return_spec, self.follow, self.double = return_spec, follow, double
         self._privileged, self._encode = privileged, encode
         self.scorer = TurnScorer(model, heads=4 if double else 2, **settings)
@@ -231,7 +231,8 @@ class ReplayedCritic(Critic):
     ) -> None:
         if updates < 1 or batch_size < 1 or not max_ratio > 0:
             raise ValueError(
-                f"updates = {updates}, batch_size = {batch_size} and max_ratio = {max_ratio}: all above 0."
+                f"updates = {updates}, batch_size = {batch_size} and max_ratio = {max_ratio} are not valid: all must "
+                "be above 0."
             )
         super().__init__(model, store.return_spec, double=True, **{**settings, "epochs": 1, "batch_size": batch_size})
         self.store, self._updates, self._batch_size = store, updates, batch_size
@@ -307,7 +308,9 @@ class ReplayedCritic(Critic):
     def restore(self, folder: Path) -> None:
         """Restore the state from a checkpoint's folder. Raises: CreditError if the run had no such critic."""
         if not (folder / STORE_FILE).is_file() or self._read_episode is None:
-            raise CreditError(f"{folder} holds no critic with a store of transitions: begin the run anew.")
+            raise CreditError(
+                f"{folder} has no critic with a store of transitions, so the run cannot be resumed. Start it anew."
+            )
         super().restore(folder)
         self.store.load(json.loads((folder / STORE_FILE).read_text(encoding="utf-8")), self._read_episode)
 

@@ -36,7 +36,7 @@ class EpisodeArchive:
                 finally:
                     ledger.close()
         if self._own is None:
-            raise LedgerError(f"The episode {episode!r} is in no ledger: this run keeps none.")
+            raise LedgerError(f"The episode {episode!r} cannot be read, because this run keeps no ledger.")
         return self._own.load(episode)
 
     def of_other_runs(self) -> Iterator[Trajectory]:
@@ -55,10 +55,10 @@ def check_runs(key: str, runs: Sequence[str], label: str) -> None:
     """Check that each run has a valid episode. Raises: RecipeError naming the recipe's key and the run."""
     for run in runs:
         if not RunFolder(run).ledger.is_file():
-            raise RecipeError(f"{key}: {run!r} is no run folder: it has no {RunFolder(run).ledger.name}.")
+            raise RecipeError(f"{key}: {run!r} is not a run folder: it has no {RunFolder(run).ledger.name}.")
         if next(EpisodeArchive(None, [run], label).of_other_runs(), None) is None:
             begins = f" whose id begins with {label!r}" if label else ""
-            raise RecipeError(f"{key}: the ledger of {run!r} holds no valid episode{begins}. Name a run that has some.")
+            raise RecipeError(f"{key}: the ledger of {run!r} has no valid episode{begins}. Name a run that has some.")
 
 
 def check_tokens(trajectories: Sequence[Trajectory], renderer: Renderer) -> None:
@@ -70,9 +70,9 @@ def check_tokens(trajectories: Sequence[Trajectory], renderer: Renderer) -> None
         if renderer.prompt(trajectory.opening, schemas_of(trajectory)) != trajectory.prompt_ids:
             player = f" by {trajectory.provenance.policy}" if trajectory.provenance.policy else ""
             raise RecipeError(
-                f"The stored episode {trajectory.id!r} was played{player} with other tokens than those of the model "
-                "that is trained: its tokenizer or chat template differs. Choose episodes of this model, or of one "
-                "that was trained from it."
+                f"The stored episode {trajectory.id!r} was played{player} with other tokens than those of the trained "
+                "model: its tokenizer or chat template differs. Choose episodes of this model, or of one trained "
+                "from it."
             )
 
 

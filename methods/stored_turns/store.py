@@ -31,9 +31,9 @@ class TransitionStore:
         self, return_spec: ReturnSpec, *, capacity: int = 10_000, half_life: float | None = None, seed: int = 0
     ) -> None:
         if capacity < 1:
-            raise ValueError(f"capacity = {capacity}: a store holds at least one transition.")
+            raise ValueError(f"capacity = {capacity} is not valid: a store must hold at least one transition.")
         if half_life is not None and not half_life > 0:
-            raise ValueError(f"half_life = {half_life} must be above 0. None draws uniformly.")
+            raise ValueError(f"half_life = {half_life} is not valid: give a number above 0, or None to draw uniformly.")
         self.return_spec, self.capacity, self.half_life = return_spec, capacity, half_life
         self._seed, self._draws = seed, 0
         self._episodes: deque[StoredEpisode] = deque()
@@ -70,7 +70,7 @@ class TransitionStore:
         """
         held = self._all()
         if not held:
-            raise CreditError("The store of transitions is empty: add episodes before drawing from it.")
+            raise CreditError("The store of transitions is empty. Add episodes before drawing from it.")
         generator = np.random.default_rng([self._seed, self._draws])
         self._draws += 1
         size = min(count, len(held))

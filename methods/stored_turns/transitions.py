@@ -105,12 +105,12 @@ class StoredEpisode:
             bounds.append((begin, own_end, end))
         if not trajectory.prompt_ids or any(own_end == begin for begin, own_end, _ in bounds):
             raise CreditError(
-                f"The episode {trajectory.id!r} holds no token ids: it was played by a policy without a renderer. Let "
-                "the model that is trained play the episodes, or tokenise them with its renderer."
+                f"The episode {trajectory.id!r} has no token ids, because a policy without a renderer played it. Let "
+                "the trained model play the episodes, or tokenise them with its renderer."
             )
         if any(len(turn.logprobs) != len(turn.token_ids) for turn in trajectory.turns):
             raise CreditError(
-                f"The episode {trajectory.id!r} holds no log-probabilities of its tokens, which a store of transitions "
+                f"The episode {trajectory.id!r} has no log-probabilities of its tokens, which a store of transitions "
                 "needs to tell how old they are. Play it with a policy that records them."
             )
         return cls(

@@ -33,7 +33,7 @@ class Adaptive:
         prompts: Count = 8,
     ) -> None:
         if not len(tasks):
-            raise TaskError("A sampler needs tasks to draw from.")
+            raise TaskError("The sampler was given no tasks. Give it at least one.")
         self._over, self._seed = over, seed
         by_name: dict[str, list[Task]] = {}
         for task in tasks:
@@ -68,7 +68,8 @@ class Adaptive:
         """Continue from a `state`. Raises: TaskError if its environments or levels differ."""
         if state.keys() != self.curricula.keys():
             raise TaskError(
-                f"The sampler's state is of {', '.join(state)}, the training tasks of {', '.join(self.curricula)}."
+                f"The sampler's saved state is of {', '.join(state)}, but the training tasks are of "
+                f"{', '.join(self.curricula)}. Resume with the task set that the run was started with."
             )
         for name, curriculum in self.curricula.items():
             curriculum.load(state[name])

@@ -78,8 +78,8 @@ class EntropyForks(GathererWrapper):
         """Gather a step. Groups that the inner gatherer leaves out get no branches."""
         if step.group_size < 3:
             raise CreditError(
-                f"entropy_forks: a group of {step.group_size} has no room for 2 episodes from the start and a branch. "
-                "Raise train.group_size, or leave it out."
+                f"entropy_forks: a group of {step.group_size} is too small for 2 episodes from the start and a "
+                "branch. Raise train.group_size to at least 3, or leave entropy_forks out."
             )
         roots = min(step.group_size - 1, max(2, round(self._roots * step.group_size)))
         groups = self.inner(replace(step, group_size=roots))
@@ -131,8 +131,8 @@ class EntropyForks(GathererWrapper):
         tokenizer: Any = getattr(step.policy.renderer, "tokenizer", None)
         if tokenizer is None:
             raise AgentGymError(
-                f"entropy_forks: {step.policy.name} has no tokenizer, so its turns have no tokens whose entropy could "
-                "be measured. Train a local model or one behind vLLM, or leave it out."
+                f"entropy_forks: {step.policy.name} has no tokenizer, so the entropy of its tokens cannot be "
+                "measured. Train a local model or one behind vLLM, or leave entropy_forks out."
             )
         for trajectory in trajectories:
             trajectory.require_one_row("entropy_forks")

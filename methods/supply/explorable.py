@@ -40,7 +40,7 @@ class Explorable:
         memory: Share = 0.5,
     ) -> None:
         if not len(tasks):
-            raise TaskError("A sampler needs tasks to draw from.")
+            raise TaskError("The sampler was given no tasks. Give it at least one.")
         self._tasks = {task.id: task for task in tasks}
         self._seed, self._skipped, self._revisit_every, self._memory = seed, skipped, revisit_every, memory
         self._explorability: dict[str, float] = {}
@@ -92,6 +92,9 @@ class Explorable:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`. Raises: TaskError if it names an unknown task."""
         if unknown := state["explorability"].keys() - self._tasks.keys():
-            raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
+            raise TaskError(
+                f"The sampler's saved state is of other tasks: the task set has no task {min(unknown)!r}. Resume with "
+                "the task set that the run was started with."
+            )
         self._explorability, self._last_played = dict(state["explorability"]), dict(state["last_played"])
         self._group_count = state["played"]

@@ -47,7 +47,7 @@ class Guide(GathererWrapper):
             try:
                 self._guide = load("policies", player)(**(options or {}))
             except TypeError as error:
-                raise CreditError(f"guide: the policy {player!r} takes no such options: {error}") from error
+                raise CreditError(f"guide: the policy {player!r} does not accept these options: {error}") from error
 
     @override
     def read_tasks(self, task_set: TaskSet) -> None:

@@ -63,12 +63,12 @@ class Guided(GathererWrapper):
         tasks = [task for task in task_set["train"] if task.hints]
         if not tasks:
             raise TaskError(
-                f"guided: no training task of {task_set.name} has hints. Give tasks `hints`, the steps of a solution, "
-                "or take `guided` out of train.gather."
+                f"guided: no training task of {task_set.name} has hints. Give tasks `hints`, which are the steps of a "
+                "solution, or remove `guided` from train.gather."
             )
         if untrue := [task.id for task in tasks if task.truth is None]:
             raise TaskError(
-                f"guided: {untrue[0]!r} of {task_set.name} has hints and no truth. Hints are a part of the truth: give "
+                f"guided: {untrue[0]!r} of {task_set.name} has hints, but no truth that they could be a part of. Give "
                 "the task the `truth` that judges it."
             )
 

@@ -86,7 +86,8 @@ class Instructions(GathererWrapper):
         texts = [text.strip() for text in population]
         if len(texts) < 2 or not all(texts) or len(set(texts)) < len(texts):
             raise CreditError(
-                f"instructions(population={population}): give at least two different texts, of which one is preferred."
+                f"instructions(population={population}) is not valid: give at least two different texts that are not "
+                "empty."
             )
         super().__init__(inner)
         self._temperature, self._every, self._memory = temperature, every, memory
@@ -95,7 +96,9 @@ class Instructions(GathererWrapper):
             try:
                 self._writer = load("policies", writer)(**(options or {}))
             except TypeError as error:
-                raise CreditError(f"instructions: the policy {writer!r} takes no such options: {error}") from error
+                raise CreditError(
+                    f"instructions: the policy {writer!r} does not accept these options: {error}"
+                ) from error
         self.population = [Instruction(number, text) for number, text in enumerate(texts)]
         self.former: list[Instruction] = []
         self._steps = 0

@@ -28,7 +28,7 @@ class Learnable:
 
     def __init__(self, tasks: Sequence[Task], seed: int = 0, *, uniform: Share = 0.2, memory: Share = 0.5) -> None:
         if not len(tasks):
-            raise TaskError("A sampler needs tasks to draw from.")
+            raise TaskError("The sampler was given no tasks. Give it at least one.")
         self._tasks = {task.id: task for task in tasks}
         self._seed, self._uniform, self._memory = seed, uniform, memory
         self._success: dict[str, float] = {}
@@ -76,5 +76,8 @@ class Learnable:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`. Raises: TaskError if it names an unknown task."""
         if unknown := state["success"].keys() - self._tasks.keys():
-            raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
+            raise TaskError(
+                f"The sampler's saved state is of other tasks: the task set has no task {min(unknown)!r}. Resume with "
+                "the task set that the run was started with."
+            )
         self._success = dict(state["success"])

@@ -40,12 +40,16 @@ class ObservedPairs(GathererWrapper):
         half, odd = divmod(len(step.tasks), 2)
         if odd:
             raise CreditError(
-                f"observed plays half of a step's {len(step.tasks)} tasks twice: make train.tasks_per_step even."
+                f"observed plays the first half of a step's tasks twice, so it cannot use {len(step.tasks)} tasks. "
+                "Give train.tasks_per_step an even number."
             )
         groups = self.inner(replace(step, tasks=step.tasks[:half]))
         pioneers = [group for group in groups if group.trained]
         if len(pioneers) != half or any(len(group.trained) != step.group_size for group in pioneers):
-            raise CreditError(f"observed needs {half} groups of {step.group_size} pioneers: put it first in `gather`.")
+            raise CreditError(
+                f"observed needs {half} complete groups of {step.group_size} episodes. Name it first in train.gather, "
+                "so that no other gatherer changes them."
+            )
         episodes = [episode for group in pioneers for episode in group.trained]
         observers = self._observe(step, episodes)
         for pioneer, observer in zip(episodes, observers, strict=True):

@@ -28,8 +28,8 @@ class Paired(Shuffled):
         pairs = [pair for same in phrasings.values() for pair in zip(same[::2], same[1::2], strict=False)]
         if not pairs:
             raise TaskError(
-                f"train.sampler = 'paired': none of the {len(tasks)} training tasks asks what another one asks. Give "
-                "both phrasings of a question the same truth['pair']."
+                f"train.sampler = 'paired': no two of the {len(tasks)} training tasks ask the same question in "
+                "different words. Give both tasks of a pair the same truth['pair']."
             )
         self._others = {first.id: second for first, second in pairs}
         super().__init__("paired", [first for first, _ in pairs], seed)
@@ -37,6 +37,6 @@ class Paired(Shuffled):
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the next `count` / 2 pairs. Raises: TaskError for an odd count."""
         if count % 2:
-            raise TaskError(f"paired draws two tasks at a time, and {count} are to be drawn: make it an even number.")
+            raise TaskError(f"paired draws two tasks at a time, so it cannot draw {count}. Give an even number.")
         firsts = super().draw(count // 2, step, further)
         return [task for first in firsts for task in (first, self._others[first.id])]

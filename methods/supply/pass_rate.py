@@ -42,14 +42,14 @@ class PassRate(Shuffled):
         known = [task for task in tasks if task.id in rates]
         if not known:
             raise TaskError(
-                f"train.sampler: run = {run!r} holds no judged episode of the training tasks. Name one that played "
-                "them as they are now, for example by `agentgym rollout --split train --samples 8`."
+                f"train.sampler: run = {run!r} has no judged episode of the present training tasks. Name a run that "
+                "played them, for example by `agentgym rollout --split train --samples 8`."
             )
         selected = [task for task in known if low <= rates[task.id] <= high]
         if not selected:
             raise TaskError(
-                f"train.sampler: of {len(known)} tasks that {run!r} played none was solved in {low:g} to {high:g} of "
-                "its episodes. Widen `low` and `high`."
+                f"train.sampler: {run!r} played {len(known)} tasks, but solved none of them in {low:g} to {high:g} of "
+                "its episodes. Lower `low`, or raise `high`."
             )
         super().__init__("pass_rate", selected, seed)
         self._known = {task.id: task for task in tasks}
@@ -61,7 +61,10 @@ class PassRate(Shuffled):
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue with the tasks of a `state`. Raises: TaskError if it names an unknown task."""
         if unknown := [name for name in state["tasks"] if name not in self._known]:
-            raise TaskError(f"The sampler's state is of other tasks: there is no task {unknown[0]!r}.")
+            raise TaskError(
+                f"The sampler's saved state is of other tasks: the task set has no task {unknown[0]!r}. Resume with "
+                "the task set that the run was started with."
+            )
         self._tasks = [self._known[name] for name in state["tasks"]]
 
 
@@ -71,7 +74,7 @@ def pass_rates(tasks: Sequence[Task], run: str, label: str = "") -> dict[str, fl
     Raises: TaskError if there is no such run.
     """
     if not RunFolder.is_run(Path(run)) or not RunFolder(run).ledger.is_file():
-        raise TaskError(f"train.sampler: run = {run!r} is no run folder with a ledger.")
+        raise TaskError(f"train.sampler: run = {run!r} is not a run folder with a ledger. Check the path.")
     successes: dict[str, list[float]] = {}
     ledger = Ledger(RunFolder(run).ledger)
     try:

@@ -99,8 +99,8 @@ class PrefixBuffer(GathererWrapper):
     def _fork(self, step: StepRequest, prefix: Prefix) -> Fork:
         if (records := step.rollouts.records) is None:
             raise AgentGymError(
-                f"train.gather: prefix_buffer cannot read the episode {prefix.episode!r} back, because this run keeps "
-                "no ledger. Give it one, or leave the gatherer out."
+                f"train.gather: prefix_buffer cannot read the episode {prefix.episode!r}, because this run keeps no "
+                "ledger. Give the run a ledger, or leave prefix_buffer out."
             )
         return Fork(records.load(prefix.episode), prefix.turns)
 

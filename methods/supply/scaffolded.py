@@ -42,7 +42,7 @@ class Scaffolded(GathererWrapper):
         if not any(map(lines_of, task_set["train"])):
             raise TaskError(
                 f"scaffolded: no training task of {task_set.name} has truth['rubric'] or hints. Give tasks one of "
-                "them, or take `scaffolded` out of train.gather."
+                "them, or remove `scaffolded` from train.gather."
             )
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:

@@ -126,9 +126,9 @@ class Starts(GathererWrapper):
             if not self._recorded:
                 sought = "episode" if self._uniform else "success"
                 raise AgentGymError(
-                    f"train.gather: starts(label={self._label!r}) finds no {sought} in this run's episodes "
-                    "with this label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name "
-                    "it."
+                    f"train.gather: starts(label={self._label!r}) found no {sought} among this run's episodes with "
+                    "this label. Put a stage `collect` before this one, such as options = { policy = 'oracle' }, "
+                    "and give its name as the label."
                 )
         return self._recorded
 

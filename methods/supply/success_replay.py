@@ -75,7 +75,7 @@ class SuccessReplay(GathererWrapper):
             return group
         chosen = random.Random(seed_of("success_replay", step.label, group.trained[0].id)).choice(stored)
         if (records := step.rollouts.records) is None:
-            raise AgentGymError(f"The stored success {chosen!r} cannot be read back: this run keeps no ledger.")
+            raise AgentGymError(f"The stored success {chosen!r} cannot be read, because this run keeps no ledger.")
         success = records.load(chosen)
         worst = min(rows, key=lambda row: (group.trained[row].return_from(), -row))
         trained = list(group.trained)

@@ -22,5 +22,7 @@ class Tagged(Shuffled):
         tagged = [task for task in tasks if tag in task.tags]
         if not tagged:
             known = sorted({tag for task in tasks for tag in task.tags})
-            raise TaskError(f"train.sampler: no training task is tagged {tag}. Tags are {', '.join(known) or 'none'}.")
+            raise TaskError(
+                f"train.sampler: no training task has the tag {tag}. The tags are: {', '.join(known) or 'none'}."
+            )
         super().__init__("tagged", tagged, seed)

@@ -46,7 +46,7 @@ class Ucb:
         temperature: Positive = 0.1,
     ) -> None:
         if not len(tasks):
-            raise TaskError("A sampler needs tasks to draw from.")
+            raise TaskError("The sampler was given no tasks. Give it at least one.")
         self._over, self._seed, self._window = over, seed, window
         self._exploration, self._temperature = exploration, temperature
         self._arms: dict[str, list[Task]] = {}
@@ -99,7 +99,8 @@ class Ucb:
         """Continue from a `state`. Raises: TaskError if its arms do not match the tasks."""
         if state["recent"].keys() != self._arms.keys():
             raise TaskError(
-                f"The sampler's state has the arms {', '.join(state['recent'])}, the tasks {', '.join(self._arms)}."
+                f"The sampler's saved state has the arms {', '.join(state['recent'])}, but the tasks have "
+                f"{', '.join(self._arms)}. Resume with the task set that the run was started with."
             )
         self._recent = {arm: list(values) for arm, values in state["recent"].items()}
         self._group_counts = dict(state["played"])

@@ -71,7 +71,9 @@ class Variants(GathererWrapper):
 
     def __init__(self, inner: Gatherer, *, low: Share = 1 / 8, high: Share = 5 / 8, parents: Count = 1) -> None:
         if low > high:
-            raise CreditError(f"variants(low={low}, high={high}): `low` is above `high`, so no task would be written.")
+            raise CreditError(
+                f"variants(low={low}, high={high}) is not valid: `low` is above `high`, so no task would be written."
+            )
         super().__init__(inner)
         self._low, self._high, self._parents = low, high, parents
         self._new_tasks: NewTasks | None = None
@@ -81,8 +83,8 @@ class Variants(GathererWrapper):
         # Check that some training task has words of its own and a truth.
         if not any(map(_may_be_parent, task_set["train"])):
             raise TaskError(
-                f"variants: no training task of {task_set.name} has words (`prompt` or `messages`, without images) "
-                "and also a `truth`, which a task in other words keeps. Take `variants` out of train.gather."
+                f"variants: no training task of {task_set.name} has both words (`prompt` or `messages`, without "
+                "images) and a `truth`, which its variants could share. Remove `variants` from train.gather."
             )
         self._new_tasks = NewTasks(task_set)
 
@@ -167,8 +169,8 @@ class Variants(GathererWrapper):
             words = episode.task.opening()[-1].text
             if not any(words in message.text for message in episode.opening):
                 raise CreditError(
-                    f"variants: {episode.task.environment} does not show the agent the words of its task, so another "
-                    "wording is no other task. Take `variants` out of train.gather."
+                    f"variants: {episode.task.environment} does not show the agent the words of its task, so "
+                    "rewording it changes nothing. Remove `variants` from train.gather."
                 )
         return groups
 

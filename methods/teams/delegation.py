@@ -38,7 +38,7 @@ class DelegationLimits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if value < 1:
-                raise ValueError(f"DelegationLimits.{name} is {value}: give a number from 1.")
+                raise ValueError(f"DelegationLimits.{name} = {value} is not valid: give at least 1.")
 
 
 def with_delegation(
@@ -107,9 +107,11 @@ class Delegation(EnvironmentWrapper):
     def delegate(self, task: str) -> str:
         """Hand a part of the task to an executor. Returns what it reports."""
         if not task.strip() or len(task) > self._limits.task_chars:
-            raise ToolError(f"A task has 1 to {self._limits.task_chars} characters, and this one {len(task)}.")
+            raise ToolError(
+                f"A task must have 1 to {self._limits.task_chars} characters, but this one has {len(task)}."
+            )
         if self._handed_over >= self._limits.tasks:
-            raise ToolError(f"All {self._limits.tasks} tasks that may be handed over are.")
+            raise ToolError(f"You have already handed over {self._limits.tasks} tasks, which is the limit.")
         return "Handed over."
 
     @tool(inline=True)
@@ -153,7 +155,7 @@ class Delegation(EnvironmentWrapper):
     def _conclude(self, report: str) -> str:
         """End an executor: start the next one, or return to the planner. Returns: the report."""
         if self.changes_context:
-            raise ToolError("You have reported already.")
+            raise ToolError("You have already reported.")
         order = self._orders.pop(0)
         self._reports[order.call_id] = report = report[:MAX_REPORT_CHARS]
         if self._orders:
@@ -177,8 +179,8 @@ class Delegation(EnvironmentWrapper):
         if clash := tools.keys() & self._own.keys():
             name = type(EnvironmentWrapper.unwrap(self._environment)).__qualname__
             raise ToolDefinitionError(
-                f"{name} has a tool {sorted(clash)[0]!r}, and so has a team: "
-                "remove it from the environment, or give it another name."
+                f"{name} has a tool {sorted(clash)[0]!r}, which is also the name of a tool of the team. Remove it "
+                "from the environment, or give it another name."
             )
         mine: dict[str, Tool] = {name: each for name, each in tools.items() if each.options.final == (role == PLANNER)}
         own = "delegate" if role == PLANNER else "report"

@@ -44,7 +44,7 @@ class TeamLimits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if value < 1:
-                raise ValueError(f"TeamLimits.{name} is {value}: give a number from 1.")
+                raise ValueError(f"TeamLimits.{name} = {value} is not valid: give at least 1.")
 
 
 def with_team_graph(
@@ -66,7 +66,7 @@ def with_team_graph(
     """
     roles = dict(roles)
     if not roles:
-        raise AgentGymError("A team is built of at least one role: give `roles` one.")
+        raise AgentGymError("`roles` is empty, but a team is built from at least one role. Give one.")
     for name in roles:
         check_role(name, (TASK, BUILDER))
     return lambda: TeamGraph(make(), roles, build, limits)
@@ -121,9 +121,9 @@ class TeamGraph(Pipeline):
         if name not in self._offered:
             raise ToolError(f"There is no role {name!r:.60}. Roles: {', '.join(self._offered)}.")
         if name in self._roles:
-            raise ToolError(f"The team has {name!r} already.")
+            raise ToolError(f"The team already has {name!r}.")
         if len(self._roles) == self._limits.roles:
-            raise ToolError(f"A team has at most {self._limits.roles} roles.")
+            raise ToolError(f"The team already has {self._limits.roles} roles, which is the limit.")
         self._roles.append(name)
         return f"The team: {', '.join(self._roles)}."
 
@@ -134,14 +134,14 @@ class TeamGraph(Pipeline):
         for name in (source, target):
             if name not in self._roles:
                 raise ToolError(
-                    f"The team has no {name!r:.60}: add it first. It has: {', '.join(self._roles) or 'nobody'}."
+                    f"The team has no role {name!r:.60}. Add it first. It has: {', '.join(self._roles) or 'none'}."
                 )
         if (source, target) in self._edges:
-            raise ToolError(f"There is an edge from {source!r} to {target!r} already.")
+            raise ToolError(f"There is already an edge from {source!r} to {target!r}.")
         if path := self._path(target, source):
-            raise ToolError(f"This edge closes a circle: {' -> '.join([*path, target])}.")
+            raise ToolError(f"This edge would close a circle: {' -> '.join([*path, target])}.")
         if len(self._edges) == self._limits.edges:
-            raise ToolError(f"A team has at most {self._limits.edges} edges.")
+            raise ToolError(f"The team already has {self._limits.edges} edges, which is the limit.")
         self._edges.append((source, target))
         return f"{target} reads {', '.join(self._read_by(target))}."
 
@@ -150,7 +150,7 @@ class TeamGraph(Pipeline):
         """Let the team do the task."""
         self._check_open()
         if not self._roles:
-            raise ToolError("The team has nobody: add a role first.")
+            raise ToolError("The team has no roles. Add one first.")
         self._stages = self._team()
         opening = self._opening_of_stage()
         self.begin_context(opening)
@@ -158,7 +158,7 @@ class TeamGraph(Pipeline):
 
     def _check_open(self) -> None:
         if self.changes_context:
-            raise ToolError("The team is built.")
+            raise ToolError("The team is already built.")
 
     def _read_by(self, role: str) -> list[str]:
         """Return the roles whose messages a role reads."""

@@ -43,15 +43,15 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
     """
     stages = tuple(stages)
     if not stages:
-        raise AgentGymError("A pipeline has at least one stage.")
+        raise AgentGymError("A pipeline needs at least one stage.")
     known = {TASK}
     for stage in stages:
         check_role(stage.role, known)
         read = _read_by(stage)
         if unknown := sorted(read - known):
             raise AgentGymError(
-                f"The prompt of {stage.role!r} reads {{{unknown[0]}}}, and only {', '.join(sorted(known))} are said "
-                "before it. A stage cannot wait for a later one."
+                f"The prompt of {stage.role!r} uses {{{unknown[0]}}}, but before it only {', '.join(sorted(known))} "
+                "are known. A stage cannot use the output of a later one."
             )
         known.add(stage.role)
     return lambda: Pipeline(make(), stages)
@@ -60,9 +60,13 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
 def check_role(role: str, taken: Collection[str]) -> None:
     """Raise AgentGymError for a role name that is taken or cannot be used in a prompt."""
     if not role or role in taken:
-        raise AgentGymError(f"The role {role!r} of a pipeline is empty, or taken.")
+        raise AgentGymError(
+            f"The role {role!r} of a pipeline is empty, or is used by another stage. Give each stage its own role."
+        )
     if not re.fullmatch(r"[A-Za-z_][\w-]*", role):
-        raise AgentGymError(f"The role {role!r} cannot stand in a prompt: give it letters, digits, _ and -.")
+        raise AgentGymError(
+            f"The role {role!r} cannot be used in a prompt. Write a letter or _ first, then letters, digits, _ and -."
+        )
 
 
 def _read_by(stage: PipelineStage) -> set[str]:
@@ -71,10 +75,12 @@ def _read_by(stage: PipelineStage) -> set[str]:
         fields = [part[1:] for part in Formatter().parse(stage.prompt) if part[1] is not None]
     except ValueError as error:
         raise AgentGymError(
-            f"The prompt of {stage.role!r} is no template ({error}): write {{{{ and }}}} for a brace that is meant."
+            f"The prompt of {stage.role!r} is not a valid template ({error}). Write {{{{ and }}}} for a literal brace."
         ) from None
     if formatted := next((str(name) for name, spec, conversion in fields if spec or conversion), None):
-        raise AgentGymError(f"The prompt of {stage.role!r} reads {{{formatted}}} with a format: write the name alone.")
+        raise AgentGymError(
+            f"The prompt of {stage.role!r} uses {{{formatted}}} with a format. Write only the name in the braces."
+        )
     return {str(name) for name, _, _ in fields}
 
 
@@ -113,8 +119,8 @@ class Pipeline(EnvironmentWrapper):
         for stage in self._stages:
             if unknown := sorted(set(stage.tools) - self._environment.tools.keys()):
                 raise AgentGymError(
-                    f"The stage {stage.role!r} has the tool {unknown[0]!r}, and the environment has: "
-                    f"{', '.join(self._environment.tools)}."
+                    f"The stage {stage.role!r} has the tool {unknown[0]!r}, which the environment does not have. It "
+                    f"has: {', '.join(self._environment.tools)}."
                 )
         return opening
 

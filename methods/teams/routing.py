@@ -51,7 +51,7 @@ class PricedModel:
     def __post_init__(self) -> None:
         prices = (self.price_in, self.price_out, self.price_call)
         if not all(0 <= price < math.inf for price in prices) or not any(prices):
-            raise ValueError(f"{self} needs prices of at least 0, one of them above 0.")
+            raise ValueError(f"{self} is not valid: prices must be at least 0, and one of them above 0.")
 
     def cost(self, reply: Reply, question: str) -> float:
         """Return the cost of a question. If the policy counts no tokens, words are counted."""
@@ -71,11 +71,11 @@ class ModelPool:
     def __init__(self, policies: Mapping[str, Policy], prices: Mapping[str, PricedModel]) -> None:
         for name in (*policies, *prices):
             if name not in prices:
-                raise AgentGymError(f"The price list has no {name!r}. It has: {', '.join(prices) or 'nothing'}.")
+                raise AgentGymError(f"The price list has no model {name!r}. It has: {', '.join(prices) or 'none'}.")
             if name not in policies:
-                raise AgentGymError(f"The price list has {name!r}, and no policy answers for it.")
+                raise AgentGymError(f"The price list has {name!r}, but there is no policy of this name.")
         if not policies:
-            raise AgentGymError("A pool has at least one model.")
+            raise AgentGymError("A pool needs at least one model.")
         self.policies, self.prices = dict(policies), dict(prices)
 
     def offered(self, split: str) -> list[str]:
@@ -133,7 +133,8 @@ class Routing(EnvironmentWrapper):
         names = self.offered(task)
         if not names:
             raise AgentGymError(
-                f"{task.id}: all models of the pool are unseen, so a task of {task.split} may ask none."
+                f"{task.id}: every model of the pool is unseen, so a task of the split {task.split!r} has none to "
+                "ask. List one that is not unseen."
             )
         properties = {"model": {"type": "string", "enum": names}, "question": {"type": "string"}}
         self._tool = Tool.from_schema(
@@ -149,7 +150,7 @@ class Routing(EnvironmentWrapper):
 
     def _take_tools(self) -> None:
         if ROUTE in self._environment.tools:
-            raise ToolDefinitionError(f"The environment has a tool {ROUTE!r} already: give it another name.")
+            raise ToolDefinitionError(f"The environment already has a tool {ROUTE!r}. Give that tool another name.")
         if self.tools.keys() != {ROUTE, *self._environment.tools} or self.tools[ROUTE] is not self._tool:
             self.tools = {ROUTE: self._tool, **self._environment.tools}
         self.role = self._environment.role
@@ -172,7 +173,9 @@ class Routing(EnvironmentWrapper):
         """Ask a model, by default what the task asks."""
         question = self._task_text if question is None else question
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
-            raise ToolError(f"A question has 1 to {MAX_QUESTION_CHARS} characters, and this one {len(question)}.")
+            raise ToolError(
+                f"A question must have 1 to {MAX_QUESTION_CHARS} characters, but this one has {len(question)}."
+            )
         policy = self._pool.policies[model]
         messages = (Message("user", question),)
         prefix = None if policy.renderer is None else policy.renderer.prompt(messages, ())

@@ -41,7 +41,9 @@ class GuidedTurn:
 
     def __init__(self, values: TokenValues, prefix: Sequence[int], candidates: int | None = None) -> None:
         if candidates is not None and candidates < 1:
-            raise PolicyError(f"candidates = {candidates}: value-guided decoding needs one token to choose at least.")
+            raise PolicyError(
+                f"candidates = {candidates} is not valid: value-guided decoding must choose among at least one token."
+            )
         self._values, self._prefix, self._candidates = values, list(prefix), candidates
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
@@ -73,7 +75,9 @@ class ValueGuided:
         self, renderer: TemplateRenderer, end_ids: Sequence[int], *, path: str, scale: float = 1.0, candidates: int = 20
     ) -> None:
         if candidates < 0:
-            raise PolicyError(f"The logit hook 'value_guided': candidates = {candidates} is below 0.")
+            raise PolicyError(
+                f"The logit hook 'value_guided': candidates = {candidates} is not valid. Give at least 0."
+            )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self._values = Scaled(load_values(path, renderer.tokenizer, device), scale)
         self._renderer, self._candidates = renderer, candidates or None

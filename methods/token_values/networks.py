@@ -100,13 +100,16 @@ def load_values(folder: str | Path, tokenizer: Any, device: Any) -> ValueNetwork
     file = Path(folder) / SETTINGS
     if not file.is_file():
         raise PolicyError(
-            f"{str(folder)!r} holds no values of tokens ({SETTINGS}). A stage `implicit_q` or `outcome_head` writes "
-            "them into its checkpoint."
+            f"{str(folder)!r} contains no token values ({SETTINGS}). Give a checkpoint that a stage `implicit_q` or "
+            "`outcome_head` wrote."
         )
     settings = json.loads(file.read_text(encoding="utf-8"))
     kind, tokens = settings.pop("kind"), settings.pop("tokens")
     if tokens != fingerprint(tokenizer):
-        raise PolicyError(f"The values in {str(folder)!r} are of the tokens of another model: train them for this one.")
+        raise PolicyError(
+            f"The token values in {str(folder)!r} were trained with another model's tokenizer. Train them with this "
+            "one."
+        )
     body = AutoModel.from_config(AutoConfig.from_pretrained(folder))
     network: ValueNetwork = (AdvantageHead if kind == AdvantageHead.kind else OutcomeHead)(body, **settings)
     network.load_state_dict(torch.load(Path(folder) / WEIGHTS, weights_only=True, map_location="cpu"))
@@ -125,7 +128,7 @@ class Scaled:
 
     def __init__(self, network: ValueNetwork, scale: float) -> None:
         if not math.isfinite(scale) or scale < 0:
-            raise PolicyError(f"scale = {scale}: give a finite number, 0 or more.")
+            raise PolicyError(f"scale = {scale} is not valid: give a finite number of at least 0.")
         self._network, self._scale = network, scale
 
     def gains(self, ids: Sequence[int], candidates: Sequence[int]) -> torch.Tensor:

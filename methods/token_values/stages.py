@@ -77,7 +77,7 @@ class OutcomeHeadSection(TokenValuesSection):
     @model_validator(mode="after")
     def _ascending(self) -> OutcomeHeadSection:
         if not self.low < self.high:
-            raise ValueError(f"low = {self.low} has to be below high = {self.high}")
+            raise ValueError(f"low = {self.low} must be below high = {self.high}")
         return self
 
 
@@ -142,8 +142,8 @@ def _learnt_by(*kinds: str) -> Callable[[PlannedStage, Sequence[PlannedStage]], 
         known = {before.name: before.kind for before in earlier}
         if known.get(stage.section.values) not in kinds:
             raise RecipeError(
-                f"[[stage]] {stage.name!r}: values = {stage.section.values!r} names no stage "
-                f"{', '.join(f'`{kind}`' for kind in kinds[:-1])} or `{kinds[-1]}` before it. Stages before it are "
+                f"[[stage]] {stage.name!r}: values = {stage.section.values!r} must name an earlier stage "
+                f"{', '.join(f'`{kind}`' for kind in kinds[:-1])} or `{kinds[-1]}`. The earlier stages are: "
                 f"{', '.join(known) or 'none'}."
             )
 
@@ -192,8 +192,8 @@ def _learn(
 ) -> Learner:
     if context.recipe.policy.lora is not None:
         raise RecipeError(
-            f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and this one is "
-            "trained through an adapter. Leave policy.lora out."
+            f"[[stage]] {context.stage!r}: token values are learnt by a copy of the whole model, but the recipe "
+            "trains an adapter. Leave policy.lora out."
         )
     phase = context.folder.phase("train")
 

@@ -30,7 +30,9 @@ class UserBehaviour:
     def __post_init__(self) -> None:
         chances = (self.mistakes, self.noise, self.impatience)
         if not all(0 <= chance <= 1 for chance in chances) or self.max_messages < 1:
-            raise ValueError(f"A user has chances from 0 to 1 and at least one message, not {self}.")
+            raise ValueError(
+                f"{self} is not valid: the chances of a user must be from 0 to 1, and max_messages at least 1."
+            )
 
     def leaves(self, rng: random.Random, index: int) -> bool:
         """Return whether the user leaves instead of writing the message with this index, from 0."""

@@ -45,7 +45,7 @@ class UserEnvironment(EnvironmentWrapper):
     def user(self) -> SimulatedUser:
         """Return the user of this episode. Raises: RuntimeError before the reset."""
         if self._user is None:
-            raise RuntimeError("There is no user before the reset.")
+            raise RuntimeError("The user does not exist before reset. Call reset first.")
         return self._user
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

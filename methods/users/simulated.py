@@ -171,7 +171,7 @@ class SimulatedUser:
                 break
             elif number + 1 >= ATTEMPTS:
                 raise _Speechless(f"said nothing in {ATTEMPTS} attempts")
-        raise _Speechless("went on calling its tools and said nothing")
+        raise _Speechless("kept calling its tools and said nothing")
 
     async def _can_speak(self, messages: list[Message]) -> bool:
         """Return whether the policy answers a plain word in place of the agent's message."""

@@ -123,7 +123,7 @@ class AppsCode(AppsEnvironment):
         """Return the reply to a call from the sandbox, which may hold anything."""
         arguments = request["arguments"]
         if not isinstance(arguments, dict):
-            raise TypeError("arguments are an object")
+            raise TypeError("the arguments of a call must be an object")
         try:
             return {"value": self.call_api(str(request["app"]), str(request["api"]), arguments)}
         except ToolError as error:
@@ -137,7 +137,7 @@ def _report(reply: Any) -> str:
     """
     output, status = reply["output"], reply["status"]
     if not isinstance(output, str) or type(status) is not int:
-        raise TypeError("the output is text and the status a whole number")
+        raise TypeError("a call must return text, and a whole number as its status")
     text = output.rstrip("\n")
     notes = ["[output cut]"] if reply["cut"] else []
     if status < 0:

@@ -36,7 +36,7 @@ class CodeChores(SessionEnvironment):
         """Begin a task. Raises: TaskError for files or goals that are none."""
         opening = await super().reset(task, seed=seed)
         if wrong := [goal for goal in self._goals if not isinstance(goal, Mapping)]:
-            raise TaskError(f"{task.id}: the goal {wrong[0]!r:.80} is no mapping of texts by the names of files.")
+            raise TaskError(f"{task.id}: the goal {wrong[0]!r:.80} must map names of files to texts.")
         files = files_of(task)
         self._bench = Workbench(self, files, programs=("bash",))
         self._files = {name: _normalised(text) for name, text in files.items()}

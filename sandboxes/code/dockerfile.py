@@ -82,7 +82,8 @@ def parse_dockerfile(text: str) -> list[tuple[str, str]]:
     wrong += [f"a second FROM {rest[:40]}" for name, rest in instructions[1:] if name == "FROM"]
     if wrong:
         raise TaskError(
-            f"its Dockerfile has {', '.join(wrong)}; carried out are {', '.join(CARRIED_OUT)}, once each FROM"
+            f"its Dockerfile has {', '.join(wrong)}, but only {', '.join(CARRIED_OUT)} are supported, and FROM only "
+            "once"
         )
     if not instructions or instructions[0][0] != "FROM":
         raise TaskError("its Dockerfile does not begin with FROM")
@@ -126,7 +127,10 @@ def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple
                 elif path.split("/")[1] in SYSTEM:
                     system[path] = file
                 else:
-                    raise TaskError(f"its Dockerfile copies to {path}: name a folder, and none of {NOT_MAPPED}")
+                    raise TaskError(
+                        f"its Dockerfile copies to {path}, which is not possible: the target must be a folder other "
+                        f"than {NOT_MAPPED}"
+                    )
     enter(workdir)
     outermost = {path for path in folders if not any(path.startswith(f"{other}/") for other in folders)}
     first = [Step("folder", path) for path in (*sorted(outermost), workdir)]
@@ -199,7 +203,7 @@ def _copied(
         raise TaskError(f"its Dockerfile has COPY {wrong[0]}, which is not supported")
     *sources, target = _words(" ".join(word for word in rest.split(" ") if word not in flags)) or [""]
     if not sources:
-        raise TaskError(f"its Dockerfile has COPY {rest[:60]}: give files and where they go")
+        raise TaskError(f"its Dockerfile has COPY {rest[:60]}, which lacks its files or its target")
     into = _absolute(target, workdir)
     is_folder = posixpath.basename(target) in ("", ".", "..") or len(sources) > 1 or into in known
     for source in sources:

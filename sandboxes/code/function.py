@@ -147,7 +147,7 @@ class CodeFunction(Environment):
 
     async def _snapshot(self, language: str) -> Snapshot:
         if self.backend is None:
-            raise SandboxUnavailable("CodeFunction has no backend. Make it with agentgym.make(...).")
+            raise SandboxUnavailable("CodeFunction has no backend. Create it by agentgym.make(...).")
         try:
             return await language_snapshot(self.backend, FUNCTION_SPEC, LANGUAGES[language])
         except ToolchainFault as error:

@@ -35,8 +35,8 @@ class Program:
         given: Any = task.parameters.get("program")
         if not isinstance(given, Mapping) or not given.get("run") or not isinstance(given.get("file"), str):
             raise TaskError(
-                f"{task.id}: parameters['program'] is {given!r:.200}; give file, run and, if it is compiled, build, "
-                "such as {'file': 'main.c', 'build': ['gcc', 'main.c', '-o', 'main'], 'run': ['./main']}."
+                f"{task.id}: parameters['program'] is {given!r:.200}. Give file, run and, for a compiled language, "
+                "build, such as {'file': 'main.c', 'build': ['gcc', 'main.c', '-o', 'main'], 'run': ['./main']}."
             )
         build, run = (list(map(str, given.get(name, ()))) for name in ("build", "run"))
         return cls(given["file"], build, run, given.get("harmless"))
@@ -81,7 +81,9 @@ class ProgramEnvironment(Environment):
         self._program, self._compiles = Program.of(task), False
         examples: Any = task.parameters.get("examples", [])
         if not isinstance(examples, list | tuple) or not all(map(_is_example, examples)):
-            raise TaskError(f"{task.id}: parameters['examples'] is {examples!r:.200}; give a list of stdin and stdout.")
+            raise TaskError(
+                f"{task.id}: parameters['examples'] must be a list of stdin and stdout, not {examples!r:.200}."
+            )
         self._examples = [dict(example) for example in examples]
         self._bench = Workbench(self, {}, programs=self._program.needs, checkpoint=checkpoint)
 
@@ -140,7 +142,7 @@ class ProgramEnvironment(Environment):
         fault = await toolchain_fault(sandbox, self._program.file, self._program.build, harmless=self._program.harmless)
         await sandbox.close()
         if fault:
-            raise TaskError(f"The sandbox's toolchain does not work: {fault}. Mend the image, or leave the task out.")
+            raise TaskError(f"The sandbox's toolchain does not work: {fault}. Repair the image, or leave the task out.")
         self._compiles = True
 
 

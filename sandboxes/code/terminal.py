@@ -125,7 +125,7 @@ class CodeTerminal(Environment):
         """Return the messages of one who runs the solution of a task folder. Raises: TaskError if it has none."""
         folder = folder_of(task)
         if not folder.solution:
-            raise TaskError(f"{task.id}: its folder has no solution.")
+            raise TaskError(f"{task.id}: its folder contains no solution.")
         commands = []
         for path, (data, _) in folder.solution.items():
             code = f"p = pathlib.Path({f'/solution/{path}'!r}); p.parent.mkdir(parents=True, exist_ok=True); "
@@ -199,10 +199,12 @@ def folder_of(task: Task) -> TerminalFolder:
     """Read the folder of a task. Raises: TaskError if it is not there, or has changed since it was imported."""
     path, digest = task.parameters.get("folder"), task.parameters.get("digest")
     if not isinstance(path, str) or not isinstance(task.parameters.get("image"), str):
-        raise TaskError(f"{task.id}: parameters need 'folder' and 'image': `agentgym tasks import harbor` makes them.")
+        raise TaskError(
+            f"{task.id} needs parameters 'folder' and 'image'. Import it by `agentgym tasks import harbor`."
+        )
     folder = TerminalFolder.read(path)
     if digest != folder.digest:
-        raise TaskError(f"{task.id}: {path} is not what it was when it was imported. Import it once more.")
+        raise TaskError(f"{task.id}: {path} has changed since it was imported. Import it again.")
     return folder
 
 

@@ -80,7 +80,7 @@ def _harbor(folder: Path) -> TerminalFolder:
     except tomllib.TOMLDecodeError as error:
         raise TaskError(f"{HARBOR} is not valid TOML: {error}") from error
     if "steps" in data:
-        raise TaskError(f"{HARBOR} has [[steps]], and only tasks of one step are supported")
+        raise TaskError(f"{HARBOR} has [[steps]], but only tasks of one step are supported")
     sections = {name: _section(data, name) for name in ("agent", "verifier", "environment", "metadata")}
     environment = sections["environment"]
     context = _files(folder / "environment")
@@ -113,7 +113,7 @@ def _terminal_bench(folder: Path) -> TerminalFolder:
     context = _files(folder)
     for name in ("Dockerfile", "run-tests.sh"):
         if name not in context:
-            raise TaskError(f"there is no {name}")
+            raise TaskError(f"the file {name} is missing")
     tests = {path.removeprefix("tests/"): file for path, file in context.items() if path.startswith("tests/")}
     hidden = ("tests/", "run-tests.sh", "solution.", TERMINAL_BENCH)
     return _checked(
@@ -141,9 +141,9 @@ def _checked(
     if not fields["instruction"].strip():
         raise TaskError("it has no instruction")
     if script not in tests:
-        raise TaskError(f"there is no tests/{script}")
+        raise TaskError(f"the file tests/{script} is missing")
     if solution and solve not in solution:
-        raise TaskError(f"there is no {solve} in its solution, but {', '.join(sorted(solution)[:5])}")
+        raise TaskError(f"its solution has no {solve}, but {', '.join(sorted(solution)[:5])}")
     if present := [name for name in UNSUPPORTED if name in context]:
         raise TaskError(f"its environment has {', '.join(present)}, which is not supported")
     plan = plan_of(parse_dockerfile(dockerfile), context)
@@ -162,7 +162,7 @@ def _files(folder: Path) -> Files:
         status = path.stat()
         size += status.st_size
         if size > MAX_BYTES or len(files) >= MAX_FILES:
-            raise TaskError(f"{folder.name} holds more than {MAX_FILES} files or {MAX_BYTES} bytes")
+            raise TaskError(f"{folder.name} contains more than {MAX_FILES} files or {MAX_BYTES} bytes")
         files[path.relative_to(folder).as_posix()] = (path.read_bytes(), 0o755 if status.st_mode & 0o100 else 0o644)
     return files
 
@@ -177,7 +177,7 @@ def _text(path: Path) -> str:
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     section = data.get(name, {})
     if not isinstance(section, Mapping):
-        raise TaskError(f"{name} is {section!r:.80} and no table")
+        raise TaskError(f"{name} must be a table, not {section!r:.80}")
     return section
 
 
@@ -188,7 +188,7 @@ def _number(data: Mapping[str, Any], name: str, default: float) -> float:
     except (TypeError, ValueError):
         number = 0.0
     if not 0 < number < 10**6:
-        raise TaskError(f"{name} is {value!r:.80}: give a number above 0")
+        raise TaskError(f"{name} must be a number above 0, not {value!r:.80}")
     return number
 
 
@@ -199,7 +199,7 @@ def _mib(section: Mapping[str, Any], name: str, default: int) -> int:
     value = str(section.get(name, f"{default}M"))
     match = re.fullmatch(r"(\d{1,6})\s*([MG])i?B?", value, re.I)
     if match is None or not int(match[1]):
-        raise TaskError(f"environment.{name} is {value!r:.80}: give a size such as 2G or 512M")
+        raise TaskError(f"environment.{name} must be a size such as 2G or 512M, not {value!r:.80}")
     return int(match[1]) * (1024 if match[2] in "Gg" else 1)
 
 

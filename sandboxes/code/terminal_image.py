@@ -41,9 +41,9 @@ def image_of(base: str) -> str:
     if match := next((name for name in likely if name in names), None):
         return match
     raise TaskError(
-        f"its base image {base!r} is not in the cache (it has: {', '.join(names) or 'none'}). Put it there: `docker "
-        f"save {base} -o {cache_folder() / 'images' / (likely[1] + '.tar')}`; or name another for all tasks: "
-        "--option image=NAME, where `host` means this host's programs"
+        f"its base image {base!r} is not in the cache (which has {', '.join(names) or 'none'}). Put it there by "
+        f"`docker save {base} -o {cache_folder() / 'images' / (likely[1] + '.tar')}`, or use another image for all "
+        "tasks by --option image=NAME, where `host` means this host's programs"
     )
 
 
@@ -99,7 +99,7 @@ def _position(root: Path, path: str) -> Path:
     elsewhere."""
     position = root / path[1:]
     if not position.parent.resolve().is_relative_to(root.resolve()):
-        raise TaskError(f"Links of the base image lead {path} out of it")
+        raise TaskError(f"In the base image, links of {path} lead out of the image")
     position.parent.mkdir(parents=True, exist_ok=True)
     return position
 
@@ -110,8 +110,10 @@ def _link_into_work(root: Path, folder: str, moved: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         if sum(1 for _ in islice(path.rglob("*"), MAX_MOVED + 1)) > MAX_MOVED:
             if folder == HOME:
-                return  # programs are installed there; another folder is the home
-            raise TaskError(f"The base image has more than {MAX_MOVED} files in {folder}, so it cannot be written")
+                return  # programs are installed there, so another folder becomes the home
+            raise TaskError(
+                f"The base image has more than {MAX_MOVED} files in {folder}, too many to make this folder writable"
+            )
         (moved / folder[1:]).parent.mkdir(parents=True, exist_ok=True)
         path.rename(moved / folder[1:])
     path.unlink(missing_ok=True)
@@ -181,8 +183,8 @@ async def _carry_out(sandbox: Sandbox, step: Step, folder: TerminalFolder, varia
             ended = f"did not end in {folder.build_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
             output = last_lines(result.stderr or result.stdout, 3)
             raise TaskError(
-                f"{folder.name}: the step RUN {' '.join(step.argv)[-80:]!r} of its Dockerfile {ended}: {output} (There "
-                f"is no network, and only {', '.join(folder.plan.folders)} and /tmp can be written.)"
+                f"{folder.name}: the step RUN {' '.join(step.argv)[-80:]!r} of its Dockerfile {ended}: {output} "
+                f"(There is no network, and only {', '.join(folder.plan.folders)} and /tmp are writable.)"
             )
 
 
@@ -190,4 +192,4 @@ async def _make(sandbox: Sandbox, folders: list[str] | tuple[str, ...]) -> None:
     paths = [f"{STORE}{path}" if path else path for path in folders]
     result = await sandbox.exec(["mkdir", "-p", "--", *map(posixpath.normpath, paths)])
     if not result.ok:
-        raise TaskError(f"The folders {', '.join(folders)} cannot be made: {last_lines(result.stderr, 2)}")
+        raise TaskError(f"The folders {', '.join(folders)} cannot be created: {last_lines(result.stderr, 2)}")

@@ -64,7 +64,7 @@ class TerminalVerifier(Reward):
         final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
         submission = next((text.removeprefix(HANDED_IN) for text in final if text.startswith(HANDED_IN)), None)
         if not isinstance(episode.task.truth, dict) or "folder" not in episode.task.truth:
-            raise JudgeError(f"{episode.task.id}: truth has no 'folder', so terminal_verifier has no tests to run.")
+            raise JudgeError(f"{episode.task.id} has no truth['folder'], from which terminal_verifier reads its tests.")
         if submission is None:
             return {SUCCESS: 0.0, "forged": 0.0}
         try:

@@ -135,8 +135,8 @@ async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
     result = await sandbox.exec(["sh", "-c", script, "sh", *programs])
     if missing := result.text.split():
         raise TaskError(
-            f"This task needs {', '.join(missing)}, which the sandbox's image lacks. Install it (Debian packages: gcc, "
-            "g++, nodejs, iverilog), or leave out the tasks with that tag."
+            f"This task needs {', '.join(missing)}, which the sandbox's image does not have. Install it (Debian "
+            "packages: gcc, g++, nodejs, iverilog), or leave out the tasks with that tag."
         )
 
 
@@ -146,7 +146,9 @@ def files_of(task: Task) -> dict[str, str]:
     if not isinstance(files, Mapping) or not all(
         isinstance(path, str) and isinstance(text, str) and _is_below(path) for path, text in files.items()
     ):
-        raise TaskError(f"{task.id}: parameters['files'] is {files!r:.200}; give texts by path, such as 'src/a.py'.")
+        raise TaskError(
+            f"{task.id}: parameters['files'] must map paths such as 'src/a.py' to texts, but it is {files!r:.200}."
+        )
     return dict(files)
 
 
@@ -154,7 +156,7 @@ def assertions_of(task: Task) -> list[str]:
     """Return the task's `parameters["tests"]`. Raises: TaskError if they are not a list of text."""
     tests = task.parameters.get("tests", [])
     if not (isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests)):
-        raise TaskError(f"{task.id}: parameters['tests'] is {tests!r:.200}; give a list of assertions as text.")
+        raise TaskError(f"{task.id}: parameters['tests'] must be a list of assertions as text, not {tests!r:.200}.")
     return list(tests)
 
 
@@ -162,7 +164,7 @@ def text_of(task: Task, name: str, default: str = "") -> str:
     """Return a text among the task's parameters. Raises: TaskError if it is something else."""
     text = task.parameters.get(name, default)
     if not isinstance(text, str):
-        raise TaskError(f"{task.id}: parameters[{name!r}] is {text!r:.200}; give text.")
+        raise TaskError(f"{task.id}: parameters[{name!r}] must be text, not {text!r:.200}.")
     return text
 
 

@@ -42,7 +42,7 @@ def bytes_of(content: Content) -> bytes:
     if isinstance(content, str):
         return content.encode()
     if not isinstance(content, dict) or content.keys() != {"base64"}:
-        raise ValueError('give text or {"base64": ...}')
+        raise ValueError('expected text or {"base64": ...}')
     return base64.b64decode(content["base64"], validate=True)
 
 
@@ -104,7 +104,7 @@ def pixels(data: bytes) -> tuple[int, int, bytes]:
     Raises: one of UNREADABLE. Source: W3C, Portable Network Graphics, sections 5, 9 and 11.
     """
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
-        raise ValueError("this is no PNG")
+        raise ValueError("the file is not a PNG image")
     chunks: dict[bytes, bytes] = {}
     at = 8
     while at < len(data):
@@ -113,7 +113,7 @@ def pixels(data: bytes) -> tuple[int, int, bytes]:
         at += size + 12
     width, height, depth, colours, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
     if depth != 8 or interlaced or not 0 < width * height <= MAX_PIXELS:
-        raise ValueError("a PNG of this kind is not read")
+        raise ValueError("PNG images of this kind (size, depth or interlacing) are not supported")
     channels = CHANNELS[colours]
     line = width * channels
     raw = _inflated(chunks[b"IDAT"], zlib.MAX_WBITS, (line + 1) * height)
@@ -143,13 +143,13 @@ def holds(data: bytes, expected: Mapping[str, Any]) -> bool:
         return data == bytes_of({"base64": expected["base64"]})
     kind = next(iter(expected), "")
     if len(expected) != 1 or kind not in READERS:
-        raise ValueError(f"a file can hold {', '.join(READERS)} or base64, not {sorted(expected)}")
+        raise ValueError(f"the checks of a file must be one of {', '.join(READERS)} or base64, not {sorted(expected)}")
     content: Any = expected[kind]
     if kind == "picture":
         picture = bytes_of({"base64": content})
         content = _read(pixels, picture)
         if content is None:
-            raise ValueError("the picture that is expected is no PNG that can be read")
+            raise ValueError("the expected picture is not a PNG image that can be read")
         if data[PNG_SIZE] != picture[PNG_SIZE]:
             return False  # an agent may leave a picture of another size that takes seconds to read
     elif kind == "cells":
@@ -193,7 +193,7 @@ def _xml(data: bytes) -> ElementTree.Element:
     """Parse XML that declares no entities: these could make it grow without bound."""
     text = data.decode()
     if "<!ENTITY" in text:
-        raise ValueError("XML with entities is not read")
+        raise ValueError("XML with entities is not supported")
     return ElementTree.fromstring(text)
 
 
@@ -257,7 +257,7 @@ def _xlsx_cells(data: bytes) -> Iterator[tuple[str, str | float]]:
 
 def _member(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
     if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("a member is compressed in another way")
+        raise ValueError("a member is compressed by an unsupported method")
     with archive.open(name) as member:
         plain = member.read(MAX_PLAIN + 1)
     if len(plain) > MAX_PLAIN:

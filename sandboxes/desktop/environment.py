@@ -211,7 +211,7 @@ class Desktop(Environment):
             )
             if screen.get("failed"):
                 raise SandboxUnavailable(
-                    f"The desktop does not start: {screen['failed']}. Is a package of {PACKAGES} broken?"
+                    f"The desktop cannot be started: {screen['failed']}. A package of {PACKAGES} may be broken."
                 )
             self._validate_screen(screen, image)
             return screen
@@ -226,9 +226,9 @@ class Desktop(Environment):
         for window in screen["windows"]:
             window["title"], window["class"] = str(window["title"])[:200], str(window["class"])[:200]
             if len([int(side) for side in window["size"]]) != 2:
-                raise ValueError("a window has a width and a height")
+                raise ValueError("a window must have a width and a height")
         if image and not base64.b64decode(screen["png"], validate=True).startswith(b"\x89PNG"):
-            raise ValueError("the screen is no PNG")
+            raise ValueError("the screen is not a PNG image")
 
     async def _start(self) -> None:
         assert self._sandbox is not None
@@ -268,7 +268,9 @@ class Desktop(Environment):
         self._programs = tuple(given.get("programs", ("editor", "files", "calculator", "terminal")))
         self._images = bool(given.get("images", True))
         if not isinstance(self._files, dict):
-            raise TaskError(f"{task.id}: parameters['files'] is {self._files!r:.80}, no object of contents by path.")
+            raise TaskError(
+                f"{task.id}: parameters['files'] must map paths to contents, but it is {self._files!r:.80}."
+            )
         for path, content in self._files.items():
             try:
                 size = len(bytes_of(content if self._binary or isinstance(content, str) else {}))
@@ -277,11 +279,12 @@ class Desktop(Environment):
                 raise TaskError(f"{task.id}: parameters['files'][{path!r}] is not {expected}: {error}.") from error
             if self._binary and size > MAX_FILE_BYTES:
                 raise TaskError(
-                    f"{task.id}: parameters['files'][{path!r}] has {size} bytes, more than {MAX_FILE_BYTES}."
+                    f"{task.id}: parameters['files'][{path!r}] has {size} bytes, but at most {MAX_FILE_BYTES} are "
+                    "allowed."
                 )
         for path in (*self._files, *self._folders):
             if not isinstance(path, str) or path.startswith(("/", "-")) or ".." in path.split("/"):
-                raise TaskError(f"{task.id}: {path!r} is no path inside the home folder.")
+                raise TaskError(f"{task.id}: {path!r} is not a path inside the home folder.")
 
 
 @cache

@@ -37,7 +37,7 @@ class DesktopReward(Reward):
         """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not any(truth.get(name) is not None for name in CHECKS):
-            raise JudgeError(f"{episode.task.id}: truth has none of {', '.join(CHECKS)}: nothing can be judged.")
+            raise JudgeError(f"{episode.task.id}: the truth has no checks. Give it one of {', '.join(CHECKS)}.")
         state, answer = _end_state(episode)
         if state is None:
             return {SUCCESS: 0.0, "checks_passed": 0.0}
@@ -59,7 +59,7 @@ class DesktopReward(Reward):
         try:
             passed = [_as_expected(contents, path, content) for path, content in expected.items()]
         except (ValueError, TypeError) as error:
-            raise JudgeError(f"{episode.task.id}: truth['files'] cannot be judged: {error}.") from error
+            raise JudgeError(f"{episode.task.id}: truth['files'] is not valid: {error}.") from error
         if truth.get("others", True):
             initial = episode.task.parameters.get("files", {})
             untouched = {path: text for path, text in initial.items() if path not in expected}

@@ -89,9 +89,9 @@ class DesktopPrograms(Desktop):
 
     def __init__(self, *, observe: Sequence[View] = ("screenshot",), max_chars: int = 6_000) -> None:
         if unknown := [view for view in observe if view not in VIEWS]:
-            raise ValueError(f"Desktop has no view {unknown[0]!r}. Views are {', '.join(VIEWS)}.")
+            raise ValueError(f"Desktop has no view {unknown[0]!r}. Its views are: {', '.join(VIEWS)}.")
         if max_chars < 200:
-            raise ValueError(f"Desktop needs max_chars >= 200, not {max_chars}.")
+            raise ValueError(f"max_chars = {max_chars} is not valid: Desktop needs at least 200.")
         super().__init__()
         self._observe, self._max_chars = tuple(observe), max_chars
         self._chosen: dict[str, DesktopProgram] = {}
@@ -116,11 +116,13 @@ class DesktopPrograms(Desktop):
             lookup = await self._sandbox.exec(["sh", "-c", 'command -v "$0"', program.command[0]])
             if lookup.exit_code != 0:
                 raise SandboxUnavailable(
-                    f"{task.id}: the program {name!r} needs {program.command[0]}, which is not installed: "
-                    f"apt-get install {program.package}."
+                    f"{task.id}: the program {name!r} needs {program.command[0]}, which is not installed. Run: "
+                    f"apt-get install {program.package}"
                 )
         if "tree" in self._observe and (await self._sandbox.exec(["sh", "-c", READS_TREES])).exit_code != 0:
-            raise SandboxUnavailable(f"No accessibility tree can be read here: apt-get install {TREE_PACKAGES}.")
+            raise SandboxUnavailable(
+                f"The accessibility tree cannot be read on this machine. Run: apt-get install {TREE_PACKAGES}"
+            )
         return opening
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -138,8 +140,8 @@ class DesktopPrograms(Desktop):
         await asyncio.sleep(LATE_S)  # a program may draw late on a busy machine
         if await self._state() != checkpoint.data["key"]:
             raise SandboxDied(
-                f"{task.id}: after the same {len(self._done)} actions, the files, windows or pixels are not what they "
-                "were: an action came too early, or a program shows what changes by itself."
+                f"{task.id}: the same {len(self._done)} actions led to other files, windows or pixels than before. "
+                "Either an action came too early, or a program shows something that changes by itself."
             )
 
     @tool(timeout_s=ACT_S, parallel=False)
@@ -259,7 +261,8 @@ class DesktopPrograms(Desktop):
             or not all(isinstance(side, int) and SIZES[0] <= side <= SIZES[1] for side in size)
         ):
             raise TaskError(
-                f"{task.id}: parameters['size'] is {size!r:.80}; give width and height, from {SIZES[0]} to {SIZES[1]}."
+                f"{task.id}: parameters['size'] must be width and height from {SIZES[0]} to {SIZES[1]}, not "
+                f"{size!r:.80}."
             )
         super()._read_parameters(task)
         self._size, self._programs = (size[0], size[1]), tuple(self._chosen)
@@ -269,22 +272,30 @@ class DesktopPrograms(Desktop):
 def _programs(task: Task, given: Any) -> dict[str, DesktopProgram]:
     """Return the programs that a task names. Raises: TaskError."""
     if not isinstance(given, Mapping) or not given:
-        raise TaskError(f"{task.id}: parameters['programs'] is {given!r:.80}; give objects by the programs' names.")
+        raise TaskError(
+            f"{task.id}: parameters['programs'] must map names of programs to objects, but it is {given!r:.80}."
+        )
     chosen: dict[str, DesktopProgram] = {}
     for name, raw in given.items():
         where = f"{task.id}: parameters['programs'][{name!r}]"
         fields = dict(raw) if isinstance(raw, Mapping) else {}
         if unknown := fields.keys() - {"command", "package", "window", "opens"}:
-            raise TaskError(f"{where} has {sorted(unknown)}; a program has command, package, window and opens.")
+            raise TaskError(
+                f"{where} has unknown fields {sorted(unknown)}. A program has command, package, window and opens."
+            )
         command, package = fields.get("command"), fields.get("package")
         if not isinstance(command, (list, tuple)) or not command or not all(isinstance(part, str) for part in command):
-            raise TaskError(f"{where}['command'] is {command!r:.80}; give a list of texts.")
+            raise TaskError(f"{where}['command'] must be a list of texts, not {command!r:.80}.")
         if not isinstance(package, str) or not package:
-            raise TaskError(f"{where}['package'] is {package!r:.80}; give the Debian package that brings {command[0]}.")
+            raise TaskError(
+                f"{where}['package'] is {package!r:.80}. Give the Debian package that contains {command[0]}."
+            )
         window = fields.get("window", "")
         try:
             re.compile(window)
         except (re.error, TypeError) as error:
-            raise TaskError(f"{where}['window'] is {window!r:.80}, no regular expression: {error}.") from error
+            raise TaskError(
+                f"{where}['window'] is {window!r:.80}, which is not a regular expression: {error}."
+            ) from error
         chosen[str(name)] = DesktopProgram(tuple(command), package, window, bool(fields.get("opens", False)))
     return chosen

@@ -77,11 +77,11 @@ class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[
         names: Any = task.parameters.get("models")
         is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
         if not is_list or not 1 <= len(names) <= len(ascii_uppercase):
-            raise TaskError(f"{task.id}: parameters['models'] of a task of experts-v1 are names of 1 to 26 models.")
+            raise TaskError(f"{task.id}: parameters['models'] of experts-v1 must name 1 to 26 models.")
         may_be_asked = self._models.offered(task.split)
         if unknown := [name for name in names if name not in may_be_asked]:
             raise TaskError(
-                f"{task.id}: the model {unknown[0]!r} is unknown, or unseen and not for a task of {task.split}. "
-                f"There are: {', '.join(may_be_asked)}."
+                f"{task.id}: the model {unknown[0]!r} is unknown, or it is unseen and may not be used in a task of "
+                f"{task.split}. Models are: {', '.join(may_be_asked)}."
             )
         return [*names]

@@ -34,14 +34,18 @@ def draw(screen: Mapping[str, Any]) -> Image:
     theme = THEMES.get(str(screen.get("theme", "light")))
     widgets = screen.get("widgets")
     if theme is None or not isinstance(widgets, (list, tuple)) or len(widgets) > MAX_WIDGETS:
-        raise TaskError(f"A screen has a theme of {', '.join(THEMES)} and a list of at most {MAX_WIDGETS} widgets.")
+        raise TaskError(
+            f"A screen must have a theme ({', '.join(THEMES)}) and a list of at most {MAX_WIDGETS} widgets."
+        )
     image = Image.new("RGB", (width, height), theme[0])
     pen = ImageDraw.Draw(image)
     for index, widget in enumerate(widgets):
         box = _box(widget, index, width, height)
         paint = KINDS.get(str(widget.get("kind")))
         if paint is None:
-            raise TaskError(f"Widget {index} is of kind {widget.get('kind')!r}. There are: {', '.join(KINDS)}.")
+            raise TaskError(
+                f"Widget {index} has the unknown kind {widget.get('kind')!r}. Kinds are: {', '.join(KINDS)}."
+            )
         paint(pen, box, str(widget.get("text", ""))[:MAX_TEXT], bool(widget.get("on")), theme)
     return image
 
@@ -50,7 +54,7 @@ def checked_size(screen: Mapping[str, Any]) -> tuple[int, int]:
     """Return width and height in pixels. Raises: TaskError."""
     width, height = screen.get("width"), screen.get("height")
     if not all(isinstance(side, int) and 16 <= side <= MAX_SIDE for side in (width, height)):
-        raise TaskError(f"A screen is 16 to {MAX_SIDE} pixels wide and high, not {width!r} x {height!r}.")
+        raise TaskError(f"A screen must be 16 to {MAX_SIDE} pixels wide and high, not {width!r} x {height!r}.")
     return int(width), int(height)  # type: ignore[arg-type]  # checked above to be ints
 
 
@@ -60,7 +64,7 @@ def _box(widget: Any, index: int, width: int, height: int) -> Box:
         x0, y0, x1, y1 = box
         if 0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height:
             return x0, y0, x1, y1
-    raise TaskError(f"Widget {index} has the box {box!r}; it is [x0, y0, x1, y1] inside {width} x {height}.")
+    raise TaskError(f"Widget {index} has the box {box!r}, which is not [x0, y0, x1, y1] inside {width} x {height}.")
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +166,7 @@ def _icon(pen: ImageDraw, box: Box, text: str, on: bool, theme: tuple[str, ...])
         pen.line((a, my, c, my), ink, 2)
         pen.line((mx, b, c, my, mx, d), ink, 2)
     else:
-        raise TaskError(f"There is no icon {text!r}. There are: {', '.join(ICONS)}.")
+        raise TaskError(f"There is no icon {text!r}. Icons are: {', '.join(ICONS)}.")
 
 
 KINDS: dict[str, Callable[[ImageDraw, Box, str, bool, tuple[str, ...]], None]] = {

@@ -89,5 +89,5 @@ def max_side_of(task: Task) -> int:
     """Return the longer side of the image that the agent gets, in pixels. Raises: TaskError."""
     pixels = task.parameters.get("shown", LONGEST)
     if not isinstance(pixels, int) or not 32 <= pixels <= 2048:
-        raise TaskError(f"{task.id}: parameters['shown'] is {pixels!r}: 32 to 2048 pixels.")
+        raise TaskError(f"{task.id}: parameters['shown'] must be 32 to 2048 pixels, not {pixels!r}.")
     return pixels

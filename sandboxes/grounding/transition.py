@@ -91,7 +91,7 @@ class Transition(Environment):
     def _read(self, task: Task) -> None:
         screens = task.parameters.get("screens")
         if not isinstance(screens, (list, tuple)) or not 2 <= len(screens) <= MAX_SCREENS:
-            raise TaskError(f"{task.id}: parameters['screens'] is no list of 2 to {MAX_SCREENS} screens.")
+            raise TaskError(f"{task.id}: parameters['screens'] must be a list of 2 to {MAX_SCREENS} screens.")
         where = f"{task.id}: parameters['screens']"
         self._screens = [screen_of(screen, f"{where}[{index}]") for index, screen in enumerate(screens)]
         self._max_side = max_side_of(task)

@@ -38,7 +38,7 @@ def screen_of(data: Any, where: str) -> Image:
     Raises: TaskError that begins with `where`, when it is none, too large, or another file than the task means.
     """
     if not isinstance(data, Mapping):
-        raise TaskError(f"{where} is {data!r}: a screen is an object with widgets, a path, data or an asset.")
+        raise TaskError(f"{where} must be an object with widgets, a path, data or an asset, not {data!r}.")
     if "widgets" in data:
         return draw(data)
     from PIL import Image, UnidentifiedImageError
@@ -49,7 +49,7 @@ def screen_of(data: Any, where: str) -> Image:
             raise TaskError(f"{where}: {data.get('path')} has changed since the task was read. Load the tasks again.")
         image = Image.open(io.BytesIO(written))
         if image.width * image.height > MAX_PIXELS:
-            raise TaskError(f"{where} is {image.width} x {image.height} pixels; at most {MAX_PIXELS} are shown.")
+            raise TaskError(f"{where} has {image.width} x {image.height} pixels, but at most {MAX_PIXELS} are allowed.")
         return image.convert("RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         if isinstance(error, TaskError):

@@ -54,7 +54,7 @@ class Browser:
         except (SandboxDied, TimeoutError, OSError) as error:
             await sandbox.close()
             raise SandboxUnavailable(
-                f"Chromium ({program}) does not start in a sandbox of {spec.memory_mib} MiB: {str(error)[:800]}"
+                f"Chromium ({program}) cannot be started in a sandbox of {spec.memory_mib} MiB: {str(error)[:800]}"
             ) from error
         except BaseException:
             await sandbox.close()
@@ -162,7 +162,7 @@ def chromium() -> str:
     if path.startswith("/usr/bin/") and (_FOLDER / Path(path).name).exists():
         path = str(_FOLDER / Path(path).name)
     if not path.startswith("/usr/"):
-        raise SandboxUnavailable(f"{path} is not below /usr, and a sandbox sees no other programs of the host.")
+        raise SandboxUnavailable(f"{path} is not below /usr, so a sandbox cannot see it. Install Chromium below /usr.")
     return path
 
 

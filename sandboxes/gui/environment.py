@@ -89,9 +89,12 @@ class WebPages(Environment):
 
     def __init__(self, *, observe: Sequence[View] = ("tree",), max_chars: int = 6_000) -> None:
         if unknown := [view for view in observe if view not in VIEWS]:
-            raise ValueError(f"Web has no view {unknown[0]!r}. Views are {', '.join(VIEWS)}.")
+            raise ValueError(f"Web has no view {unknown[0]!r}. Its views are: {', '.join(VIEWS)}.")
         if not observe or max_chars < 200:
-            raise ValueError(f"Web needs at least one view and max_chars >= 200, not {observe!r} and {max_chars}.")
+            raise ValueError(
+                f"observe = {observe!r} and max_chars = {max_chars} are not valid: Web needs at least one view, and "
+                "max_chars >= 200."
+            )
         self._observe, self._max_chars = tuple(observe), max_chars
         self._browsers: Browsers | None = None
         self._browser: Browser | None = None
@@ -136,7 +139,7 @@ class WebPages(Environment):
         try:
             observed = await self._ask({"do": "begin", **self._begin})
         except ToolError as error:  # the agent has not acted yet, so it is not the cause
-            raise SandboxDied(f"{task.id}: the first page does not come up: {error}") from error
+            raise SandboxDied(f"{task.id}: the first page could not be loaded: {error}") from error
         self._key, self._steps = observed["key"], observed["steps"] or ()
         opening = task.opening()
         prompt = [Message("user", observed["words"])] if observed["words"] else opening[-1:]
@@ -164,8 +167,8 @@ class WebPages(Environment):
         expected_key = checkpoint.data["key"]
         if task.parameters["site"] in APPS and self._key != expected_key:
             raise SandboxDied(
-                f"{task.id}: the pages are not what they were after the same {len(self._actions)} actions "
-                f"(state {self._key}, not {expected_key}): one of them was lost, then or now."
+                f"{task.id}: the same {len(self._actions)} actions led to other pages than before (state {self._key}, "
+                f"not {expected_key}). One of the actions was lost, now or then."
             )
 
     async def close(self) -> None:
@@ -244,7 +247,7 @@ class WebPages(Environment):
                     raise
                 observed = await self._recover(index)
         if self._begin["site"]["kind"] == "app" and observed["key"] != state_key:
-            raise SandboxDied("The page crashed, and is not what it was after the same actions.") from crash
+            raise SandboxDied("The page crashed, and after the same actions it is not as it was before.") from crash
 
     async def _recover(self, index: int) -> Any:
         """Go on after an action that crashes the page. Returns: the observation."""
@@ -269,7 +272,7 @@ class WebPages(Environment):
     async def _ask(self, request: dict[str, Any]) -> Any:
         """Send one request to the guest. It continues if the call is cancelled, and the next one waits for it."""
         if self._channel is None:
-            raise SandboxError("The web environment was used before reset.")
+            raise SandboxError("The web environment was used before reset. Call reset first.")
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running])
         timeout_s = SET_UP_S if request.get("site", {}).get("kind") == "server" else CALL_S

@@ -43,7 +43,7 @@ class WebReward(Reward):
         expected = parse_effects(truth.get("effects", {}), episode.task.id)
         if not expected and not {"answer", "url", "downloads"} & truth.keys():
             raise JudgeError(
-                f"{episode.task.id}: truth['effects'] is empty, and nothing else is asked: add the answer."
+                f"{episode.task.id}: truth['effects'] is empty, and nothing else is judged. Add truth['answer']."
             )
         effects = (end_state or {}).get("effects", {})
         right = end_state is not None
@@ -85,7 +85,7 @@ def _end_state(data: dict[str, Any]) -> Mapping[str, Any]:
     """Parse the page's end state. Raises: ValueError, TypeError, AttributeError for any other text."""
     page_reward = float(data.get("page_reward") or 0.0)
     if not math.isfinite(page_reward):
-        raise ValueError("the page's reward is a finite number")
+        raise ValueError("the page's reward must be a finite number")
     return {**data, "effects": dict(data.get("effects", {})), "page_reward": page_reward}
 
 
@@ -94,9 +94,9 @@ def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
     try:
         effects = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError as error:
-        raise JudgeError(f"{task_id}: truth['effects'] is no JSON: {error}.") from error
+        raise JudgeError(f"{task_id}: truth['effects'] is not JSON: {error}.") from error
     if not isinstance(effects, Mapping):
-        raise JudgeError(f"{task_id}: truth['effects'] is {effects!r:.60}: a mapping is needed.")
+        raise JudgeError(f"{task_id}: truth['effects'] must be a mapping, not {effects!r:.60}.")
     return effects
 
 
@@ -104,13 +104,13 @@ def _check_truth(task_id: str, parameters: Mapping[str, Any], truth: Any) -> Non
     """Raise JudgeError if a task's truth is empty, or names something that this site cannot have."""
     site = parameters.get("site")
     if not isinstance(truth, Mapping) or not ({"effects", "answer", "url", "downloads", "page"} & truth.keys()):
-        raise JudgeError(
-            f"{task_id} has neither truth['effects'] nor answer, url, downloads or page: nothing can be judged."
-        )
+        raise JudgeError(f"{task_id}: the truth has nothing to judge. Give it effects, answer, url, downloads or page.")
     if truth.get("page") and site != "miniwob":
-        raise JudgeError(f"{task_id}: truth['page'] is for MiniWoB++; pages of {site!r} give no reward.")
+        raise JudgeError(
+            f"{task_id}: truth['page'] works only for MiniWoB++, because pages of {site!r} give no reward."
+        )
     if "effects" in truth and site in ("folder", "server") and not parameters.get("state"):
         raise JudgeError(
-            f"{task_id}: truth['effects'] can never be met: give parameters['state'], or judge by answer, url or "
-            "downloads."
+            f"{task_id}: truth['effects'] needs parameters['state'], which reads the effects. Give it, or judge by "
+            "answer, url or downloads."
         )

@@ -46,7 +46,7 @@ def _with_requirements(names: tuple[str, ...]) -> dict[str, Distribution]:
             distributions[key] = distribution(name)
         except PackageNotFoundError as error:
             if is_named:
-                raise MissingExtraError(f"The package {name!r} is not installed: pip install {name}") from error
+                raise MissingExtraError(f"The package {name!r} is not installed. Run: pip install {name}") from error
             continue  # required only on other systems
         for requirement in distributions[key].requires or ():
             match = _NAME.match(requirement)

@@ -79,32 +79,32 @@ class WebParameters:
         site, seed, page = raw.get("site"), raw.get("seed", 0), raw.get("page", "")
         if site not in (*APPS, "miniwob", "folder", "server"):
             raise TaskError(
-                f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob, folder or server."
+                f"{task.id}: parameters['site'] is {site!r}. Give {', '.join(APPS)}, miniwob, folder or server."
             )
         # task sets write the number of a form's steps into `horizon`
         if unknown := sorted(raw.keys() - {*cls.__slots__, "horizon"}):
             raise TaskError(f"{task.id}: unknown parameters {unknown}. Known: {', '.join(cls.__slots__)}.")
         if site != "server" and (misplaced := sorted(raw.keys() & _SERVER_ONLY)):
             raise TaskError(
-                f"{task.id}: parameters {misplaced} are for the site 'server', not {site!r}: leave them out."
+                f"{task.id}: parameters {misplaced} apply only to the site 'server', not to {site!r}. Leave them out."
             )
         if site in _HOSTS and not (isinstance(raw.get("folder"), str) and raw["folder"]):
             raise TaskError(
-                f"{task.id}: parameters['folder'] is {raw.get('folder')!r:.80}; give the folder of the "
+                f"{task.id}: parameters['folder'] is {raw.get('folder')!r:.80}. Give the folder of the "
                 f"{'application' if site == 'server' else 'pages'}, or an asset."
             )
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
+            raise TaskError(f"{task.id}: parameters['seed'] must be a whole number, not {seed!r}.")
         if not isinstance(page, str) or _WITH_HOST.match(page) or (not page and site in ("miniwob", "folder")):
             raise TaskError(
-                f"{task.id}: parameters['page'] is {page!r:.80}; give the page with which it begins, without host."
+                f"{task.id}: parameters['page'] is {page!r:.80}. Give the address of the first page, without its host."
             )
         needs_data = site in APPS or (site == "server" and raw.get("data") is not None)
         data = _app_data(task, raw.get("data"), seed) if needs_data else None
         default = (500, 320) if site == "miniwob" else (800, 600)
         viewport = raw.get("viewport", default)
         if len(viewport) != 2 or not all(isinstance(side, int) and 50 <= side <= _MAX_SIDE for side in viewport):
-            raise TaskError(f"{task.id}: parameters['viewport'] is {viewport!r}; give width and height in pixels.")
+            raise TaskError(f"{task.id}: parameters['viewport'] must be width and height in pixels, not {viewport!r}.")
         files = raw.get("files", {})
         if (
             not isinstance(files, Mapping)
@@ -112,19 +112,21 @@ class WebParameters:
             or sum(map(len, files.values())) > _MAX_FILES
         ):
             raise TaskError(
-                f"{task.id}: parameters['files'] is {str(files)[:60]!r}; give text by name, without folders, and "
-                f"at most {_MAX_FILES >> 20} MiB."
+                f"{task.id}: parameters['files'] is {str(files)[:60]!r}. Map names without folders to texts, of at "
+                f"most {_MAX_FILES >> 20} MiB together."
             )
         own = _own_app(task) if site == "server" else {}
         if site == "folder":
             own = {"state": raw.get("state", "")}
             if not isinstance(own["state"], str):
-                raise TaskError(f"{task.id}: parameters['state'] is {own['state']!r:.80}; give a script, as a text.")
+                raise TaskError(
+                    f"{task.id}: parameters['state'] must be a script, as a text, not {own['state']!r:.80}."
+                )
         if site in _HOSTS:
             own["host"] = host = raw.get("host", _HOSTS[site])
             if not isinstance(host, str) or not _HOST.fullmatch(host):
                 raise TaskError(
-                    f"{task.id}: parameters['host'] is {host!r:.80}; give a host name in small letters, without a port."
+                    f"{task.id}: parameters['host'] is {host!r:.80}. Give a host name in small letters, without a port."
                 )
         return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]), files, **own)
 
@@ -146,7 +148,7 @@ class WebParameters:
             files = zipfile.ZipFile(io.BytesIO(pages)).namelist()
             if not {name, f"{name}/index.html".lstrip("/"), f"{name}.html"} & set(files):
                 raise TaskError(
-                    f"The folder of pages {self.folder!r} has no page {self.page!r}: give the path of the first page."
+                    f"The folder of pages {self.folder!r} has no page {self.page!r}. Give the path of the first page."
                 )
         return (pages,)
 
@@ -177,15 +179,17 @@ def miniwob_folder(given: str | Path = "") -> Path:
         spec = importlib.util.find_spec("miniwob")
         if spec is None or not spec.submodule_search_locations:
             raise MissingExtraError(
-                "MiniWoB++ is not installed: pip install --no-deps miniwob (only its pages are read); or name a folder "
-                f"with its HTML in ${MINIWOB}."
+                "MiniWoB++ is not installed. Run pip install --no-deps miniwob (only its pages are used), or name a "
+                f"folder with its HTML in ${MINIWOB}."
             )
         configured = str(Path(next(iter(spec.submodule_search_locations))) / "html")
     folder = Path(configured)
     for candidate in (folder, folder / "html", folder / "miniwob" / "html"):
         if (candidate / "core" / "core.js").is_file() and (candidate / "miniwob").is_dir():
             return candidate
-    raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
+    raise TaskError(
+        f"{folder} does not contain MiniWoB++: its folder html should have core/core.js and miniwob/*.html."
+    )
 
 
 def _asset_or_folder(name: str, links: bool) -> bytes:
@@ -204,13 +208,16 @@ def _own_app(task: Task) -> dict[str, Any]:
     for name in ("command", "setup", "state", "packages"):
         value = raw.get(name, ())
         if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
-            raise TaskError(f"{task.id}: parameters[{name!r}] is {value!r:.80}; give a list of texts.")
+            raise TaskError(f"{task.id}: parameters[{name!r}] must be a list of texts, not {value!r:.80}.")
         own[name] = tuple(value)
     if not own["command"]:
-        raise TaskError(f"{task.id}: parameters['command'] is missing; give the command that starts the application.")
+        raise TaskError(f"{task.id}: parameters['command'] is missing. Give the command that starts the application.")
     own["start_s"] = raw.get("start_s", 60.0)
     if type(own["start_s"]) not in (int, float) or not 0 < own["start_s"] <= _MAX_START_S:
-        raise TaskError(f"{task.id}: parameters['start_s'] is {own['start_s']!r}; give seconds, up to {_MAX_START_S}.")
+        raise TaskError(
+            f"{task.id}: parameters['start_s'] must be seconds, above 0 and at most {_MAX_START_S}, not "
+            f"{own['start_s']!r}."
+        )
     return own
 
 
@@ -219,10 +226,10 @@ def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:
         try:
             json.dumps(raw, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{task.id}: parameters['data'] has what JSON has not: {error}.") from error
+            raise TaskError(f"{task.id}: parameters['data'] has a value that JSON does not have: {error}.") from error
         return raw
     if not isinstance(raw, str):
-        raise TaskError(f"{task.id}: parameters['data'] is {raw!r:.80}; give a mapping, or the name of an asset.")
+        raise TaskError(f"{task.id}: parameters['data'] must be a mapping or the name of an asset, not {raw!r:.80}.")
     factory = load("assets", raw)
     seeded = "seed" in inspect.signature(factory).parameters
     return _parse_json(factory(seed=seed) if seeded else factory(), raw)
@@ -231,5 +238,5 @@ def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:
 def _parse_json(content: bytes, name: str) -> Mapping[str, Any]:
     data = json.loads(content)
     if not isinstance(data, dict):
-        raise TaskError(f"The asset {name!r} is no JSON object.")
+        raise TaskError(f"The asset {name!r} is not a JSON object.")
     return data

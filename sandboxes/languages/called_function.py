@@ -79,11 +79,11 @@ class CalledFunction:
         if reply == "!":
             raise CallFailed("it raised an error")
         if not isinstance(reply, str) or not reply.startswith("="):
-            raise CallFailed("it sent something that is no result")
+            raise CallFailed("it sent something that is not a result")
         try:
             return from_words(self._signature.returns, reply[1:])
         except ValueError as error:
-            raise CallFailed(f"its result is no {self._signature.returns}: {error}") from None
+            raise CallFailed(f"its result is not of type {self._signature.returns}: {error}") from None
 
     async def _reply(self, line: str) -> Any:
         try:
@@ -143,7 +143,7 @@ async def _prepare(backend: Backend, spec: SandboxSpec, language: Language) -> S
         if missing:
             programs = ", ".join(missing)
             remedy = "install it, or leave the language out"
-            raise ToolchainFault(f"{programs} for {language.title} is not in the sandbox's image: {remedy}.")
+            raise ToolchainFault(f"The sandbox's image has no {programs} for {language.title}: {remedy}.")
         for name, raw in language.driver_files().items():
             await sandbox.write(name, raw)
         if language.prepare:
@@ -163,12 +163,14 @@ async def _try_language(sandbox: Sandbox, language: Language) -> None:
     except CallFailed as error:
         words = (await sandbox.read("/tmp/printed")).decode("utf-8", "replace").strip()[-300:]
         raise ToolchainFault(
-            f"{language.title} fails on a function that returns its argument: {error}. {words}"
+            f"The toolchain of {language.title} fails on a function that only returns its argument: {error}. {words}"
         ) from None
     finally:
         await function.close()
     if value != 41:
-        raise ToolchainFault(f"{language.title}: a function that returns its argument 41 returned {value!r}.")
+        raise ToolchainFault(
+            f"The toolchain of {language.title} is broken: a function that returns its argument 41 returned {value!r}."
+        )
 
 
 def _check(language: Language, result: ExecResult) -> None:

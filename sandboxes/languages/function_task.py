@@ -38,16 +38,16 @@ class FunctionTask:
         try:
             signature = Signature.of(parameters.get("function"))
         except ValueError as error:
-            raise ValueError(f"parameters['function']: {error}") from None
+            raise ValueError(f"parameters['function'] is not valid: {error}") from None
         names = parameters.get("languages", ())
         if not isinstance(names, list | tuple) or not names or not all(name in LANGUAGES for name in names):
-            raise ValueError(f"parameters['languages'] is {names!r:.120}: give some of {', '.join(LANGUAGES)}")
+            raise ValueError(f"parameters['languages'] is {names!r:.120}. Give some of {', '.join(LANGUAGES)}")
         return cls(signature, tuple(names))
 
     def language(self, name: str = "") -> Language:
         """Return a language by name, by default the first. Raises: ValueError naming the allowed languages."""
         if name and name not in self.languages:
-            raise ValueError(f"{name!r:.40} is no language of this task: use {' or '.join(self.languages)}")
+            raise ValueError(f"{name!r:.40} is not a language of this task: use {' or '.join(self.languages)}")
         return LANGUAGES[name or self.languages[0]]
 
     def cases(self, data: Any) -> list[Case]:
@@ -56,11 +56,11 @@ class FunctionTask:
         Raises: ValueError for one that some language cannot hold.
         """
         if not isinstance(data, list | tuple):
-            raise ValueError(f"{data!r:.120} is no list of calls")
+            raise ValueError(f"{data!r:.120} is not a list of calls")
         cases = []
         for number, case in enumerate(data):
             if not isinstance(case, Mapping) or not {"arguments", "value"} <= case.keys():
-                raise ValueError(f"call {number} is {case!r:.120}: give arguments and value")
+                raise ValueError(f"call {number} must have arguments and value, but it is {case!r:.120}")
             try:
                 self.signature.check_arguments(case["arguments"])
                 self.signature.returns.check(case["value"])
@@ -69,7 +69,7 @@ class FunctionTask:
                 raise ValueError(f"call {number}: {error}") from None
             tolerance = case.get("tolerance")
             if tolerance is not None and not (isinstance(tolerance, int | float) and 0 <= tolerance < 1):
-                raise ValueError(f"call {number}: its tolerance is {tolerance!r:.40}: give a share from 0 to below 1")
+                raise ValueError(f"call {number}: its tolerance must be at least 0 and below 1, not {tolerance!r:.40}")
             cases.append(Case(list(case["arguments"]), case["value"], tolerance))
         return cases
 
@@ -82,4 +82,4 @@ class FunctionTask:
         elif isinstance(value, int):
             for name in self.languages:
                 if abs(value) > LANGUAGES[name].max_int:
-                    raise ValueError(f"{value} is more than {LANGUAGES[name].title} can hold")
+                    raise ValueError(f"{value} is too large for a number of {LANGUAGES[name].title}")

@@ -39,16 +39,18 @@ class Signature:
     def of(cls, data: Any) -> Signature:
         """Read {"name", "arguments": [[name, type], ...], "returns": type}. Raises: ValueError naming the fault."""
         if not isinstance(data, Mapping) or not {"name", "arguments", "returns"} <= data.keys():
-            raise ValueError(f"{data!r:.120} is no signature: give name, arguments and returns")
+            raise ValueError(f"{data!r:.120} is not a signature: give name, arguments and returns")
         pairs = data["arguments"]
         if not isinstance(pairs, Sequence) or not all(
             isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
         ):
-            raise ValueError(f"the arguments are {pairs!r:.120}: give a list of [name, type]")
+            raise ValueError(f"the arguments must be a list of [name, type], not {pairs!r:.120}")
         arguments = tuple((name, ValueType.parse(kind)) for name, kind in pairs)
         for name in (data["name"], *(name for name, _ in arguments)):
             if not isinstance(name, str) or not _NAME.match(name) or name in _RESERVED:
-                raise ValueError(f"{name!r:.80} is no name in every language: letters, digits and _, such as 'count_x'")
+                raise ValueError(
+                    f"{name!r:.80} is not a valid name in every language: use letters, digits and _, such as 'count_x'"
+                )
         return cls(data["name"], arguments, ValueType.parse(data["returns"]))
 
     @property
@@ -63,7 +65,7 @@ class Signature:
     def check_arguments(self, values: Any) -> None:
         """Raise ValueError unless these are arguments for one call."""
         if not isinstance(values, list | tuple) or len(values) != len(self.arguments):
-            raise ValueError(f"{values!r:.120} are not the {len(self.arguments)} arguments of {self.name}")
+            raise ValueError(f"{values!r:.120} does not have the {len(self.arguments)} arguments of {self.name}")
         for (name, kind), value in zip(self.arguments, values, strict=True):
             try:
                 kind.check(value)

@@ -29,10 +29,10 @@ class ValueType:
     def parse(cls, text: str) -> ValueType:
         """Read a type such as "map[string, list[int]]". Raises: ValueError saying what is wrong."""
         if not isinstance(text, str):
-            raise ValueError(f"{text!r:.80} is no type: give text, such as 'list[int]'")
+            raise ValueError(f"{text!r:.80} is not a type: give text, such as 'list[int]'")
         parsed, rest = _parse(text, 0)
         if rest.strip():
-            raise ValueError(f"{text!r:.80} is no type: {rest!r:.40} is left over")
+            raise ValueError(f"{text!r:.80} is not a type: {rest!r:.40} at its end is unexpected")
         return parsed
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class ValueType:
     def check(self, value: Any) -> None:
         """Raise ValueError unless the value is plain data of this type. A whole number is a float too."""
         if not self._admits(value):
-            raise ValueError(f"{value!r:.120} is no {self}")
+            raise ValueError(f"{value!r:.120} is not of type {self}")
         if self.kind == "map":
             key, item = self.inner
             for name, content in entries(value):
@@ -121,7 +121,7 @@ def _parse(text: str, depth: int) -> tuple[ValueType, str]:
     count = {"list": 1, "optional": 1, "map": 2}.get(kind)
     if count is None or not rest.startswith("[") or depth >= MAX_NESTING:
         raise ValueError(
-            f"{text!r:.80} is no type: known are int, float, bool, string, list[T], optional[T] and map[K, V]"
+            f"{text!r:.80} is not a type: types are int, float, bool, string, list[T], optional[T] and map[K, V]"
         )
     inner = []
     for number in range(count):
@@ -129,13 +129,13 @@ def _parse(text: str, depth: int) -> tuple[ValueType, str]:
         inner.append(part)
         if not rest.startswith("," if number < count - 1 else "]"):
             raise ValueError(
-                f"{kind} takes {count} type{'s' if count > 1 else ''} in brackets, as in {_EXAMPLES[kind]}"
+                f"{kind} needs {count} type{'s' if count > 1 else ''} in brackets, as in {_EXAMPLES[kind]}"
             )
     parsed = ValueType(kind, tuple(inner))
     if kind == "map" and inner[0].kind not in ("int", "string"):
-        raise ValueError(f"{parsed}: the keys of a map are int or string")
+        raise ValueError(f"{parsed} is not valid: the keys of a map must be int or string")
     if kind == "optional" and inner[0].kind == "optional":
-        raise ValueError(f"{parsed}: an optional value is not optional again")
+        raise ValueError(f"{parsed} is not valid: an optional value cannot be optional again")
     return parsed, rest[1:]
 
 

@@ -51,7 +51,7 @@ def from_words(kind: ValueType, text: str) -> Any:
     remaining = iter(words)
     value = _read(kind, remaining, len(words))
     if next(remaining, None) is not None:
-        raise ValueError("words are left over")
+        raise ValueError("unexpected words follow the value")
     return value
 
 
@@ -82,9 +82,9 @@ def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], m
         case "map", "m" if rest.isdecimal() and len(rest) < 9 and int(rest) <= most:
             pairs = [(_read(kind.inner[0], words, most), _read(kind.inner[1], words, most)) for _ in range(int(rest))]
             if len(dict(pairs)) < len(pairs):
-                raise ValueError("a key is there twice")
+                raise ValueError("a key occurs twice")
             return dict(pairs)
-    raise ValueError(f"{letter + rest!r:.60} is no {kind}")
+    raise ValueError(f"{letter + rest!r:.60} is not of type {kind}")
 
 
 def line_of(kinds: Sequence[ValueType], values: Sequence[Any]) -> str:

@@ -56,19 +56,24 @@ class Memory(HasContexts, Environment):
         parameters = task.parameters
         sessions, question = parameters.get("sessions"), parameters.get("question")
         if not _are_texts(sessions) or not sessions or not isinstance(question, str):
-            raise TaskError(f"{task.id}: a task of memory-v1 has parameters['sessions'], texts, and ['question'].")
+            raise TaskError(
+                f"{task.id}: memory-v1 needs parameters['sessions'], a list of texts, and parameters['question'], a "
+                "text."
+            )
         capacity = parameters.get("capacity", CAPACITY)
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-            raise TaskError(f"{task.id}: parameters['capacity'] is {capacity!r}, and not a number of entries.")
+            raise TaskError(f"{task.id}: parameters['capacity'] must be a number of entries above 0, not {capacity!r}.")
         needed = parameters.get("needed", [])
         if not isinstance(needed, list | tuple) or not all(map(_are_texts, needed)):
-            raise TaskError(f"{task.id}: parameters['needed'] has for each fact a list of words.")
+            raise TaskError(f"{task.id}: parameters['needed'] must have a list of words for each fact.")
         instructions = parameters.get("instructions", {})
         defaults = {MANAGER: INSTRUCTION.format(capacity=capacity), ANSWERER: ANSWER}
         if not isinstance(instructions, Mapping) or not defaults.keys() >= instructions.keys():
-            raise TaskError(f"{task.id}: parameters['instructions'] has texts for {MANAGER!r} or {ANSWERER!r}.")
+            raise TaskError(
+                f"{task.id}: parameters['instructions'] may have texts only for {MANAGER!r} and {ANSWERER!r}."
+            )
         if not _are_texts(list(instructions.values())):
-            raise TaskError(f"{task.id}: parameters['instructions'] are {dict(instructions)!r}, and not texts.")
+            raise TaskError(f"{task.id}: parameters['instructions'] must have only texts, not {dict(instructions)!r}.")
         self._instructions = {**defaults, **instructions}
         self._sessions = sessions
         self._question, self._capacity = question, capacity

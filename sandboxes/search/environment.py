@@ -54,8 +54,8 @@ class Search(Environment):
     ) -> None:
         if results < 1 or window_chars < 100 or (max_searches is not None and max_searches < 0):
             raise ValueError(
-                f"Search needs results >= 1, window_chars >= 100 and max_searches >= 0 or None, not {results}, "
-                f"{window_chars} and {max_searches}."
+                f"results = {results}, window_chars = {window_chars} and max_searches = {max_searches} are not valid: "
+                "expected results >= 1, window_chars >= 100, and max_searches >= 0 or None."
             )
         self._kind, self._encoder, self._reader = retriever, encoder, reader
         self._results, self._window_chars, self._max_searches = results, window_chars, max_searches
@@ -69,14 +69,16 @@ class Search(Environment):
         """Open the task's corpus. The first episode waits until it is indexed. Raises: TaskError."""
         corpus, number = task.parameters.get("corpus"), task.parameters.get("seed")
         if not isinstance(corpus, str) or not corpus:
-            raise TaskError(f"{task.id}: parameters['corpus'] is {corpus!r}; give an asset or the path of a corpus.")
+            raise TaskError(
+                f"{task.id}: parameters['corpus'] must be an asset or the path of a corpus, not {corpus!r}."
+            )
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-            raise TaskError(f"{task.id}: parameters['seed'] is {number!r}; give a whole number.")
+            raise TaskError(f"{task.id}: parameters['seed'] must be a whole number, not {number!r}.")
         self._library = await asyncio.to_thread(open_library, corpus, seed=number)
         self._retriever = await asyncio.to_thread(self._library.retriever, self._kind, self._encoder)
         per_page = task.parameters.get("results", self._results)
         if isinstance(per_page, bool) or not isinstance(per_page, int) or per_page < 1:
-            raise TaskError(f"{task.id}: parameters['results'] is {per_page!r}; give a number from 1.")
+            raise TaskError(f"{task.id}: parameters['results'] must be a whole number of at least 1, not {per_page!r}.")
         self._per_page = per_page
         self._question = task.opening()[-1].text
         self._begin(task.parameters.get("landmarks", ()), task.parameters.get("retrieval", True) is not False)
@@ -226,7 +228,7 @@ class Search(Environment):
 
     def _ready(self) -> tuple[Library, Retriever]:
         if self._library is None or self._retriever is None:
-            raise SandboxError("The search environment was used before reset.")
+            raise SandboxError("The search environment was used before reset. Call reset first.")
         return self._library, self._retriever
 
     def _digest(self) -> str:

@@ -40,7 +40,7 @@ class SearchRetrieve(Environment):
 
     def __init__(self, *, retriever: str = "bm25", encoder: Encoder | None = None, topk: int = 3) -> None:
         if topk < 1:
-            raise ValueError(f"SearchRetrieve needs topk >= 1, not {topk}.")
+            raise ValueError(f"topk = {topk} is not valid: SearchRetrieve needs at least 1.")
         self._kind, self._encoder, self._topk = retriever, encoder, topk
         self._turn = asyncio.Lock()
         self._retriever: Retriever | None = None
@@ -57,7 +57,9 @@ class SearchRetrieve(Environment):
         else:
             corpus = task.parameters.get("corpus")
             if not isinstance(corpus, str) or not corpus:
-                raise TaskError(f"{task.id}: parameters['corpus'] is {corpus!r}; give an asset or a corpus's path.")
+                raise TaskError(
+                    f"{task.id}: parameters['corpus'] must be an asset or the path of a corpus, not {corpus!r}."
+                )
             library = await asyncio.to_thread(open_library, corpus, seed=task.parameters.get("seed"))
             self._retriever = await asyncio.to_thread(library.retriever, self._kind, self._encoder)
             self._corpus = library.digest
@@ -69,7 +71,7 @@ class SearchRetrieve(Environment):
     async def search(self, query: str) -> str:
         """Search the corpus; gives passages."""
         if self._retriever is None:
-            raise SandboxError("The search environment was used before reset.")
+            raise SandboxError("The search environment was used before reset. Call reset first.")
         if not query.strip() or len(query) > MAX_QUERY_CHARS:
             raise ToolError(f"A query has 1 to {MAX_QUERY_CHARS} characters; yours has {len(query)}.")
         async with self._turn:

@@ -113,14 +113,14 @@ class SearchServer:
         """Return status, content type and content."""
         try:
             if body is None:
-                raise BadRequest(413, f"A body of more than {MAX_BODY_BYTES} bytes is not read.")
+                raise BadRequest(413, f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.")
             parts = urlsplit(request.target.decode("ascii", "replace"))
             if parts.path == "/retrieve":
                 if request.method != b"POST":
-                    raise BadRequest(405, "Ask /retrieve by POST.")
+                    raise BadRequest(405, "Send requests to /retrieve by POST.")
                 return 200, "application/json", json.dumps(await self._retrieve(body)).encode()
             if request.method not in (b"GET", b"HEAD"):
-                raise BadRequest(405, "Pages are read by GET.")
+                raise BadRequest(405, "Read pages by GET.")
             return 200, "text/html; charset=utf-8", (await self._page(parts.path, parse_qs(parts.query))).encode()
         except BadRequest as error:
             return error.status, "text/plain; charset=utf-8", f"{error}\n".encode()
@@ -145,15 +145,15 @@ class SearchServer:
             queries, topk = request["queries"], request.get("topk") or 3
             scores = bool(request.get("return_scores", False))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise BadRequest(422, 'The body is no {"queries": [...], "topk": 3, "return_scores": true}.') from error
-        if not (isinstance(queries, list) and all(isinstance(item, str) for item in queries)):
-            raise BadRequest(422, "queries is no list of texts.")
-        if isinstance(topk, bool) or not isinstance(topk, int) or not 1 <= topk <= MAX_TOPK:
-            raise BadRequest(422, f"topk is {str(topk)[:20]}; give a number from 1 to {MAX_TOPK}.")
-        if len(queries) > MAX_QUERIES or any(len(item) > MAX_QUERY_CHARS for item in queries):
             raise BadRequest(
-                422, f"At most {MAX_QUERIES} queries of at most {MAX_QUERY_CHARS} characters are answered."
-            )
+                422, 'The body must have the form {"queries": [...], "topk": 3, "return_scores": true}.'
+            ) from error
+        if not (isinstance(queries, list) and all(isinstance(item, str) for item in queries)):
+            raise BadRequest(422, "queries must be a list of texts.")
+        if isinstance(topk, bool) or not isinstance(topk, int) or not 1 <= topk <= MAX_TOPK:
+            raise BadRequest(422, f"topk must be a whole number from 1 to {MAX_TOPK}, not {str(topk)[:20]}.")
+        if len(queries) > MAX_QUERIES or any(len(item) > MAX_QUERY_CHARS for item in queries):
+            raise BadRequest(422, f"Send at most {MAX_QUERIES} queries, of at most {MAX_QUERY_CHARS} characters each.")
         result = []
         for query in queries:
             rows = []

@@ -32,7 +32,9 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
     known: dict[str, str] = dict(wishes["facts"])
     of_request: list[dict[str, str]] = [dict(facts) for facts in wishes.get("request_facts", [{}] * len(requests))]
     if len(of_request) != len(requests):
-        raise ValueError(f"{len(of_request)} request_facts for {len(requests)} requests")
+        raise ValueError(
+            f"there are {len(of_request)} request_facts for {len(requests)} requests, but one is needed for each"
+        )
 
     def script(messages: Sequence[Message]) -> Message | str:
         if messages[-1].role == "tool":

@@ -73,7 +73,7 @@ class Service(StoreEnvironment):
         """Begin a task. Raises: TaskError for a domain, or a customer, that is none."""
         name, wishes = task.parameters.get("domain"), task.parameters.get("customer")
         if name not in DOMAINS:
-            raise TaskError(f"{task.id}: parameters['domain'] is {name!r:.80}; choose from {', '.join(DOMAINS)}.")
+            raise TaskError(f"{task.id}: parameters['domain'] is {name!r:.80}. Choose from {', '.join(DOMAINS)}.")
         domain = self.choose(str(name))
         await super().reset(task, seed=seed)
         self.tools = {**type(self).tools, **_tools_of(str(name))}
@@ -81,7 +81,9 @@ class Service(StoreEnvironment):
         try:
             self._user = self._make_user(wishes, task.parameters.get("behaviour", {}), domain)
         except (KeyError, TypeError, ValueError) as error:
-            raise TaskError(f"{task.id}: parameters['customer'] or ['behaviour'] cannot be used: {error!r}.") from error
+            raise TaskError(
+                f"{task.id}: parameters['customer'] or parameters['behaviour'] is not valid: {error!r}."
+            ) from error
         self._user.begin(seed, opening=task.prompt)
         self.private_texts = [self._user.goal]
         return [Message("system", domain.policy.format(today=self.now[:10])), *task.opening()]
@@ -107,7 +109,7 @@ class Service(StoreEnvironment):
     def user(self) -> SimulatedUser:
         """The customer. Raises: RuntimeError before the reset."""
         if self._user is None:
-            raise RuntimeError("There is no customer before the reset.")
+            raise RuntimeError("The customer does not exist before reset. Call reset first.")
         return self._user
 
     def counts(self) -> dict[str, int]:

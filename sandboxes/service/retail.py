@@ -104,5 +104,5 @@ class RetailApp(StoreApp):
     def _delivered(self, article_id: int) -> Any:
         article = self.row("articles", article_id)
         if self.row("orders", article["order_id"])["status"] != "delivered" or article["status"] != "sold":
-            raise ToolError(f"Article {article_id} is not delivered, or was returned or exchanged already.")
+            raise ToolError(f"Article {article_id} has not been delivered, or has already been returned or exchanged.")
         return article

@@ -104,7 +104,7 @@ class SqlEnvironment(Environment, ABC):
     async def _ask(self, method: str, *arguments: Any) -> Any:
         """One request to the engine. Raises: ToolError with what it refused; SandboxDied if it gives no answer."""
         if self._database is None:
-            raise SandboxError("The SQL environment was used before reset.")
+            raise SandboxError("The SQL environment was used before reset. Call reset first.")
         try:
             return await self._database.call(method, *arguments)
         except GuestStopped as error:

@@ -28,12 +28,14 @@ def database_of(task: Task) -> bytes:
         return _from_tables(task.id, task.parameters["tables"])
     name = task.parameters.get("database")
     if not isinstance(name, str) or not name:
-        raise TaskError(f"{task.id}: parameters['database'] is {name!r}; give an asset or an SQLite file.")
+        raise TaskError(f"{task.id}: parameters['database'] must be an asset or an SQLite file, not {name!r}.")
     path = Path(name)
     if path.is_file():
         status = path.stat()
         if status.st_size > MAX_FILE_BYTES:
-            raise TaskError(f"{task.id}: {name!r} is of {status.st_size} bytes; at most {MAX_FILE_BYTES} are read.")
+            raise TaskError(
+                f"{task.id}: {name!r} has {status.st_size} bytes, but at most {MAX_FILE_BYTES} are allowed."
+            )
         is_small = status.st_size <= CACHED_FILE_BYTES
         content = _read(name, status.st_mtime_ns, status.st_size) if is_small else path.read_bytes()
     else:
@@ -44,7 +46,7 @@ def database_of(task: Task) -> bytes:
         seeded = "seed" in task.parameters and "seed" in inspect.signature(asset).parameters
         content = asset(seed=task.parameters["seed"]) if seeded else asset()
     if not content.startswith(b"SQLite format 3\0"):
-        raise TaskError(f"{task.id}: {name!r} is no SQLite 3 database: it begins with {content[:16]!r}.")
+        raise TaskError(f"{task.id}: {name!r} is not an SQLite 3 database: it begins with {content[:16]!r}.")
     return content
 
 
@@ -64,7 +66,7 @@ def _from_tables(where: str, tables: Sequence[Mapping[str, Any]]) -> bytes:
                 connection.executemany(f"INSERT INTO {_quoted(table['name'])} VALUES ({marks})", table["rows"])
         except (sqlite3.Error, KeyError, TypeError, ValueError, OverflowError) as error:
             raise TaskError(
-                f"{where}: parameters['tables'] cannot be made into a database: {error!r}. Each is "
+                f"{where}: parameters['tables'] cannot be made into a database: {error!r}. Write each table as "
                 '{"name": text, "columns": [[name, type], ...], "rows": [[value, ...], ...]}.'
             ) from error
         content: bytes = connection.serialize()
@@ -77,5 +79,5 @@ def _quoted(name: str) -> str:
 
 def _checked_type(kind: str) -> str:
     if not all(char.isalnum() or char in "_ (),." for char in kind):
-        raise ValueError(f"{kind!r} is no column type")
+        raise ValueError(f"{kind!r} is not a column type")
     return kind

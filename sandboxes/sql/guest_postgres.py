@@ -54,7 +54,7 @@ def start_server(binaries: str) -> None:
         except Lost:
             time.sleep(0.01)
     with open("/work/server.log", "rb") as log:
-        raise Lost(f"the server did not start: {log.read()[-500:].decode('utf-8', 'replace')}")
+        raise Lost(f"the PostgreSQL server did not start: {log.read()[-500:].decode('utf-8', 'replace')}")
 
 
 def _runs() -> bool:

@@ -32,7 +32,7 @@ class SqlLimits:
         for name in ("max_rows", "max_chars", "query_s", "max_columns", "memory_mib", "disk_mib"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and value > 0):
-                raise TaskError(f"The SQL environment's option {name} is {value!r}: give a number above 0.")
+                raise TaskError(f"The SQL environment's option {name} must be a number above 0, not {value!r}.")
 
     def spec(self, base: SandboxSpec, size: int, *, disk_per_byte: float, memory_per_byte: float) -> SandboxSpec:
         """Return the sandbox for a database of `size` bytes: `base`, enlarged by powers of two so that few specs are in

@@ -84,7 +84,9 @@ class SqlPostgres(WritableSqlEnvironment):
             result = await CLUSTER_MAKER.run(sandbox, "make_cluster", binaries, f"/work/{FILE}", timeout_s=PREPARE_S)
             if not result.ok:
                 output = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace")
-                raise SandboxUnavailable(f"No PostgreSQL cluster can be made here (exit {result.exit_code}): {output}")
+                raise SandboxUnavailable(
+                    f"No PostgreSQL cluster can be created on this machine (exit {result.exit_code}): {output}"
+                )
             return await sandbox.snapshot()
         finally:
             await sandbox.close()

@@ -179,12 +179,14 @@ def _table_of(task: Task) -> tuple[list[str], list[str], list[int]]:
     items, cities, numbers = (task.parameters.get(name) for name in ("items", "cities", "numbers"))
     if not (_are_names(items, reserved="city") and _are_names(cities) and list(cities) == sorted(cities)):
         raise TaskError(
-            f"{task.id}: parameters['items'] is {items!r:.80} and parameters['cities'] {cities!r:.80}; give different "
-            "names, the cities in alphabetical order."
+            f"{task.id}: parameters['items'] is {items!r:.80} and parameters['cities'] is {cities!r:.80}. Give "
+            "different names, and the cities in alphabetical order."
         )
     cells = len(items) * len(cities)
     if not (isinstance(numbers, list | tuple) and [type(number) for number in numbers] == [int] * cells):
-        raise TaskError(f"{task.id}: parameters['numbers'] is {numbers!r:.80}; give a whole number for each cell.")
+        raise TaskError(
+            f"{task.id}: parameters['numbers'] must have a whole number for each cell, but it is {numbers!r:.80}."
+        )
     return list(items), list(cities), list(numbers)
 
 

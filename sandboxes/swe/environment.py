@@ -196,7 +196,7 @@ class SweEdit(Environment):
     @property
     def _sandbox(self) -> Sandbox:
         if self._fork is None:
-            raise SandboxError("The repository environment was used before reset.")
+            raise SandboxError("The repository environment was used before reset. Call reset first.")
         return self._fork
 
     async def _open(self, task: Task) -> None:

@@ -24,7 +24,7 @@ class SweGiven(SweEdit):
         """Fork the prepared repository. Raises: TaskError if there is none, or no file to be shown."""
         _, *opening, last = await super().reset(task, seed=seed)
         if not self._task.shown:
-            raise TaskError(f"{task.id} has no parameters['shown']: give the paths of the files to be mended.")
+            raise TaskError(f"{task.id} has no parameters['shown']. Give the paths of the files to be mended.")
         try:
             code = [f"{path}:\n{await self._text(path)}" for path in self._task.shown]
         except ToolError as error:

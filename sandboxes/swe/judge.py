@@ -124,16 +124,14 @@ class RepositoryTests(Reward):
         self, *, cpu_s: int = 120, timeout_s: float = 300.0, controls: int = 1, backend: str | Backend = "namespaces"
     ) -> None:
         if controls < 0:
-            raise ValueError(f"repository_tests: controls is {controls}: at least 0.")
+            raise ValueError(f"controls = {controls} is not valid: repository_tests needs at least 0.")
         self.cpu_s, self.timeout_s, self.controls, self.backend = cpu_s, timeout_s, controls, backend
 
     async def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode. Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("fail_to_pass"):
-            raise JudgeError(
-                f"{episode.task.id} has no truth['fail_to_pass'], so repository_tests has nothing to judge."
-            )
+            raise JudgeError(f"{episode.task.id} has no truth['fail_to_pass'], the tests that repository_tests runs.")
         patch = submission(episode)
         components = await self.score(episode.task, patch or "")
         return Components({**components, "completed": float(patch is not None)})
@@ -276,7 +274,7 @@ class RepositoryTests(Reward):
             except (TaskError, OSError) as error:
                 if not patch:
                     raise
-                raise SandboxError(f"The tests cannot be put over the patched repository: {error}") from error
+                raise SandboxError(f"The tests cannot be copied over the patched repository: {error}") from error
         finally:
             await sandbox.close()
 

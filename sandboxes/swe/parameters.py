@@ -78,38 +78,44 @@ class RepositoryParameters:
         for name in TEXTS:
             values[name] = given.pop(name, "")
             if not isinstance(values[name], str):
-                raise TaskError(f"{task.id}: parameters[{name!r}] is {values[name]!r}: give text.")
+                raise TaskError(f"{task.id}: parameters[{name!r}] must be text, not {values[name]!r}.")
         for name in LISTS:
             value = given.pop(name, None)
             if value is None:
                 continue
             if isinstance(value, str) or not all(isinstance(item, str) for item in value):
-                raise TaskError(f"{task.id}: parameters[{name!r}] is {value!r}: give a list of text.")
+                raise TaskError(f"{task.id}: parameters[{name!r}] must be a list of texts, not {value!r}.")
             values[name] = tuple(value)
         for name in ("packages", "requirements"):
             for package in values.get(name, ()):
                 if not PINNED.fullmatch(package):
-                    raise TaskError(f"{task.id}: parameters[{name!r}] has {package!r}: give name==version.")
+                    raise TaskError(f"{task.id}: parameters[{name!r}] has {package!r}. Write it as name==version.")
         inline = given.pop("files", None) or {}
         if not isinstance(inline, Mapping) or not all(
             isinstance(text, str) for item in inline.items() for text in item
         ):
-            raise TaskError(f"{task.id}: parameters['files'] is {inline!r:.80}: give a mapping from path to text.")
+            raise TaskError(f"{task.id}: parameters['files'] must map paths to texts, but it is {inline!r:.80}.")
         if bool(inline) == bool(values["repository"]):
-            raise TaskError(f"{task.id}: give parameters['repository'] or parameters['files'], one of the two.")
+            raise TaskError(f"{task.id} needs either parameters['repository'] or parameters['files'], not both.")
         values["files"] = tuple(sorted(inline.items()))
         for name, least in NUMBERS.items():
             if name in given:
                 values[name] = number = given.pop(name)
                 if isinstance(number, bool) or not isinstance(number, int) or number < least:
-                    raise TaskError(f"{task.id}: parameters[{name!r}] is {number!r}: at least {least}.")
+                    raise TaskError(
+                        f"{task.id}: parameters[{name!r}] must be a whole number of at least {least}, not {number!r}."
+                    )
         if given:
-            raise TaskError(f"{task.id}: unknown parameters {sorted(given)}. Known: {', '.join(cls.__slots__)}.")
+            raise TaskError(
+                f"{task.id}: unknown parameters {sorted(given)}. The parameters are: {', '.join(cls.__slots__)}."
+            )
         runner = values["runner"] or "pytest"
         if runner not in RUNNERS:
-            raise TaskError(f"{task.id}: parameters['runner'] is {runner!r}. Known: {', '.join(RUNNERS)}.")
+            raise TaskError(f"{task.id}: there is no runner {runner!r}. Runners are: {', '.join(RUNNERS)}.")
         if not (values["command"] or RUNNERS[runner].command):
-            raise TaskError(f"{task.id}: the runner {runner!r} needs parameters['command'], which prints its report.")
+            raise TaskError(
+                f"{task.id}: the runner {runner!r} needs parameters['command'], a command that prints its report."
+            )
         return cls(**values)
 
     @property
@@ -159,10 +165,10 @@ def image_of_python(python: str) -> str:
     if name in rootfs.names():
         return name
     raise TaskError(
-        f"It needs Python {python}. The host's is {wheels.HERE}, and the cache has no image {name!r} (it has: "
-        f"{', '.join(rootfs.names()) or 'none'}). Make one of an interpreter that is installed here: `agentgym sandbox "
-        f"image {python}`; or put a root file system with python3 and git, such as a Debian release with this version, "
-        f"into {cache_folder() / 'images'}."
+        f"It needs Python {python}, but this host has {wheels.HERE}, and the cache has no image {name!r} (it has "
+        f"{', '.join(rootfs.names()) or 'none'}). Make one from an interpreter that is installed here, by `agentgym "
+        f"sandbox image {python}`, or put a root file system with python3 and git, such as a Debian release with this "
+        f"version, into {cache_folder() / 'images'}."
     )
 
 
@@ -217,6 +223,6 @@ def repository_named(name: str) -> Repository:
         return Repository.from_archive(load("assets", name)(), name)
     except UnknownNameError as error:
         raise TaskError(
-            f"the repository {name!r} is no package in the cache, file, folder or asset. A package is fetched by "
+            f"the repository {name!r} is not a file, a folder, an asset or a package in the cache. Fetch a package by "
             f"`python -m agentgym.sandboxes.swe.bugs --fetch {name}`."
         ) from error

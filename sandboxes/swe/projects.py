@@ -86,8 +86,8 @@ def _build(folder: Path, scratch: Path, python: str, version: str, requirements:
     interpreter = interpreter_of(python)
     if interpreter is None:
         raise TaskError(
-            f"the repository must be built with Python {python}, and no interpreter of this version with pip runs "
-            f"here: install one, for example with `uv python install {python}` or `pyenv install {python}`"
+            f"the repository must be built with Python {python}, but no interpreter of this version with pip was "
+            f"found. Install one, for example with `uv python install {python}` or `pyenv install {python}`"
         )
     command = [interpreter, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--use-pep517"]
     command += ["--find-links", str(cache(python)), "-w", str(scratch)]

@@ -64,20 +64,20 @@ class Repository:
                         continue
                     total += member.size
                     if total > MAX_BYTES or len(files) >= MAX_FILES:
-                        raise TaskError(f"{where}: more than {MAX_FILES} files or {MAX_BYTES} bytes.")
+                        raise TaskError(f"{where} has more than {MAX_FILES} files or {MAX_BYTES} bytes.")
                     content = archive.extractfile(member)
                     files[str(path)] = content.read() if content is not None else b""
                     if member.mode & 0o100:
                         executable.add(str(path))
         except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-            raise TaskError(f"{where}: not a tar archive that can be read: {error}.") from error
+            raise TaskError(f"{where} is not a tar archive that can be read: {error}.") from error
         tops = {PurePosixPath(name).parts[0] for name in files}
         if len(tops) == 1 and all("/" in name for name in files):
             cut = len(next(iter(tops))) + 1
             files = {name[cut:]: content for name, content in files.items()}
             executable = {name[cut:] for name in executable}
         if not files:
-            raise TaskError(f"{where}: holds no file.")
+            raise TaskError(f"{where} contains no files.")
         return cls(files, frozenset(executable))
 
     @classmethod
@@ -93,14 +93,14 @@ class Repository:
             if path.stat().st_mode & 0o100:
                 executable.add(name)
         if not files:
-            raise TaskError(f"{folder} holds no file.")
+            raise TaskError(f"{folder} contains no files.")
         return cls(files, frozenset(executable))
 
     @classmethod
     def from_git(cls, clone: Path, commit: str) -> Repository:
         """Return the files of one commit of a local clone, without any other commit. Raises: TaskError."""
         if not re.fullmatch(r"[0-9a-zA-Z][\w./-]*", commit):
-            raise TaskError(f"{commit!r} names no commit.")
+            raise TaskError(f"{commit!r} cannot be the name of a commit.")
         command = [
             "git",
             "-C",
@@ -115,10 +115,10 @@ class Repository:
         try:
             completed = subprocess.run(command, capture_output=True, check=False)
         except FileNotFoundError as error:
-            raise TaskError("Reading a git clone needs git, which is not installed here.") from error
+            raise TaskError("Reading a git clone needs git, which is not installed. Install it.") from error
         if completed.returncode:
             errors = completed.stderr.decode("utf-8", "replace").strip()[-300:]
-            raise TaskError(f"git cannot give commit {commit} of {clone}: {errors}")
+            raise TaskError(f"git cannot read commit {commit} of {clone}: {errors}")
         return cls.from_archive(completed.stdout, f"{clone}@{commit}")
 
     @cached_property
@@ -205,11 +205,11 @@ async def _unpack(
             await _run_setup(sandbox, command, path)
         version, pytest = await FILES.call(sandbox, "compile_files", list(path), timeout_s=COMPILE_S)
         if python and version != python:
-            raise TaskError(f"The task needs Python {python}, and its image {spec.image!r} has {version}.")
+            raise TaskError(f"The task needs Python {python}, but its image {spec.image!r} has {version}.")
         if not pytest and programs is None:
             raise TaskError(
-                "There is no pytest in the task's environment: add one to parameters['requirements'], such as "
-                "pytest==8.3.5, and what it needs (`python -m agentgym.sandboxes.swe.wheels pytest==8.3.5` lists it)."
+                "The task's environment has no pytest. Add one to parameters['requirements'], such as pytest==8.3.5, "
+                "and its dependencies (`python -m agentgym.sandboxes.swe.wheels pytest==8.3.5` lists them)."
             )
         return await sandbox.snapshot()
     finally:
@@ -251,7 +251,7 @@ async def _run_setup(sandbox: Sandbox, command: str, path: Sequence[str]) -> Non
     if not result.ok:
         output = (result.stdout + result.stderr).decode("utf-8", "replace").strip()[-800:]
         ended = f"took more than {SETUP_S} s" if result.timed_out else f"ended with {result.exit_code}"
-        raise TaskError(f"parameters['setup']: `{command}` {ended}, without a network, and said: {output}")
+        raise TaskError(f"parameters['setup']: `{command}` {ended} (there is no network), and printed: {output}")
 
 
 def in_environment(command: str) -> str:
@@ -274,7 +274,7 @@ async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] 
     if not result.ok:
         errors = result.stderr.decode("utf-8", "replace").strip()[-500:]
         raise TaskError(
-            f"The patch does not fit the repository: {errors or f'git apply ended with {result.exit_code}'}."
+            f"The patch cannot be applied to the repository: {errors or f'git apply ended with {result.exit_code}'}."
         )
 
 
@@ -283,4 +283,4 @@ async def run(sandbox: Sandbox, command: str, *, cwd: str | None = None) -> None
     result = await sandbox.exec(["sh", "-c", command], cwd=cwd, env=QUIET, timeout_s=120)
     if not result.ok:
         errors = result.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise SandboxError(f"Preparing a repository failed: `{command}` ended with {result.exit_code}: {errors}")
+        raise SandboxError(f"The repository could not be prepared: `{command}` ended with {result.exit_code}: {errors}")

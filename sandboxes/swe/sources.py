@@ -50,7 +50,7 @@ def fetch(pinned: str, sha256: str = "") -> Path:
     """
     match = PINNED.fullmatch(pinned)
     if match is None:
-        raise TaskError(f"{pinned!r} is no package at a version: write name==version.")
+        raise TaskError(f"{pinned!r} is not a package with a version. Write name==version.")
     path = archive(pinned)
     if path is None:
         cache().mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,10 @@ def fetch(pinned: str, sha256: str = "") -> Path:
             archives[0].replace(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if sha256 and digest != sha256:
-        raise TaskError(f"{path} has the SHA-256 {digest}, and {sha256} was expected: remove it, and see who sent it.")
+        raise TaskError(
+            f"{path} has the SHA-256 {digest}, but {sha256} was expected. Remove the file, and check where it came "
+            "from."
+        )
     return path
 
 

@@ -103,7 +103,7 @@ def environment(requirements: tuple[str, ...], python: str = HERE) -> Repository
         path = wheel(pinned, python)
         if path is None:
             raise TaskError(
-                f"parameters['requirements'] has {pinned!r}, and no wheel of it for Python {python} is in the cache. "
+                f"parameters['requirements'] has {pinned!r}, but the cache has no wheel of it for Python {python}. "
                 f"Fetch it: python -m agentgym.sandboxes.swe.wheels --python {python} {pinned}."
             )
         try:
@@ -111,10 +111,12 @@ def environment(requirements: tuple[str, ...], python: str = HERE) -> Repository
                 _unpack(archive, files, executable)
         except (zipfile.BadZipFile, OSError, ValueError, configparser.Error) as error:
             raise TaskError(
-                f"{path} is no wheel that can be read: {error}. Remove it, and fetch it once more."
+                f"{path} is not a wheel that can be read: {error}. Remove it, and fetch it again."
             ) from error
         if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
-            raise TaskError(f"The packages {', '.join(requirements)} have more than {MAX_FILES} files or 1 GiB.")
+            raise TaskError(
+                f"The packages {', '.join(requirements)} have more than {MAX_FILES} files or 1 GiB, which is the limit."
+            )
     return Repository(files, frozenset(executable))
 
 
@@ -125,7 +127,7 @@ def _unpack(archive: zipfile.ZipFile, files: dict[str, bytes], executable: set[s
         if member.is_dir() or not parts or ".." in parts or member.filename.startswith("/"):
             continue
         if member.file_size > MAX_BYTES:
-            raise ValueError(f"{member.filename} has {member.file_size} bytes")
+            raise ValueError(f"{member.filename} has {member.file_size} bytes, more than the limit")
         content = archive.read(member)
         if parts[0].endswith(".data") and len(parts) > 2:
             kind, rest = parts[1], "/".join(parts[2:])

@@ -56,7 +56,7 @@ class Adventure(TextEnvironment):
             self._house.look()
             self._length = len(self._house.solution(self._quest))
         except (KeyError, TypeError, ValueError, ToolError, RecursionError) as error:
-            raise self.refuse(f"the house cannot be played: {type(error).__name__}: {error}.") from error
+            raise self.refuse(f"the house cannot be used: {type(error).__name__}: {error}.") from error
         return self._house.state
 
     def solved(self) -> bool:

@@ -106,14 +106,14 @@ class TextEnvironment(Environment):
         Raises: TaskError for an unknown level or axis, or a value out of range.
         """
         if not 0 <= difficulty < len(cls.levels):
-            raise TaskError(f"{cls.id} has no difficulty {difficulty}: levels are 0 to {len(cls.levels) - 1}.")
+            raise TaskError(f"{cls.id} has no difficulty {difficulty}. Levels are 0 to {len(cls.levels) - 1}.")
         chosen = {name: axis.low for name, axis in cls.axes.items()} | dict(cls.levels[difficulty]) | axes
         for name, value in chosen.items():
             axis = cls.axes.get(name)
             if axis is None:
-                raise TaskError(f"{cls.id} has no axis {name!r}. Axes are {', '.join(cls.axes)}.")
+                raise TaskError(f"{cls.id} has no axis {name!r}. Axes are: {', '.join(cls.axes)}.")
             if not axis.low <= value <= axis.high:
-                raise TaskError(f"{cls.id}: {name} = {value} ({axis.words}) is not in {axis.low} to {axis.high}.")
+                raise TaskError(f"{cls.id}: {name} = {value} ({axis.words}) must be from {axis.low} to {axis.high}.")
         rng = random.Random(seed_of(cls.id, seed, *sorted(chosen.items())))
         puzzle = cls.invent(rng, chosen)
         return Task(
@@ -133,14 +133,14 @@ class TextEnvironment(Environment):
         self._identity = hashlib.blake2b(parameters.encode(), digest_size=16).digest()
         self.state = self.begin()
         if self.solved():
-            raise self.refuse("it is solved before anything is done.")
+            raise self.refuse("it is already solved before the first action.")
         return task.opening()
 
     def parameter(self, name: str, kind: type, default: Any = None) -> Any:
         """Return a parameter of the task, of the given type. Raises: TaskError naming task, parameter and value."""
         value = self._parameters.get(name, default)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise TaskError(f"{self._task}: parameters[{name!r}] is {value!r}; expected {kind.__name__}.")
+            raise TaskError(f"{self._task}: parameters[{name!r}] must be of type {kind.__name__}, not {value!r}.")
         return value
 
     def refuse(self, why: str) -> TaskError:

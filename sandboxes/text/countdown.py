@@ -52,7 +52,7 @@ class Countdown(TextEnvironment):
         if not all(type(number) is int and 0 < number <= MAX_VALUE for number in numbers) or not (
             2 <= len(numbers) <= MAX_NUMBERS
         ):
-            raise self.refuse(f"the numbers {numbers!r} are not 2 to {MAX_NUMBERS} positive whole numbers.")
+            raise self.refuse(f"the numbers must be 2 to {MAX_NUMBERS} positive whole numbers, not {numbers!r}.")
         self._use_all = self.parameter("use_all", bool, False)
         return {"table": sorted(numbers), "answer": None}
 

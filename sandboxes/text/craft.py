@@ -50,12 +50,12 @@ class Craft(TextEnvironment):
         try:
             self._tree = tree_of(json.dumps(self.parameter("tree", dict)))
             if self._goal not in self._tree.items:
-                raise ValueError(f"the goal {self._goal!r} is no item")
+                raise ValueError(f"the goal {self._goal!r} is not an item")
             if start not in self._tree.sites:
-                raise ValueError(f"the start {start!r} is none of {', '.join(self._tree.sites)}")
+                raise ValueError(f"the start {start!r} is not a site. Sites are: {', '.join(self._tree.sites)}")
             self._work = self._tree.work_left(self._goal, {})
         except (ValueError, RecursionError) as error:
-            raise self.refuse(f"the tree cannot be played: {error}.") from error
+            raise self.refuse(f"the tree cannot be used: {error}.") from error
         return {"at": start, "hand": None, "have": {}, "explored": [start], "looked_up": []}
 
     def solved(self) -> bool:

@@ -52,7 +52,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
                 return data
         except ValueError:  # it needs more of an item than a call may gather
             continue
-    raise ValueError(f"no tree was found with {sites} sites and {extras} extras")
+    raise ValueError(f"no tree with {sites} sites and {extras} extras was found. Ask for other numbers")
 
 
 def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:

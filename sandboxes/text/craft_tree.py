@@ -66,17 +66,19 @@ class TechTree(_Part):
         for name, item in self.items.items():
             for other in item.required:
                 if other not in self.items:
-                    raise ValueError(f"items.{name} needs {other!r}, which is no item")
+                    raise ValueError(f"items.{name} needs {other!r}, which is not an item")
             if item.by == "gather" and (item.parts or item.makes > 1):
                 raise ValueError(f"items.{name} is gathered, so it has no parts and makes 1")
             if item.by != "gather" and not item.parts:
-                raise ValueError(f"items.{name} is made of nothing: give it parts")
+                raise ValueError(f"items.{name} has no parts. Give it some")
             if (item.by == "gather") != (name in at_sites):
-                raise ValueError(f"items.{name}: what is gathered is at a site, and nothing else is")
+                raise ValueError(f"items.{name}: exactly the items that are gathered must be at a site")
             if used_up := tools & item.parts.keys():
-                raise ValueError(f"items.{name} uses up {sorted(map(str, used_up))[0]!r}, which others need in hand")
+                raise ValueError(
+                    f"items.{name} uses up {sorted(map(str, used_up))[0]!r}, which other items need as a tool"
+                )
         if unknown := sorted(at_sites - self.items.keys()):
-            raise ValueError(f"sites name {unknown[0]!r}, which is no item")
+            raise ValueError(f"sites names {unknown[0]!r}, which is not an item")
         _ = self.depths
         return self
 
@@ -94,7 +96,10 @@ class TechTree(_Part):
                 if name not in depths and all(other in depths for other in item.required)
             }
             if not ready:
-                raise ValueError(f"{', '.join(sorted(self.items.keys() - depths.keys()))} need each other")
+                raise ValueError(
+                    f"{', '.join(sorted(self.items.keys() - depths.keys()))} cannot be made, because they need each "
+                    "other"
+                )
             depths |= ready
         return depths
 
@@ -130,7 +135,7 @@ class TechTree(_Part):
             item = self.items[name]
             left[name] = times = ceil(missing / item.makes)
             if times > MAX_AT_ONCE:
-                raise ValueError(f"{goal} takes {times} times {name}; {MAX_AT_ONCE} are the most")
+                raise ValueError(f"{goal} needs {times} of {name}, but at most {MAX_AT_ONCE} are allowed")
             for part, count in item.parts.items():
                 demand[part] = demand.get(part, 0) + times * count
             if item.needs is not None:

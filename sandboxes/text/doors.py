@@ -45,11 +45,13 @@ class Doors(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         rooms, horizon, counts = self.parameter("rooms", list), self.parameter("horizon", int), self._counts()
         if horizon < 2 or len(rooms) != horizon:
-            raise self.refuse(f"there are {len(rooms)} rooms, and the horizon is {horizon}: equal numbers from 2 on.")
+            raise self.refuse(
+                f"there are {len(rooms)} rooms, but the horizon is {horizon}: both must be the same number, at least 2."
+            )
         for index, room in enumerate(rooms):
             decides = counts == "every" or index == 0
             if not isinstance(room, str) or not _is_room(room, decides):
-                raise self.refuse(f"room {index} is {room!r:.80}: write it as 'at blue: red blue gray'.")
+                raise self.refuse(f"room {index} is {room!r:.80}. Write it as 'at blue: red blue gray'.")
         return {"room": 0, "right": 0}
 
     @classmethod
@@ -103,7 +105,7 @@ class Doors(TextEnvironment):
     def _counts(self) -> str:
         counts: str = self.parameter("counts", str)
         if counts not in PROMPTS:
-            raise self.refuse(f"parameters['counts'] is {counts!r}: choose every or first.")
+            raise self.refuse(f"parameters['counts'] is {counts!r}. Choose every or first.")
         return counts
 
     @classmethod

@@ -51,7 +51,7 @@ class Fiction(TextEnvironment):
             self._game = game_of(json.dumps(self.parameter("game", dict)))
             length = self._game.commands_left()
         except (ValueError, RecursionError) as error:
-            raise self.refuse(f"the game cannot be played: {error}.") from error
+            raise self.refuse(f"the game cannot be used: {error}.") from error
         if length is None:
             raise self.refuse("the game cannot be won.")
         self._length = length
@@ -99,7 +99,8 @@ class Fiction(TextEnvironment):
         solution = puzzle.truth["solution"]
         if len(solution) < least:
             raise ValueError(
-                f"its shortest solution is {len(solution)} long, {', '.join(solution)}; {least} commands are the least"
+                f"its shortest solution has only {len(solution)} commands ({', '.join(solution)}), but at least "
+                f"{least} are needed"
             )
         return Task(
             name,
@@ -131,7 +132,7 @@ def _puzzle(wish: str, data: Mapping[str, Any]) -> Puzzle:
     game = Game.read(data)
     solution = game.solution()
     if not solution:
-        raise ValueError("it is won at the start" if solution == [] else "it cannot be won")
+        raise ValueError("it is already won at the start" if solution == [] else "it cannot be won")
     own = ", ".join(rule.command for rule in game.rules)
     commands = f" Besides look, inventory, go, take and examine there is: {own}." if own else ""
     return Puzzle(f"{wish}{commands} {game.look(game.beginning)}", {"game": dict(data)}, {"solution": solution})

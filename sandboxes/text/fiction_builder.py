@@ -35,7 +35,7 @@ def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, A
         solution = Game.read(game).solution()
         if solution is not None and axes["obstacles"] + 2 <= len(solution) <= LONGEST:
             return f"You are at {theme.name}. Get the {treasure}.", game
-    raise ValueError(f"no game was found with {dict(axes)}")
+    raise ValueError(f"no game with {dict(axes)} was found. Ask for other numbers")
 
 
 @dataclass

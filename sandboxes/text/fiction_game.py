@@ -118,17 +118,20 @@ class Game(_Part):
     def _knows_its_names(self) -> Game:
         def check(kind: str, name: str, where: str) -> None:
             if kind in ("at", "go") and name not in self.rooms:
-                raise ValueError(f"{where} names the room {name!r}, which is none of {', '.join(self.rooms)}")
+                raise ValueError(
+                    f"{where} names the room {name!r}, which does not exist. Rooms are: {', '.join(self.rooms)}"
+                )
             if kind in ("have", "here", "take", "appear", "remove") and name not in self.things:
                 raise ValueError(
-                    f"{where} names the thing {name!r}, which is none of {', '.join(self.things) or 'none'}"
+                    f"{where} names the thing {name!r}, which does not exist. Things are: "
+                    f"{', '.join(self.things) or 'none'}"
                 )
             if kind == "flag" and name not in flags:
-                raise ValueError(f"{where} asks for the flag {name!r}, which no rule sets")
+                raise ValueError(f"{where} reads the flag {name!r}, which no rule sets")
 
         for name in (*self.rooms, *self.things):
             if name != normal(name):
-                raise ValueError(f"{name!r} holds an article, which commands leave out")
+                raise ValueError(f"{name!r} contains an article, but commands leave articles out")
         flags = {effect.name for rule in self.rules for effect in rule.effects if effect.kind == "set"}
         check("at", self.start, "start")
         for name, thing in self.things.items():
@@ -147,7 +150,7 @@ class Game(_Part):
             check(condition.kind, condition.name, "goal")
         for rule in self.rules:
             if normal(rule.command).split(" ")[0] in BUILT_IN:
-                raise ValueError(f"the rule {rule.command!r} begins with a command that every game has")
+                raise ValueError(f"the rule {rule.command!r} begins with a command that every game already has")
         if len({normal(rule.command) for rule in self.rules}) < len(self.rules):
             raise ValueError("two rules have the same command")
         return self
@@ -262,7 +265,7 @@ class Game(_Part):
                     queue.append(after)
                 before[after].append(state)
             if len(before) > MAX_STATES:
-                raise ValueError(f"it has more than {MAX_STATES:,} states: fewer rooms, things or rules are needed")
+                raise ValueError(f"it has more than {MAX_STATES:,} states. Use fewer rooms, things or rules")
         queue.extend(left)
         while queue:
             state = queue.popleft()

@@ -59,16 +59,20 @@ class FrozenLake(TextEnvironment):
             isinstance(row, str) and len(row) == len(rows[0]) and not set(row) - set("SGO_") for row in rows
         )
         if not rows or not well_formed or max(len(rows), len(rows[0])) > MAX_SIDE:
-            raise self.refuse(f"the map {rows!r} is not of equal rows of S, G, O and _, {MAX_SIDE} long at most.")
+            raise self.refuse(
+                f"the map {rows!r} must have rows of one length, at most {MAX_SIDE}, made of S, G, O and _."
+            )
         starts, goals = squares_of(rows, "S"), squares_of(rows, "G")
         self._holes = set(squares_of(rows, "O"))
         self._shape = len(rows), len(rows[0])
         if len(starts) != 1 or len(goals) != 1:
-            raise self.refuse(f"the map {rows!r} has {len(starts)} starts and {len(goals)} goals, not one of each.")
+            raise self.refuse(
+                f"the map {rows!r} has {len(starts)} starts and {len(goals)} goals, but it must have one of each."
+            )
         self._slip, self._goal = self.parameter("slip", int, 0), goals[0]
         self._left = distances(squares_of(rows, "SG_"), self._goal)
         if starts[0] not in self._left:
-            raise self.refuse(f"no way leads over the map {rows!r}.")
+            raise self.refuse(f"the map {rows!r} has no way from start to goal.")
         return {"at": list(starts[0]), "steps": 0}
 
     @property

@@ -58,10 +58,10 @@ class Locks(TextEnvironment):
         wheels, words = self.parameter("wheels", list), self.parameter("words", list)
         if len(wheels) < 2 or len(set(wheels)) != len(wheels) or not set(wheels) <= WHEELS.keys():
             raise self.refuse(
-                f"parameters['wheels'] is {wheels!r:.80}: give two or more different ones of {[*WHEELS]}."
+                f"parameters['wheels'] is {wheels!r:.80}. Give two or more different ones of {[*WHEELS]}."
             )
         if len(words) != len(wheels) or any(w not in WHEELS[wheel] for wheel, w in zip(wheels, words, strict=True)):
-            raise self.refuse(f"parameters['words'] is {words!r:.80}: give a word of each wheel.")
+            raise self.refuse(f"parameters['words'] is {words!r:.80}. Give one word of each wheel.")
         return {"wheel": 0, "right": 0}
 
     @classmethod

@@ -41,7 +41,7 @@ class NumberGuess(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         low, high, secret = (self.parameter(name, int) for name in ("low", "high", "secret"))
         if not low <= secret <= high:
-            raise self.refuse(f"the secret {secret} is not in {low} to {high}.")
+            raise self.refuse(f"the secret {secret} is not from {low} to {high}.")
         return {"low": low, "high": high, "left": self.parameter("guesses", int)}
 
     def solved(self) -> bool:

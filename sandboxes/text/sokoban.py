@@ -51,12 +51,12 @@ class Sokoban(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("map", list)
         if not rows or not all(isinstance(row, str) and not set(row) - set("#_.$*@+") for row in rows):
-            raise self.refuse(f"the map {rows!r} holds more than '#_.$*@+'.")
+            raise self.refuse(f"the map {rows!r} contains characters other than '#_.$*@+'.")
         players, boxes, targets = squares_of(rows, "@+"), squares_of(rows, "$*"), squares_of(rows, ".*+")
         if len(players) != 1 or not 0 < len(boxes) == len(targets) <= MAX_BOXES:
             raise self.refuse(
-                f"the map {rows!r} has {len(players)} players, {len(boxes)} boxes and {len(targets)} targets; expected "
-                f"one player and as many boxes as targets, {MAX_BOXES} at most."
+                f"the map {rows!r} has {len(players)} players, {len(boxes)} boxes and {len(targets)} targets. It must "
+                f"have one player, and as many boxes as targets, at most {MAX_BOXES}."
             )
         if max(len(rows), *map(len, rows)) > MAX_SIDE:
             raise self.refuse(f"the map {rows!r} is more than {MAX_SIDE} squares long.")

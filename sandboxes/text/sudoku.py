@@ -64,7 +64,7 @@ class Sudoku(TextEnvironment):
             isinstance(row, str) and len(row) == side and not set(row) - set(values) for row in rows
         ):
             raise self.refuse(
-                f"the grid {rows!r} is not of 4, 6 or 9 rows of as many digits, 0 where nothing is given."
+                f"the grid {rows!r} must have 4, 6 or 9 rows of as many digits, with 0 for an empty cell."
             )
         given = [int(digit) for row in rows for digit in row]
         self._side, self._given, solutions = side, given, solve(given, side, most=2)

@@ -44,7 +44,7 @@ class TwentyQuestions(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)
         if secret not in among or not all(isinstance(thing, str) and thing in THINGS for thing in among):
-            raise self.refuse(f"the secret {secret!r} is not one of things that are known: {str(among)[:80]}.")
+            raise self.refuse(f"the secret {secret!r} must be one of known things, but they are {str(among)[:80]}.")
         return {"asked": [], "guessed": [], "left": self.parameter("questions", int)}
 
     def canonical(self) -> Any:
@@ -117,7 +117,7 @@ class TwentyQuestions(TextEnvironment):
                     {"secret": secret, "among": among, "questions": questions},
                     {"secret": secret},
                 )
-        raise TaskError(f"{cls.id}: none of many things was found in so few questions. Raise the axis 'spare'.")
+        raise TaskError(f"{cls.id}: no thing can be found in so few questions. Raise the axis 'spare'.")
 
     @staticmethod
     def gold(task: Task) -> Message:

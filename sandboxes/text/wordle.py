@@ -43,7 +43,9 @@ class Wordle(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)
         if secret not in among or not all(isinstance(word, str) and len(word) == len(secret) for word in among):
-            raise self.refuse(f"the secret {secret!r} is not one of words of its length: {str(among)[:80]}.")
+            raise self.refuse(
+                f"the secret {secret!r} must be one of words of its length, but they are {str(among)[:80]}."
+            )
         return {"guessed": [], "left": self.parameter("guesses", int)}
 
     def canonical(self) -> Any:
@@ -94,7 +96,7 @@ class Wordle(TextEnvironment):
                     {"secret": secret, "guesses": guesses, "among": among},
                     {"secret": secret},
                 )
-        raise TaskError(f"{cls.id}: none of many words was found in {guesses} guesses. Ask for more guesses.")
+        raise TaskError(f"{cls.id}: no word can be found in {guesses} guesses. Ask for more guesses.")
 
     @staticmethod
     def gold(task: Task) -> Message:

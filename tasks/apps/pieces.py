@@ -61,7 +61,7 @@ def choose(results: Sequence[Any], key: str, value: Any) -> Any:
     for row in results:
         if row[key] == value:
             return row
-    raise TaskError(f"No result has the {key} {value!r}.")
+    raise TaskError(f"No result has {key} = {value!r}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def assertions_of(language: str, test: str, function: str) -> list[Assertion]:
             assertions += reader.claims()
     calls = len(re.findall(call, text))
     if not assertions or calls != len(assertions):
-        raise NoLiteral(f"of its {calls} calls {len(assertions)} are compared with plain values")
+        raise NoLiteral(f"only {len(assertions)} of its {calls} calls are compared with plain values")
     return assertions
 
 

@@ -39,7 +39,7 @@ def load_beir(
         if name not in relevant:
             continue
         if missing := [document for document in relevant[name] if document not in titles]:
-            raise TaskError(f"{where}: the corpus has no document {missing[0]!r}, which qrels/{qrels}.tsv names.")
+            raise TaskError(f"{where}: the corpus has no document {missing[0]!r}, but qrels/{qrels}.tsv refers to it.")
         gold = [titles[document] for document in relevant[name]]
         prompt = f"Find a page about this, and answer with its title: {field(row, where, 'text')}"
         tasks.append(
@@ -55,7 +55,7 @@ def load_beir(
             )
         )
     if not tasks:
-        raise TaskError(f"{path}: no query of queries.jsonl is judged in qrels/{qrels}.tsv.")
+        raise TaskError(f"{path}: no query of queries.jsonl has a relevant document in qrels/{qrels}.tsv.")
     return question_set("search/beir-v1", path, tasks, split)
 
 
@@ -77,7 +77,7 @@ def _relevant(path: Path) -> dict[str, list[str]]:
             grade = int(score)
         except ValueError as error:
             raise TaskError(
-                f"{path}, line {number}: {line[:60]!r}, where query, document and score are expected."
+                f"{path}, line {number}: expected query, document and score, found {line[:60]!r}."
             ) from error
         if grade > 0:
             documents_by_query.setdefault(query, []).append(document)
@@ -101,5 +101,5 @@ def _titles(path: Path, documents: set[str]) -> dict[str, str]:
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise TaskError(f"{path}: not one JSON object with _id a line: {error!r}.") from error
+        raise TaskError(f"{path}: each line must be one JSON object with _id: {error!r}.") from error
     return titles

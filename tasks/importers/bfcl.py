@@ -52,7 +52,7 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
     files = sorted(path.glob("BFCL_*.json")) if path.is_dir() else [path]
     if not files:
         raise TaskError(
-            f"The folder {path} holds no BFCL_*.json. Give the folder of the questions, or one of its files."
+            f"The folder {path} contains no BFCL_*.json. Give the folder of the questions, or one of its files."
         )
     tasks: list[Task] = []
     left_out: dict[str, str] = {}
@@ -77,7 +77,7 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
             else:
                 left_out[name] = "no call fits what is accepted"
     if not tasks:
-        raise TaskError(f"{path}: nothing in it is read: {next(iter(left_out.values()))}.")
+        raise TaskError(f"{path}: no item can be imported: {next(iter(left_out.values()))}.")
     if left_out:
         reasons = ", ".join(sorted(set(left_out.values())))
         warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
@@ -124,7 +124,7 @@ def _why_not(category: str) -> str:
 def accepted_of(file: Path) -> dict[str, Any]:
     """Return the accepted calls by item id."""
     if not file.is_file():
-        raise TaskError(f"There are no accepted calls {file}. Give their folder as the option answers.")
+        raise TaskError(f"The file of accepted calls, {file}, does not exist. Give its folder as the option answers.")
     rows = {}
     for number, row in enumerate(read_items(file)):
         rows[text_of(row, f"{file}, item {number}", "id")] = field(row, f"{file}, item {number}", "ground_truth")
@@ -136,7 +136,7 @@ def _task(
 ) -> Task:
     functions = item.get("function")
     if not isinstance(functions, list):
-        raise TaskError(f"{where}: the field function is no list.")
+        raise TaskError(f"{where}: the field function must be a list.")
     try:
         if "relevance" in category:
             truth: dict[str, Any] = {"kind": "no_call" if "irrelevance" in category else "some_call"}
@@ -150,9 +150,9 @@ def _task(
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, TaskError):
             raise
-        raise TaskError(f"{where}: it is no item of BFCL: {error!r:.200}.") from error
+        raise TaskError(f"{where}: this is not an item of BFCL: {error!r:.200}.") from error
     if len(turns) != 1:
-        raise TaskError(f"{where}: the question has {len(turns)} turns, and those of {category} have one.")
+        raise TaskError(f"{where}: the question has {len(turns)} turns, but a question of {category} has one.")
     alone = len(messages) == 1 and messages[0].role == "user"
     return Task(
         id=name,
@@ -179,7 +179,7 @@ def _call(row: Mapping[str, Any], functions: list[Any]) -> dict[str, Any]:
     types = {key: [value["type"], _items(value)] for key, value in parameters["properties"].items()}
     for argument, values in accepted.items():
         if not isinstance(values, list):
-            raise ValueError(f"the accepted values of {argument} are no list")
+            raise ValueError(f"the accepted values of {argument} must be a list")
     return {"name": _name(name), "required": parameters["required"], "types": types, "accepted": accepted}
 
 

@@ -55,11 +55,14 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     paths = sorted(path.glob("BFCL_*_multi_turn_*.json")) if path.is_dir() else [path]
     if not paths:
         raise TaskError(
-            f"The folder {path} holds no BFCL_*_multi_turn_*.json. Give bfcl_eval/data, or one of its files."
+            f"The folder {path} contains no BFCL_*_multi_turn_*.json. Give bfcl_eval/data, or one of its files."
         )
     source = (paths[0].parent / SOURCE).resolve()
     if not source.is_dir():
-        raise TaskError(f"There is no folder {source} with the functions. Give a file as the package bfcl-eval has it.")
+        raise TaskError(
+            f"The folder {source}, which should contain the functions, does not exist. Give a file inside the package "
+            "bfcl-eval."
+        )
     tasks: list[Task] = []
     left_out: dict[str, str] = {}
     with load("environments", ENVIRONMENT).local_functions() as player:
@@ -75,13 +78,15 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
                 except (KeyError, TypeError, ValueError, AttributeError, IndexError, SyntaxError) as error:
                     if isinstance(error, TaskError):
                         raise
-                    raise TaskError(f"{where}: it is no item of BFCL with turns: {error!r:.200}.") from error
+                    raise TaskError(
+                        f"{where}: this is not an item of BFCL with several turns: {error!r:.200}."
+                    ) from error
                 if isinstance(task, Task):
                     tasks.append(task)
                 else:
                     left_out[name] = task
     if not tasks:
-        raise TaskError(f"{path}: nothing in it can be played: {next(iter(left_out.values()))}.")
+        raise TaskError(f"{path}: no item can be imported: {next(iter(left_out.values()))}.")
     if left_out:
         reasons = ", ".join(sorted(set(left_out.values())))
         warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
@@ -110,7 +115,7 @@ def _task(
     added = {turn: [tools.pop(each) for each in names] for turn, names in item.get("missed_function", {}).items()}
     texts = [[message["content"] for message in turn] for turn in item["question"]]
     if len(texts) != len(accepted) or not texts[0] or any(len(turn) > 1 for turn in texts):
-        raise ValueError(f"{len(texts)} turns of the user, and {len(accepted)} of calls")
+        raise ValueError(f"the user has {len(texts)} turns, but there are calls for {len(accepted)}")
     parameters: dict[str, Any] = {
         "source": str(source),
         "package": PACKAGE,
@@ -144,7 +149,7 @@ def _task(
 
 def _described(docs: Path, kind: str) -> list[dict[str, Any]]:
     if kind not in MODULES:
-        raise ValueError(f"the class {kind!r} is none of {', '.join(MODULES)}")
+        raise ValueError(f"the class {kind!r} is not known. Classes are: {', '.join(MODULES)}")
     return [function_of(row) for row in read_items(docs / f"{MODULES[kind]}.json")]
 
 
@@ -152,7 +157,7 @@ def _parsed(text: str) -> PublishedCall:
     """Parse a Python call into name, positional arguments, arguments by name. Raises: ValueError, SyntaxError."""
     call = ast.parse(text, mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise ValueError(f"{text!r:.80} is no call")
+        raise ValueError(f"{text!r:.80} is not a call")
     named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
     return call.func.id, [ast.literal_eval(each) for each in call.args], named
 

@@ -43,7 +43,10 @@ def load_bird(
         where = f"{file}, item {index}"
         name = text_of(item, where, "db_id")
         if name not in databases:
-            raise TaskError(f"{where}: its database {name!r} is not below {file.parent}: {len(databases)} others are.")
+            raise TaskError(
+                f"{where}: its database {name!r} is not in a folder below {file.parent}, where there are "
+                f"{len(databases)} others."
+            )
         prompt = text_of(item, where, "question")
         if isinstance(item.get("evidence"), str) and item["evidence"].strip():
             prompt += f"\nWhat to know: {item['evidence'].strip()}"

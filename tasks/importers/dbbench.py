@@ -59,7 +59,10 @@ def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: st
             )
         )
     if left_out:
-        warnings.warn(f"{path}: left out, as their statement cannot be judged: {'; '.join(left_out)}.", stacklevel=2)
+        warnings.warn(
+            (f"{path}: some items were left out, because their statements cannot be judged: {'; '.join(left_out)}."),
+            stacklevel=2,
+        )
     return TaskSet("sql/dbbench-v1", {split: tasks})
 
 
@@ -73,7 +76,7 @@ def _table(table: Any, where: str) -> dict[str, Any]:
         rows = [[_cell(value) for value in row] for row in table["table_info"]["rows"]]
         return {"name": table["table_name"], "columns": columns, "rows": rows}
     except (KeyError, TypeError) as error:
-        raise TaskError(f"{where}: its table is not as DBBench's are: {error!r}.") from error
+        raise TaskError(f"{where}: its table does not have DBBench's form: {error!r}.") from error
 
 
 def _type(name: Any) -> str:

@@ -79,7 +79,7 @@ def kind_of(text: str) -> str:
     generic = re.fullmatch(r"(\w+)\s*<(.*)>", spelling)
     if generic and generic[1] in _GENERICS:
         return f"{_GENERICS[generic[1]]}[{', '.join(map(kind_of, _apart(generic[2])))}]"
-    raise NoDeclaration(f"the type {spelling!r:.40} has no counterpart here")
+    raise NoDeclaration(f"the type {spelling!r:.40} is not supported")
 
 
 def kinds_of_values(rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -65,9 +65,9 @@ def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, 
     words = "; ".join(f"{', '.join(places)}: {reason}" for reason, places in left_out.items())
     count = sum(map(len, left_out.values()))
     if not tasks:
-        raise TaskError(f"{path}: no row can be judged. {words:.2000}.")
+        raise TaskError(f"{path}: no row can be imported. {words:.2000}.")
     if left_out:
-        warnings.warn(f"{path}: left out {count} of {count + len(tasks)} rows. {words}.", stacklevel=3)
+        warnings.warn(f"{path}: {count} of {count + len(tasks)} rows were left out. {words}.", stacklevel=3)
     return TaskSet(name, {split: tasks}, answer=_answer if all(task.truth["reference"] for task in tasks) else None)
 
 
@@ -79,9 +79,9 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
     if kinds is None:
         kinds = kinds_of_values([[*each.arguments, each.value] for each in (*hidden, *examples)])
     if any(len(each.arguments) != len(names) for each in (*hidden, *examples)) or len(kinds) != len(names) + 1:
-        raise LeftOut(f"its calls do not have the {len(names)} arguments of its declaration")
+        raise LeftOut(f"its calls do not have the {len(names)} arguments that it declares")
     if row.language == "javascript" and any("map[" in kind for kind in kinds[:-1]):
-        raise LeftOut("it takes objects, where the judge gives Maps")
+        raise LeftOut("it takes objects, but the judge passes Maps")
     parameters: dict[str, Any] = {
         "function": {
             "name": function,

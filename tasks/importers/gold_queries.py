@@ -33,15 +33,19 @@ def report_golds(tasks: Sequence[Task], where: Path) -> None:
     empty = [task.id for task, problem in problems if not problem]
     if broken:
         warnings.warn(
-            f"{where}: {len(broken)} of {len(tasks)} gold queries do not run in {tasks[0].environment}, so that their "
-            f"episodes cannot be judged. Leave these tasks out, or write the queries for the engine by transpile=: "
-            f"{_listed(broken)}.",
+            (
+                f"{where}: {len(broken)} of {len(tasks)} gold queries fail in {tasks[0].environment}, so their "
+                "episodes cannot be judged. Leave these tasks out, or translate the queries by transpile=: "
+                f"{_listed(broken)}."
+            ),
             stacklevel=3,
         )
     if empty:
         warnings.warn(
-            f"{where}: {len(empty)} of {len(tasks)} gold queries give no rows, so that any query with as many columns "
-            f"and no rows counts as right. Do not train on these tasks: {_listed(empty)}.",
+            (
+                f"{where}: {len(empty)} of {len(tasks)} gold queries return no rows, so any query with as many "
+                f"columns and no rows counts as right. Do not train on these tasks: {_listed(empty)}."
+            ),
             stacklevel=3,
         )
 
@@ -58,7 +62,7 @@ async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
     environment: Any = make(tasks[0].environment, backend=backend)
     try:
         if not hasattr(environment, "rows"):
-            raise TaskError(f"{tasks[0].environment} has no rows(), so that queries cannot be judged in it.")
+            raise TaskError(f"{tasks[0].environment} has no method rows(), so queries cannot be judged in it.")
         database = None
         for task in sorted(tasks, key=lambda task: repr(task.parameters)):
             if database != task.parameters:
@@ -91,7 +95,9 @@ def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
         import sqlglot
         from sqlglot import exp
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"transpile= needs sqlglot: {install_command('sql')}.") from error
+        raise MissingExtraError(
+            f"transpile= needs the package sqlglot, which is not installed. Run: {install_command('sql')}"
+        ) from error
     try:
         tree = sqlglot.parse_one(sql, read="sqlite")
         known = {name.casefold() for name in names} | {alias.alias.casefold() for alias in tree.find_all(exp.Alias)}
@@ -103,7 +109,7 @@ def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
                 _take_any_value(select, {expression.sql() for expression in group.expressions})
         return str(tree.sql(dialect))
     except (sqlglot.errors.SqlglotError, ValueError) as error:
-        raise TaskError(f"The query {sql!r:.200} cannot be written for {dialect!r}: {str(error)[:200]}") from error
+        raise TaskError(f"The query {sql!r:.200} cannot be translated to {dialect!r}: {str(error)[:200]}") from error
 
 
 def _take_any_value(select: Any, grouped: set[str]) -> None:

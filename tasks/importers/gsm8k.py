@@ -30,7 +30,7 @@ def _task(item: dict[str, Any], where: str, number: int, split: Split) -> Task:
     question, solution = text_of(item, where, "question"), text_of(item, where, "answer")
     _, mark, answer = solution.rpartition("####")
     if not mark or not answer.strip():
-        raise TaskError(f"{where}: no answer after '####' in the field answer.")
+        raise TaskError(f"{where}: the field answer has no text after '####'.")
     return Task(
         id=f"gsm8k/{number + 1:04d}",
         environment="agentgym/code-maths-v1",

@@ -29,7 +29,7 @@ def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "")
     top = Path(path)
     folders = sorted({mark.parent for name in MARKS for mark in top.rglob(name)})
     if not folders:
-        raise TaskError(f"{path}: there is no folder with a task.toml (Harbor) or a task.yaml (Terminal-Bench) in it.")
+        raise TaskError(f"{path} contains no folder with a task.toml (Harbor) or a task.yaml (Terminal-Bench).")
     environment = load("environments", ENVIRONMENT)
     tasks: list[Task] = []
     reasons: dict[str, str] = {}

@@ -80,5 +80,5 @@ def supporting_titles(facts: Any, where: str) -> list[str]:
         return [str(title) for title, *_ in facts]
     except (TypeError, ValueError) as error:
         raise TaskError(
-            f"{where}: the supporting facts are {str(facts)[:80]}, where [title, sentence] pairs are expected."
+            f"{where}: the supporting facts must be pairs [title, sentence], not {str(facts)[:80]}."
         ) from error

@@ -69,7 +69,7 @@ def _load(
         except KeyError as error:
             raise TaskError(f"{where}: the field {error.args[0]!r} is missing.") from error
         except (TypeError, AttributeError) as error:
-            raise TaskError(f"{where}: a field is no text: {error}.") from error
+            raise TaskError(f"{where}: a field is not text: {error}.") from error
         setup = _before(prompt, entry, where)
         tasks.append(
             Task(
@@ -90,8 +90,8 @@ def _before(prompt: str, entry: str, where: str) -> str:
     definitions = list(re.finditer(rf"^def {re.escape(entry)}\b", prompt, re.MULTILINE))
     if not definitions:
         raise TaskError(
-            f"{where}: the prompt does not define {entry!r} as a Python function. Only Python files are read: of "
-            "HumanEvalPack the one for python, and not those for js, cpp, java, go or rust."
+            f"{where}: the prompt does not define {entry!r} as a Python function. Import Python files only: of "
+            "HumanEvalPack, the file for python, and not those for js, cpp, java, go or rust."
         )
     return prompt[: definitions[-1].start()].strip() + "\n"
 

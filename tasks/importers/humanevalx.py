@@ -40,11 +40,11 @@ def load_humanevalx(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
     for field in FIELDS:
         if not isinstance(item.get(field), str):
-            raise TaskError(f"{where}: the field {field!r} is {'no text' if field in item else 'missing'}.")
+            raise TaskError(f"{where}: the field {field!r} is {'not text' if field in item else 'missing'}.")
     prefix, _, number = item["task_id"].partition("/")
     if prefix not in LANGUAGE_OF_ID:
         hint = "; the importer humaneval reads Python" if prefix in ("Python", "HumanEval") else ""
-        raise LeftOut(f"{prefix} is none of the languages {', '.join(LANGUAGE_OF_ID)}{hint}")
+        raise LeftOut(f"{prefix} is not one of the languages {', '.join(LANGUAGE_OF_ID)}{hint}")
     language = LANGUAGE_OF_ID[prefix]
     if language == "rust":
         item = _without_crates(item)
@@ -66,6 +66,6 @@ def _without_crates(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     for crate, use in CRATES.items():
         if re.search(use, item["canonical_solution"]):
-            raise LeftOut(f"its solution needs the crate {crate}, and the judge has Rust's own library alone")
+            raise LeftOut(f"its solution needs the crate {crate}, but the judge has only Rust's standard library")
     imports = re.compile(rf"^[ \t]*use (?:{'|'.join(CRATES)})\b[^;]*;[ \t]*\n?", re.MULTILINE)
     return {**item, "prompt": imports.sub("", item["prompt"])}

@@ -41,7 +41,7 @@ def read_items(path: Path) -> list[dict[str, Any]]:
         if not isinstance(item, dict):
             raise TaskError(f"{path}, item {number}: expected a JSON object, found {type(item).__name__}.")
     if not items:
-        raise TaskError(f"{path} holds no item.")
+        raise TaskError(f"{path} contains no items.")
     return list(items)
 
 

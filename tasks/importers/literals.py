@@ -59,7 +59,7 @@ class Literals:
     def fail(self) -> NoReturn:
         """Reject the text. Raises: NoLiteral, quoting what comes next."""
         excerpt = " ".join(self.text[self.position : self.position + 80].split())
-        raise NoLiteral(f"{excerpt[:40]!r} is no plain value or comparison")
+        raise NoLiteral(f"{excerpt[:40]!r} is not a plain value or comparison")
 
     def several(self, closing: str, read: Callable[[], Any] | None = None) -> list[Any]:
         """Return comma-separated values up to a closing bracket, which is consumed. Raises: NoLiteral."""

@@ -47,7 +47,10 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
         else:
             tasks.append(task)
     if left_out:
-        warnings.warn(f"{path}: left out, as no code can pass the tests: {'; '.join(left_out)}.", stacklevel=2)
+        warnings.warn(
+            f"{path}: some items were left out, because no code can pass their tests: {'; '.join(left_out)}.",
+            stacklevel=2,
+        )
     return TaskSet("code/mbpp-v1", {split: tasks})
 
 
@@ -57,7 +60,7 @@ def _task(item: dict[str, Any], where: str, split: Split) -> Task:
     if not (isinstance(question, str) and isinstance(solution, str) and isinstance(setup, str)):
         raise TaskError(f"{where}: question, solution and set-up code must be text.")
     if not (isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests)):
-        raise TaskError(f"{where}: the tests are {tests!r}, where a list of assertions is expected.")
+        raise TaskError(f"{where}: the tests must be a list of assertions, not {tests!r}.")
     if not isinstance(item.get("task_id"), int | str):
         raise TaskError(f"{where}: the field 'task_id' is missing.")
     return Task(

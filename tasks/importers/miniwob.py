@@ -51,7 +51,9 @@ def load_miniwob(path: str | Path, *, seed: int = 0) -> TaskSet:
     """
     folder = next((f for f in (Path(path), Path(path) / "html", Path(path) / "miniwob" / "html") if _holds(f)), None)
     if folder is None:
-        raise TaskError(f"{path} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
+        raise TaskError(
+            f"{path} does not contain MiniWoB++: its folder html should have core/core.js and miniwob/*.html."
+        )
     missing = [name for name in (*TRAIN, *HELD_OUT) if not (folder / "miniwob" / f"{name}.html").is_file()]
     if missing:
         raise TaskError(f"{folder} lacks {len(missing)} of the tasks, for example {missing[0]}.html.")

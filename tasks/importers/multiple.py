@@ -46,10 +46,10 @@ def load_multiple(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
     for field in ("name", "language", "prompt", "tests"):
         if not isinstance(item.get(field), str):
-            raise TaskError(f"{where}: the field {field!r} is {'no text' if field in item else 'missing'}.")
+            raise TaskError(f"{where}: the field {field!r} is {'not text' if field in item else 'missing'}.")
     code = item["language"]
     if code not in LANGUAGE_OF_CODE:
-        raise LeftOut(f"{code} is none of the languages {', '.join(LANGUAGE_OF_CODE)}")
+        raise LeftOut(f"{code} is not one of the languages {', '.join(LANGUAGE_OF_CODE)}")
     language = LANGUAGE_OF_CODE[code]
     prompt = item["prompt"]
     if language == "go":

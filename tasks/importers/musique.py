@@ -43,7 +43,7 @@ def load_musique(
         hops = re.match(r"(\d)hop", name)
         aliases = row.get("answer_aliases") or []
         if not isinstance(aliases, list):
-            raise TaskError(f"{where}: the answer_aliases are {aliases!r}, where a list is expected.")
+            raise TaskError(f"{where}: answer_aliases must be a list, not {aliases!r}.")
         tasks.append(
             question_task(
                 f"musique-v1/{name}",
@@ -59,7 +59,7 @@ def load_musique(
             )
         )
     if not tasks:
-        raise TaskError(f"{path} holds no answerable question.")
+        raise TaskError(f"{path} contains no answerable question.")
     return question_set("search/musique-v1", path, tasks, split)
 
 
@@ -68,6 +68,6 @@ def _supporting(paragraphs: Any, where: str, names: PageNames) -> list[str]:
         isinstance(paragraphs, list)
         and all(isinstance(paragraph, dict) and "title" in paragraph for paragraph in paragraphs)
     ):
-        raise TaskError(f"{where}: the paragraphs are {str(paragraphs)[:80]}, where objects with a title are expected.")
+        raise TaskError(f"{where}: the paragraphs must be objects with a title, not {str(paragraphs)[:80]}.")
     named = [(names.name(str(row["title"]), str(row.get("paragraph_text", ""))), row) for row in paragraphs]
     return [name for name, row in named if row.get("is_supporting")]

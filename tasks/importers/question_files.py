@@ -39,9 +39,9 @@ def question_task(
     """
     golds = [answers] if isinstance(answers, (str, int, float)) else answers
     if not isinstance(prompt, str) or not prompt.strip():
-        raise TaskError(f"{where}: the question is {prompt!r}, where text is expected.")
+        raise TaskError(f"{where}: the question must be text, not {prompt!r}.")
     if not (isinstance(golds, (list, tuple)) and golds and all(isinstance(gold, (str, int, float)) for gold in golds)):
-        raise TaskError(f"{where}: the answer is {answers!r}, where text or a list of texts is expected.")
+        raise TaskError(f"{where}: the answer must be text or a list of texts, not {answers!r}.")
     titles = list(dict.fromkeys(pages))
     truth: dict[str, Any] = {"answer": str(golds[0]), "answers": [str(gold) for gold in golds[1:]]}
     if titles:

@@ -44,14 +44,14 @@ def load_rows(
     path = Path(path)
     if not (environment or database):
         raise TaskError(
-            f"{path}: which environment plays these rows? Give --database FILE, or --option environment=ID."
+            f"{path}: the environment of these rows is missing. Give --database FILE, or --option environment=ID."
         )
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
     for number, row in enumerate(_rows_of(path)):
         where = f"{path}, row {number + 1}"
         task_split = str(row.get("split") or split)
         if task_split not in splits:
-            raise TaskError(f"{where}: split {task_split!r} is none of {', '.join(splits)}.")
+            raise TaskError(f"{where}: there is no split {task_split!r}. Choose one of {', '.join(splits)}.")
         parameters = {"database": _database(path, row, database, where), "show_schema": True} if database else {}
         task = Task(
             str(row.get("id") or f"{path.stem}/{number:05d}"),
@@ -78,7 +78,7 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TaskError(f"Cannot read {path}: {error}.") from error
     if not rows:
-        raise TaskError(f"{path} holds no row below its first line, which names the columns.")
+        raise TaskError(f"{path} has no rows below its first line, which names the columns.")
     return rows
 
 
@@ -122,4 +122,6 @@ def _database(path: Path, row: Mapping[str, Any], database: str, where: str) -> 
     for candidate in (path.parent / given, given):
         if candidate.is_file():
             return str(candidate.resolve())
-    raise TaskError(f"{where}: there is no database {given}, neither beside {path.name} nor in the current folder.")
+    raise TaskError(
+        f"{where}: the database {given} does not exist, neither beside {path.name} nor in the current folder."
+    )

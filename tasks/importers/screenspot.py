@@ -44,9 +44,9 @@ def _items(path: Path) -> list[Any]:
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of a ScreenSpot file.") from error
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{path} is no JSON text: {error}.") from error
+        raise TaskError(f"{path} is not JSON: {error}.") from error
     if not isinstance(items, list) or not items or len(items) > MAX_ITEMS:
-        raise TaskError(f"{path} holds no array of 1 to {MAX_ITEMS} items.")
+        raise TaskError(f"{path} must contain an array of 1 to {MAX_ITEMS} items.")
     return items
 
 
@@ -54,17 +54,18 @@ def _task(
     item: Any, where: str, index: int, folder: Path, digests: dict[str, str], corners: bool | None, split: Split
 ) -> Task:
     if not isinstance(item, dict) or not all(isinstance(item.get(key), str) for key in ("img_filename", "instruction")):
-        raise TaskError(f"{where} has no img_filename and instruction.")
+        raise TaskError(f"{where} has no texts img_filename and instruction.")
     name = item["img_filename"]
     file = (folder / name).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise TaskError(f"{where}: img_filename {name!r} leaves the folder {folder}.")
+        raise TaskError(f"{where}: img_filename {name!r} leads out of the folder {folder}.")
     if name not in digests:
         try:
             digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError as error:
             raise TaskError(
-                f"{where}: the screenshot {file} cannot be read: {error.strerror}. Give images=."
+                f"{where}: the screenshot {file} cannot be read: {error.strerror}. Give the folder of the images as "
+                "images=."
             ) from error
     kinds = [str(item[key]) for key in ("data_type", "ui_type", "data_source", "platform", "group") if item.get(key)]
     return Task(
@@ -82,10 +83,13 @@ def _box(item: dict[str, Any], where: str, corners: bool | None) -> list[float]:
     box = item.get("bbox")
     numbers = isinstance(box, list) and len(box) == 4 and all(type(side) in (int, float) for side in box)
     if not numbers:
-        raise TaskError(f"{where}: bbox is {box!r}; four numbers are wanted.")
+        raise TaskError(f"{where}: bbox must be four numbers, not {box!r}.")
     left, top, third, fourth = map(float, box)  # type: ignore[arg-type]  # a list of numbers, as checked above
     if not ("img_size" in item if corners is None else corners):
         third, fourth = left + third, top + fourth
     if not (0 <= left < third and 0 <= top < fourth):
-        raise TaskError(f"{where}: bbox {box!r} has no area. Is it given by corners? Say corners=True or False.")
+        raise TaskError(
+            f"{where}: bbox {box!r} has no area. Say by corners=True or corners=False whether it is given by its "
+            "corners."
+        )
     return [left, top, third, fourth]

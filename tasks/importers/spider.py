@@ -49,7 +49,10 @@ def load_spider(
         prompt = text_of(item, where, "question") if "question" in item else text_of(item, where, "query")
         gold = text_of(item, where, "gold") if "gold" in item else text_of(item, where, "query")
         if name not in databases:
-            raise TaskError(f"{where}: its database {name!r} is not below {file.parent}: {len(databases)} others are.")
+            raise TaskError(
+                f"{where}: its database {name!r} is not in a folder below {file.parent}, where there are "
+                f"{len(databases)} others."
+            )
         if (name, " ".join(prompt.casefold().split())) in known_questions:
             continue
         known_questions.add((name, " ".join(prompt.casefold().split())))

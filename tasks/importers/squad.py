@@ -34,15 +34,15 @@ def load_squad(
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of a SQuAD file.") from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise TaskError(f"{path} is no SQuAD file, a JSON object with the list `data`: {error}.") from error
+        raise TaskError(f"{path} is not a SQuAD file, which is a JSON object with the list `data`: {error}.") from error
     tasks: list[Task] = []
     for number, article in enumerate(articles):
         try:
             tasks += _tasks(path, article, number, split, environment, name)
         except (KeyError, TypeError) as error:
-            raise TaskError(f"{path}, article {number}: not as SQuAD has it: {error!r}.") from error
+            raise TaskError(f"{path}, article {number} does not have SQuAD's form: {error!r}.") from error
     if not tasks:
-        raise TaskError(f"{path} holds no answerable question.")
+        raise TaskError(f"{path} contains no answerable question.")
     return question_set(name, path, tasks, split)
 
 

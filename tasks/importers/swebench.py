@@ -86,7 +86,7 @@ def load_swebench(
     summary = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
     if not tasks:
         raise TaskError(
-            f"{path}: no instance can be played here. {summary}. Clone the repositories into a folder and name it by "
+            f"{path}: no instance can be imported. {summary}. Clone the repositories into a folder, and name it by "
             f"${MIRRORS}."
         )
     if reasons:
@@ -107,7 +107,7 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
     clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
     stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)
     if clone is None and stand_in is None:
-        raise TaskError(f"no clone of {instance.repo} in {folder}")
+        raise TaskError(f"there is no clone of {instance.repo} in {folder}")
     if not instance.issue.strip():
         raise TaskError("it has no issue text")
     test_files = files_in(instance.tests)
@@ -117,7 +117,7 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
         ids = partial(pytest_ids, files=test_files, text_of=cache(partial(_text_of, instance, clone)))
     failing = ids(instance.failing)
     if not failing:
-        raise TaskError("its tests are not pytest's")
+        raise TaskError("it has no tests for pytest")
     repository = f"{clone}@{instance.commit}" if clone else str(stand_in)
     parameters: dict[str, Any] = {"repository": repository}
     taken_back = (instance.fix, instance.tests) if clone is None and instance.id in FIXED else ()
@@ -167,7 +167,9 @@ def _environment(instance: Instance, repository: str, python: str) -> dict[str, 
         )
     except TaskError as error:
         if named and python == "" and _nearest(named) != named:
-            raise TaskError(f"It is made for Python {named}, tried with {_nearest(named)}: {error}") from error
+            raise TaskError(
+                f"It needs Python {named}, and failed with {_nearest(named)}, the nearest that is available: {error}"
+            ) from error
         raise
     return {**parameters, **COMPILED_MIB}
 

@@ -25,7 +25,7 @@ def reversed_patch(patch: str) -> str:
             last.append(line)
         elif any(left):
             if sign not in ("-", "+", " ", "\n"):
-                raise ValueError(f"a hunk of the patch ends early, at {line!r:.60}")
+                raise ValueError(f"a hunk of the patch ends too early, at {line!r:.60}")
             left = [left[0] - (sign != "+"), left[1] - (sign != "-")]
             last = {"-": added, "+": removed}.get(sign, lines)
             if last is lines:

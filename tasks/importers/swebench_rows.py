@@ -89,7 +89,7 @@ def _smith(row: Mapping[str, Any], match: re.Match[str], where: str) -> Instance
     try:
         fix = reversed_patch(bug)
     except ValueError as error:
-        raise TaskError(f"{where}: the field 'patch' is no unified diff: {error}.") from error
+        raise TaskError(f"{where}: the field 'patch' is not a unified diff: {error}.") from error
     return Instance(
         _text(row, "instance_id", where),
         f"{match[1]}/{match[2]}",
@@ -124,8 +124,7 @@ def _text(row: Mapping[str, Any], key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str):
         raise TaskError(
-            f"{where}: the field {key!r} is no text. An instance is a row of SWE-bench, SWE-Gym, SWE-smith or "
-            "Multi-SWE-bench."
+            f"{where}: the field {key!r} is not text. Give a row of SWE-bench, SWE-Gym, SWE-smith or Multi-SWE-bench."
         )
     return value
 
@@ -136,7 +135,7 @@ def _tests(value: Any, key: str, where: str) -> tuple[str, ...]:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise TaskError(f"{where}: {value[:60]!r} is no list of tests.") from error
+            raise TaskError(f"{where}: {value[:60]!r} is not a list of tests.") from error
     if not isinstance(value, Iterable) or not all(isinstance(test, str) for test in value):
-        raise TaskError(f"{where}: {value!r:.60} in {key} is no list of tests.")
+        raise TaskError(f"{where}: {value!r:.60} in {key} is not a list of tests.")
     return tuple(value)

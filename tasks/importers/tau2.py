@@ -49,7 +49,8 @@ def load_tau2(
     folders = [folder for folder in everything if (folder / "tasks.json").is_file()]
     if not folders:
         raise TaskError(
-            f"{path} holds no domain of tau2-bench: {FOLDERS[0]}/{domain or '*'}/tasks.json. Give its clone's folder."
+            f"{path} contains no domain of tau2-bench, {FOLDERS[0]}/{domain or '*'}/tasks.json. Give the folder of "
+            "its clone."
         )
     splits: dict[str, list[Task]] = {split: [] for split in SPLITS.values()}
     left_out = {folder.name: "it has no tasks.json" for folder in everything if folder not in folders}
@@ -68,10 +69,10 @@ def load_tau2(
                 try:
                     split = split_of.get(str(item["id"])) if split_of is not None else "held_out"
                     if split is None:
-                        raise TaskError("it is in neither of the splits train and test")
+                        raise TaskError("it is neither in the split train nor in test")
                     task = _Item(identity, item, shared, ignore_nl_assertions).task(functions, split)
                     if leave_out_silence_pays and SILENCE_PAYS in task.tags:
-                        raise TaskError("it is paid to an agent that does nothing")
+                        raise TaskError("an agent that does nothing would be rewarded for it")
                     splits[split].append(task)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     if not isinstance(error, TaskError):
@@ -152,9 +153,9 @@ class _Item:
                     raise TaskError(f"its score needs a model that judges the conversation ({JUDGED})")
                 self.tags.append(WITHOUT_JUDGE)
         if unknown := sorted(set(basis) - PARTS):
-            raise TaskError(f"its reward_basis names {unknown}")
+            raise TaskError(f"its reward_basis names {unknown}, which is not known")
         if not basis:
-            raise TaskError(f"its reward_basis names nothing but {JUDGED}")
+            raise TaskError(f"its reward_basis names only {JUDGED}")
         self.basis = basis
         self.outputs = [str(output) for output in criteria.get("communicate_info") or ()]
         self.checks = [
@@ -176,7 +177,7 @@ class _Item:
         """Make the task. Raises: TaskError if it cannot be played as published; KeyError, TypeError, ValueError."""
         known = {tool["name"] for tool in (*self.shared["tools"], *self.shared.get("user_tools", ()))}
         if unknown := next((action["name"] for action in self.actions if action["name"] not in known), None):
-            raise TaskError(f"no tool {unknown!r}")
+            raise TaskError(f"it uses the tool {unknown!r}, which does not exist")
         scenario = self.item["user_scenario"]
         parameters: dict[str, Any] = dict(self.shared)
         if initial := _initial(self.item.get("initial_state") or {}):
@@ -187,7 +188,7 @@ class _Item:
             parameters["checks"] = self.checks
         before, gold, done = self._end_states(parameters, functions)
         if not self._is_earned(done, gold, self.outputs, self.actions):
-            raise TaskError("its published actions do not earn its score")
+            raise TaskError("its published actions do not reach its full score")
         tags = [*self.tags, *([SILENCE_PAYS] if self._is_earned(before, gold, [], []) else [])]
         return Task(
             id=self.identity,

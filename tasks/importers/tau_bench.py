@@ -37,7 +37,9 @@ def load_tau_bench(path: str | Path) -> TaskSet:
     folders = [path] if (path / "tasks_test.py").is_file() else sorted((path / ENVS).glob("*/"))
     domains = [folder for folder in folders if (folder / "tasks_test.py").is_file()]
     if not domains:
-        raise TaskError(f"{path} holds no domain of tau-bench: {ENVS}/*/tasks_test.py. Give the folder of its clone.")
+        raise TaskError(
+            f"{path} contains no domain of tau-bench, {ENVS}/*/tasks_test.py. Give the folder of its clone."
+        )
     splits: dict[str, list[Task]] = {split: [] for split in SPLITS.values()}
     split_of: dict[str, Split] = {}
     left_out: dict[str, str] = {}
@@ -51,13 +53,15 @@ def load_tau_bench(path: str | Path) -> TaskSet:
                     try:
                         task = _task(name, item, shared, functions, split)
                         if split_of.setdefault(task.content_key(), split) != split:
-                            raise TaskError(f"it is in {split_of[task.content_key()]} too")
+                            raise TaskError(f"the same task is also in {split_of[task.content_key()]}")
                         splits[split].append(task)
                     except (KeyError, TypeError, ValueError) as error:
                         if isinstance(error, TaskError):
                             left_out[name] = str(error)
                             continue
-                        raise TaskError(f"{file}, task {number}: it is none of tau-bench: {error!r:.200}.") from error
+                        raise TaskError(
+                            f"{file}, task {number}: this is not a task of tau-bench: {error!r:.200}."
+                        ) from error
     if left_out:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
@@ -91,7 +95,7 @@ def _task(name: str, item: Mapping[str, Any], shared: Mapping[str, Any], functio
     actions = [(str(action["name"]), dict(action["kwargs"])) for action in item["actions"]]
     known = {tool["name"] for tool in shared["tools"]}
     if unknown := next((action for action, _ in actions if action not in known), None):
-        raise TaskError(f"no tool {unknown!r}")
+        raise TaskError(f"it uses the tool {unknown!r}, which does not exist")
     calls: list[Any] = [(action, [], arguments) for action, arguments in actions if action not in LAST_TOOLS]
     (turn,) = functions.play(shared, [calls])
     return Task(

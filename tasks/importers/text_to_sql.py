@@ -19,7 +19,7 @@ def first_file(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    raise TaskError(f"{folder} holds none of {', '.join(names)}. Give the folder that does.")
+    raise TaskError(f"{folder} contains none of {', '.join(names)}. Give the folder that does.")
 
 
 def databases_in(folder: Path) -> dict[str, Path]:

@@ -66,11 +66,12 @@ def corpus_beside(path: Path) -> Path:
         if (corpus := path.parent / name).is_file():
             return corpus
     raise TaskError(
-        f"{path} holds questions and no pages to search. Put corpus.json or corpus.jsonl beside it, or give corpus=."
+        f"{path} contains questions, but no pages to search. Put corpus.json or corpus.jsonl beside it, or give "
+        "corpus=."
     )
 
 
 def _subjects(evidence: Any, where: str) -> list[str]:
     if not (isinstance(evidence, list) and all(isinstance(fact, list) and len(fact) == 3 for fact in evidence)):
-        raise TaskError(f"{where}: the evidence is {str(evidence)[:80]}, where triples are expected.")
+        raise TaskError(f"{where}: the evidence must be triples, not {str(evidence)[:80]}.")
     return [str(fact[0]) for fact in evidence]

@@ -56,7 +56,7 @@ def load_wikisql(
                 [_cell(value, kind) for value, kind in zip(row, table["types"], strict=True)] for row in table["rows"]
             ]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise TaskError(f"{where}: its query or table is not as WikiSQL's are: {error!r}.") from error
+            raise TaskError(f"{where}: its query or table does not have WikiSQL's form: {error!r}.") from error
         tasks.append(
             Task(
                 id=f"wikisql/{index:05d}",

@@ -60,7 +60,7 @@ def picture(name: str = "0000") -> bytes:
     try:
         return _archive().read(f"{name}.webp")
     except KeyError as error:
-        raise TaskError(f"There is no page {name!r}: they are 0000 to {len(photographs()) - 1:04d}.") from error
+        raise TaskError(f"There is no page {name!r}. Pages are 0000 to {len(photographs()) - 1:04d}.") from error
 
 
 def write(path: Path, pages: Sequence[tuple[Photograph, bytes]]) -> None:

@@ -55,7 +55,9 @@ def _generate(split: Split, stratum: str, kinds: Sequence[str], seed: int) -> li
     for pairs in remaining.values():
         rng.shuffle(pairs)
     if sum(map(len, remaining.values())) < SIZES[stratum]:
-        raise TaskError(f"{NAME}: the photographs of {stratum} have no {SIZES[stratum]} questions {kinds}.")
+        raise TaskError(
+            f"{NAME}: the photographs of {stratum} do not give {SIZES[stratum]} questions {kinds}. Ask for fewer."
+        )
     tasks: list[Task] = []
     while len(tasks) < SIZES[stratum]:
         page, question = remaining[rng.choice([kind for kind in kinds if remaining[kind]])].pop()

@@ -57,7 +57,7 @@ def _draw(used: set[Any], split: Split, stratum: str, seed: int, index: int) -> 
         if task is not None:
             used.add((steps, ending))
             return task
-    raise TaskError(f"{NAME}: no unused program is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+    raise TaskError(f"{NAME}: there is no further program for {stratum}. Ask for fewer than {SIZES[stratum]}.")
 
 
 def _chosen(rng: random.Random, name: str) -> Chosen:

@@ -35,7 +35,7 @@ def _read(task: Task, templates: Sequence[SchemaTemplate]) -> list[str]:
     for template in templates:
         if template.name in task.tags and (statements := template.read(domain, task.prompt)):
             return statements
-    raise ValueError(f"{task.id}: no template wrote the prompt {task.prompt!r}.")
+    raise ValueError(f"{task.id}: the prompt {task.prompt!r} does not come from any template of this set.")
 
 
 def _player(calls: Sequence[Call]) -> Script:

@@ -109,7 +109,9 @@ class SchemaTasks:
                 if truth is not None:
                     break
             else:
-                raise TaskError(f"{self.family}: nothing unasked is left for {stratum}: ask for fewer than {index}.")
+                raise TaskError(
+                    f"{self.family}: there is no further question for {stratum}. Ask for fewer than {index}."
+                )
             self.used.add((domain.number, prompt))
             yield Task(
                 id=f"{stratum}/{index:04d}",

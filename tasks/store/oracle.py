@@ -53,7 +53,7 @@ def _template_and_name(task: Task) -> tuple[QuestionTemplate, str]:
     template = next(BY_NAME[tag] for tag in task.tags if tag in BY_NAME)
     name = template.named_in(task.prompt)
     if name is None:
-        raise ValueError(f"{task.id}: the prompt {task.prompt!r} was not written by the template {template.name}.")
+        raise ValueError(f"{task.id}: the prompt {task.prompt!r} does not come from the template {template.name}.")
     return template, name
 
 

@@ -97,7 +97,7 @@ def _draw(
             continue
         used.add((template.name, name))
         return _task(connection, template, name, split, stratum, index)
-    raise TaskError(f"{NAME}: no unasked question is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+    raise TaskError(f"{NAME}: there is no further question for {stratum}. Ask for fewer than {SIZES[stratum]}.")
 
 
 def _task(
@@ -109,7 +109,7 @@ def _task(
     gold = template.gold.format(name=name)
     answer = _value(connection, gold)
     if evidence.pop() != answer:
-        raise TaskError(f"{NAME}: the steps of {template.name} and its gold query disagree about {name!r}.")
+        raise TaskError(f"{NAME}: the steps of {template.name} and its gold query give different answers for {name!r}.")
     return Task(
         id=f"{stratum}/{index:04d}",
         environment="agentgym/sql-v1",
@@ -132,7 +132,7 @@ def _value(connection: sqlite3.Connection, query: str) -> str:
     """Return the single value of a query's result, as the environment shows it."""
     rows = connection.execute(query).fetchmany(2)
     if len(rows) != 1 or len(rows[0]) != 1 or rows[0][0] is None:
-        raise TaskError(f"{NAME}: {query!r} gives {rows}, where one value is expected.")
+        raise TaskError(f"{NAME}: {query!r} must return one value, but returns {rows}.")
     return str(rows[0][0])
 
 

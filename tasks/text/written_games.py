@@ -68,7 +68,8 @@ async def write_game(
             ),
         ]
     raise TaskError(
-        f"{policy.name} wrote no game about {theme!r} that can be won, in {attempts} attempts; the last: {why}."
+        f"{policy.name} did not write a game about {theme!r} that can be won, in {attempts} attempts. The last failed "
+        f"because: {why}."
     )
 
 
@@ -76,5 +77,5 @@ def _object(text: str) -> Any:
     """Return the JSON between the first and the last brace. Raises: ValueError if it is not JSON."""
     begin, end = text.find("{"), text.rfind("}")
     if begin < 0 or end < begin:
-        raise ValueError("the answer holds no JSON object")
+        raise ValueError("the answer contains no JSON object")
     return json.loads(text[begin : end + 1])

@@ -64,7 +64,7 @@ def _start_and_chain(task: Task) -> tuple[str, tuple[str, ...]]:
     chain = chain_of(task.tags)
     start = start_of(chain, task.prompt)
     if start is None:
-        raise ValueError(f"{task.id}: the prompt {task.prompt!r} was not written for the chain {'.'.join(chain)}.")
+        raise ValueError(f"{task.id}: the prompt {task.prompt!r} does not belong to the chain {'.'.join(chain)}.")
     return start, chain
 
 

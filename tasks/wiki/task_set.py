@@ -142,7 +142,7 @@ def _draw(plan: Plan, used: set[tuple[int, str, Chain]], split: Split, stratum: 
             continue
         used.add((wiki, start, chain))
         return _task(plan, wiki, start, chain, rng, f"{stratum}/{index:04d}", split, (stratum,))
-    raise TaskError(f"{plan.name}: no unasked question is left for {stratum}: ask for fewer.")
+    raise TaskError(f"{plan.name}: there is no further question for {stratum}. Ask for fewer.")
 
 
 def _variant(plan: Plan, used: set[tuple[int, str, Chain]], train: list[Task], seed: int, index: int) -> Task:
@@ -173,7 +173,7 @@ def _variant(plan: Plan, used: set[tuple[int, str, Chain]], train: list[Task], s
                 "train",
                 (f"variant_of_{original.id}",),
             )
-    raise TaskError(f"{plan.name}: no variant is left: ask for fewer.")
+    raise TaskError(f"{plan.name}: there is no further variant. Ask for fewer.")
 
 
 def _task(

@@ -199,7 +199,7 @@ async def test_who_has_no_token_and_pages_of_a_browser_are_refused():
             assert (await client.get(f"{url}/health", headers=headers)).status == status
         assert (await client.get(f"{url}/health", headers={**right, "Origin": "http://evil"})).status == 403
         environment = make(register_openenv("test/locked-v1", url))
-        with pytest.raises(EnvironmentServerError, match="/schema answers 401"):
+        with pytest.raises(EnvironmentServerError, match="/schema answered with status 401"):
             await environment.reset(Task("train/0001", "test/locked-v1", "?"), seed=0)
         environment = make(register_openenv("test/open-v1", url, headers=right))
         assert await environment.reset(Task("train/0001", "test/open-v1", "?"), seed=0)
@@ -289,20 +289,20 @@ async def test_what_a_server_refuses_is_a_result(frame, status):
 @pytest.mark.parametrize(
     ("frame", "error", "match"),
     [
-        (refused("SESSION_ERROR"), EnvironmentServerError, "answers SESSION_ERROR: no"),
-        ("not json", EnvironmentServerError, "no JSON"),
-        ("[]", EnvironmentServerError, "no frame"),
-        ({"type": "observation", "data": []}, EnvironmentServerError, "holds no observation"),
-        ({"type": "state", "data": {}}, EnvironmentServerError, "it answers 'state'"),
-        (observed("much"), EnvironmentServerError, "no finite number"),
+        (refused("SESSION_ERROR"), EnvironmentServerError, "answered with the error SESSION_ERROR: no"),
+        ("not json", EnvironmentServerError, "not JSON"),
+        ("[]", EnvironmentServerError, "not a JSON object"),
+        ({"type": "observation", "data": []}, EnvironmentServerError, "has no observation"),
+        ({"type": "state", "data": {}}, EnvironmentServerError, "it answered with a frame of type 'state'"),
+        (observed("much"), EnvironmentServerError, "not a finite number"),
         (observed(10**400), EnvironmentServerError, "too large"),
         (
             '{"type": "observation", "data": {"observation": {}, "reward": NaN}}',
             EnvironmentServerError,
-            "NaN is no JSON",
+            "NaN is not a JSON",
         ),
         (observed(done="yes"), EnvironmentServerError, "neither true nor false"),
-        (None, ServerUnreachable, "has ended the session"),
+        (None, ServerUnreachable, "ended the session"),
     ],
 )
 async def test_a_server_that_breaks_is_a_failure_of_the_infrastructure(frame, error, match):
@@ -315,12 +315,12 @@ async def test_a_server_that_breaks_is_a_failure_of_the_infrastructure(frame, er
 
 async def test_a_server_that_cannot_be_used_says_why():
     task = Task("t", "test/x-v1", "?")
-    with pytest.raises(TaskError, match="of an OpenEnv server is none"):
+    with pytest.raises(TaskError, match="of an OpenEnv server is not valid"):
         register_openenv("test/x-v1", "127.0.0.1:8000")
     with pytest.raises(ServerUnreachable, match="cannot be reached"):
         await make(register_openenv("test/y-v1", "http://127.0.0.1:9")).reset(task, seed=0)
     async with answering(schema=[]) as url:
-        with pytest.raises(EnvironmentServerError, match="is no OpenEnv server: it describes no actions"):
+        with pytest.raises(EnvironmentServerError, match="is not an OpenEnv server: its schema describes no actions"):
             await begun(url, "test/z-v1")
     broken = {"properties": {"tool_name": {}}}
     async with answering(observed(), observed(tools=[{"name": "a b", "input_schema": 3}]), schema=broken) as url:

@@ -98,7 +98,7 @@ async def test_half_of_a_surrogate_pair_is_the_agents_mistake_and_does_not_reach
     config = RolloutConfig(budgets=Budgets(infra_retries=0))
     [episode] = await EpisodeManager(ScriptedPolicy(script), config).collect([task()])
     assert episode.error is None
-    assert "holds half a character" in episode.turns[0].results[0].content
+    assert "contains half a character" in episode.turns[0].results[0].content
     assert episode.outcome["r"] == 0.5
 
 
@@ -116,12 +116,12 @@ async def test_a_call_after_the_end_is_told_so(registered):
         ("die", "it has ended. Its last words: out of memory"),
         ("garbage", "it wrote a line that makes no sense"),
         ("flood", "it wrote a line that makes no sense"),
-        ("lists", "it wrote a line that makes no sense: it is no object"),
+        ("lists", "it wrote a line that makes no sense: it is not a JSON object"),
         ("hang", "did not go on with episode 0 within 0.5 s"),
         ("deaf", "did not go on with episode 0 within 0.5 s"),
         ("chatter", "it says more than it was asked"),
-        ("verdict", "verifiers judges by what makes no sense"),
-        ("no messages", "asks for what makes no sense"),
+        ("verdict", "The verifiers process sent a judgement that cannot be"),
+        ("no messages", "The verifiers process sent a request that cannot be"),
         ("unopened", "The taskset cannot be opened: KeyError: 'x'"),
         ("words", "it has ended. Its last words: no module named verifiers"),
     ],
@@ -148,7 +148,7 @@ async def test_what_cannot_be_started_and_what_is_no_task_are_named(registered, 
     assert "nosuch' cannot be started" in episode.error
     registered("good")
     [episode] = await play(Task("t", "fake/sums-v1", "x"))
-    assert "make tasks by `verifiers_tasks`" in episode.error
+    assert "Make the tasks by `verifiers_tasks`" in episode.error
     with pytest.raises(EnvironmentServerError, match="cannot be started"):
         await WorkerProcess.start(str(tmp_path / "nosuch"), {}, 1, 1.0)
 
@@ -160,5 +160,5 @@ async def test_tasks_are_drawn_into_splits_and_too_few_are_named(registered):
     assert [len(tasks[split]) for split in tasks] == [2, 0, 1]
     assert {entry.parameters["key"] for split in tasks.values() for entry in split} <= {f"k{n}" for n in range(4)}
     assert tasks["train"][0].messages[0].text == f"Task {tasks['train'][0].parameters['index']}"
-    with pytest.raises(TaskError, match="has 4 tasks, fewer than the 5"):
+    with pytest.raises(TaskError, match="has 4 tasks, which are fewer than the 5"):
         verifiers_tasks("fake/sums-v1", train=5)

@@ -86,4 +86,4 @@ def test_an_environment_of_verifiers_with_a_tool_server_is_one_of_ours(python):
     assert good.return_from() == 1.0
     assert "the judge broke" in misjudged.error, "no reward of 0"
     [dead] = play(script, tasks[3:])
-    assert "The process of verifiers failed: it has ended" in dead.error
+    assert "The verifiers process failed: it has ended" in dead.error

@@ -21,11 +21,14 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
     ("words", "message"),
     [
         (["eval", "text/number-gues-v1", "--policy", "oracle"], "Did you mean 'text/number-guess-v1'?"),
-        (["eval", "text/number-guess-v1:traim", "--policy", "oracle"], "Splits are train, validation, held_out."),
+        (["eval", "text/number-guess-v1:traim", "--policy", "oracle"], "The splits are: train, validation, held_out."),
         (["eval", "text/number-guess-v1", "--policy", "orakle"], "Did you mean oracle?"),
         (["rollout", *TASKS, "--backend", "dockr"], "Did you mean 'docker'?"),
         (["rollout", *TASKS, "--reward", "math_verfy"], "Did you mean 'math_verify'?"),
-        (["rollout", *TASKS, "--import", "nowhere.py"], "--import nowhere.py: there is no such file."),
+        (
+            ["rollout", *TASKS, "--import", "nowhere.py"],
+            "--import nowhere.py: this file does not exist. Check the path.",
+        ),
         (["play", "agentgym/sqll-v1"], "Did you mean 'agentgym/sql-v1'?"),
         (["check", "agentgym/sqll-v1"], "Did you mean 'agentgym/sql-v1'?"),
         (["list", "enviroments"], "environments"),

@@ -156,8 +156,8 @@ def test_a_persons_slip_costs_no_turn_and_the_end_of_input_ends_the_episode():
     done = agentgym("play", "acme/counter-v1", "--import", CODE, stdin="add(\nopen('x').read()\nadd(1, 2)\n\nadd 3\n")
     assert done.exit_code == 0, done.output
     assert "answered after 1 turns: success +0" in done.stdout
-    assert done.stdout.count("That is not a call") == 3
-    assert "add takes 1 argument(s)" in done.stdout
+    assert done.stdout.count("This is not a call") == 3
+    assert "add takes at most 1 argument(s)" in done.stdout
 
 
 @pytest.mark.needs_namespaces
@@ -172,7 +172,7 @@ def test_a_task_can_be_written_on_the_command_line():
     assert "Count as you like." in done.stdout
     bad = agentgym("play", "acme/counter-v1", "--prompt", "x", "--parameters", "[1]", "--import", CODE)
     assert bad.exit_code == 2
-    assert "no JSON object" in bad.stderr
+    assert "not a JSON object" in bad.stderr
 
 
 def test_terminal_escapes_of_a_tool_never_reach_the_terminal(tmp_path):
@@ -200,10 +200,10 @@ def test_terminal_escapes_of_a_tool_never_reach_the_terminal(tmp_path):
         (["eval", "--tasks", "acme/counts-v1:test", "--policy", "oracle"], "no split 'test'"),
         (["eval", "--tasks", "acme/counts-v1", "--policy", "gpt"], "chat_api:URL#model"),
         (["eval", "--tasks", "acme/counts-v1", "--policy", "transformers:"], "--policy transformers"),
-        (["eval", "--tasks", "acme/counts-v1:validation", "--policy", "oracle"], "no task in 'validation'"),
+        (["eval", "--tasks", "acme/counts-v1:validation", "--policy", "oracle"], "no tasks in 'validation'"),
         (["rollout", "--tasks", "nowhere.jsonl"], "Cannot read the task file nowhere.jsonl"),
         (["play", "acme/nothing-v1"], "Nothing in environments is named 'acme/nothing-v1'"),
-        (["play", "acme/counter-v1", "--index", "99"], "--index goes from 0 to 7"),
+        (["play", "acme/counter-v1", "--index", "99"], "so give 0 to 7"),
         (["play", "acme/counter-v1", "--task", "x"], "has no task 'x'"),
         (["check", "acme/nothing-v1"], "Nothing in environments"),
         (["tasks", "import", "mbpq", "x", "--out", "y.jsonl"], "Did you mean 'mbpp'?"),
@@ -224,7 +224,7 @@ def test_missing_runs_recipes_and_modules_are_one_clear_message_too(tmp_path):
         (["show", tmp_path / "x"], "There is no run at"),
         (["report", tmp_path / "x"], "There is no run at"),
         (["train", tmp_path / "x.toml"], "Cannot read the recipe"),
-        (["list", "--import", tmp_path / "x.py"], "there is no such file"),
+        (["list", "--import", tmp_path / "x.py"], "this file does not exist"),
         (["list", "--import", "no_such_module"], "No module named 'no_such_module'"),
         (["list", "--import", tmp_path / "broken.py"], "ZeroDivisionError"),
     ]:
@@ -316,7 +316,7 @@ def test_a_command_that_is_stopped_says_how_to_go_on_and_a_second_call_does(tmp_
         time.sleep(0.05)
     second = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT_VARIABLES)
     assert second.returncode == 2
-    assert "Another command plays into run now." in second.stderr
+    assert "Another command is using run at the moment." in second.stderr
     process.send_signal(sent)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == code_at_end, stderr

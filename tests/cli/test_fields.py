@@ -92,7 +92,7 @@ def test_a_command_may_take_some_fields_under_other_names_and_with_other_default
     assert command("f.txt", outer=later).exit_code == 0
     assert seen == [(Outer(path=Path("f.txt"), inner=Inner(turns=9)), 3)]
     assert "--mode" not in command("--help", outer=later).output
-    with pytest.raises(ValueError, match="Outer gives the command no option 'turn'"):
+    with pytest.raises(ValueError, match="Outer has no option 'turn', so no default can be set"):
         raise command("--help", outer=Fields(Outer, defaults={"turn": 3})).exception
 
 

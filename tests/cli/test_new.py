@@ -131,13 +131,13 @@ def test_a_wheel_that_cannot_be_built_is_named(written):
 def test_what_is_no_name_is_refused(name, tmp_path):
     done = CliRunner().invoke(app, ["new", "environment", name, "--out", str(tmp_path / "new")])
     assert done.exit_code == 2
-    assert "is not a name for an environment" in done.output
+    assert "cannot name an environment" in done.output
     assert not (tmp_path / "new").exists()
 
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine.py").touch()
     done = CliRunner().invoke(app, ["new", "environment", "acme/shop", "--out", str(tmp_path)])
-    assert "is not empty" in done.output
+    assert "must be a new or empty folder" in done.output
     done = CliRunner().invoke(app, ["new", "environment", "acme/shop", "--out", str(tmp_path / "mine.py")])
-    assert (done.exit_code, "or no folder" in done.output) == (2, True)
+    assert (done.exit_code, "must be a new or empty folder" in done.output) == (2, True)

@@ -40,7 +40,7 @@ def test_values_are_read_as_json_or_text_and_dots_reach_into_options():
         ("tokenfield=x", "Did you mean 'token_field'"),
         ("base_url=x", "the policy chat_api has the options call_format, "),
         ("omit", "as NAME=VALUE"),
-        ("retry_policy.unreached=1", "the fields are attempt_s, .*unreached_s"),
+        ("retry_policy.unreached=1", "The fields are: attempt_s, .*unreached_s"),
         ("retry_policy.unreached_s=-1", "times above 0 s"),
         ("retry_policy.unreached_s=soon", "soon"),
         ("connections.x=1", "which has no fields"),
@@ -60,5 +60,5 @@ def test_options_stand_in_the_name_for_records_unless_they_change_no_answer():
 
 
 def test_the_oracle_has_no_options():
-    with pytest.raises(PolicyArgumentError, match="oracle has no options"):
+    with pytest.raises(PolicyArgumentError, match="the policy 'oracle' has no options"):
         load_policy("oracle", load_task_set("text/number-guess-v1"), pairs=["extra.top_k=5"])

@@ -235,7 +235,7 @@ def test_an_attack_that_is_not_held_ends_with_1_and_says_what_got_through(tmp_pa
     ("words", "message"),
     [
         (("--only", "hard_linkz"), "Did you mean 'hard_links'?"),
-        (("--beside", "nowhere.json"), "nowhere.json holds no attacks"),
+        (("--beside", "nowhere.json"), "nowhere.json is not a file of attack results"),
         (("--out", "plain.md"), "has no place for the table"),
     ],
 )

@@ -33,7 +33,7 @@ def test_tasks_given_twice_or_not_at_all_are_refused():
     twice = agentgym("eval", "a/b-v1", "--tasks", "a/b-v1", "--policy", "oracle")
     assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
     none = agentgym("rollout")
-    assert (none.exit_code, "Which tasks?" in none.stderr) == (2, True)
+    assert (none.exit_code, "No tasks were given." in none.stderr) == (2, True)
 
 
 def test_old_options_work_and_are_reported_with_the_new_name(tmp_path, monkeypatch):

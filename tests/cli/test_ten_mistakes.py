@@ -37,8 +37,8 @@ def evaluate(name, *words, policy="oracle"):
             "return str(len(shelf) / 0)",
             r"ZeroDivisionError: division by zero at PLACE \(while",
         ),
-        ("none", "def outcome(self, episode):", r"RewardError: ReturnsNone returned None: a reward .* See PLACE\."),
-        ("return", "def reset", r"TypeError: NoReturn.reset returned None: .*`return task.opening\(\)`. See PLACE\."),
+        ("none", "def outcome(self, episode):", r"RewardError: ReturnsNone returned None, but a reward .* See PLACE\."),
+        ("return", "def reset", r"TypeError: NoReturn.reset returned None, .*`return task.opening\(\)`. See PLACE\."),
     ],
     ids=["tool", "none", "return"],
 )
@@ -72,7 +72,7 @@ def test_a_dead_server_is_one_line():
     finished = evaluate("right", "--infra-retries", "0", policy=f"chat_api:{address}#m")
     assert finished.exit_code == 1
     server = re.escape(address.removesuffix("/v1"))
-    assert re.search(rf"ConnectError.*Check that the server at {server} runs", finished.stdout)
+    assert re.search(rf"ConnectError.*Check that the server at {server} is running", finished.stdout)
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -102,7 +102,7 @@ def test_a_server_that_refuses_the_key_is_one_line_with_its_answer():
     [
         (["train.step=3"], "there is no key 'train.step'. Did you mean 'steps'?"),
         (["train.trl.lr=3"], "TRL's GRPOConfig has no option 'lr'."),
-        (["tasks.set=beginner/right-set-v1"], "has no task in its split 'validation'"),
+        (["tasks.set=beginner/right-set-v1"], "has no tasks in its split 'validation'"),
     ],
     ids=["key", "trl", "split"],
 )

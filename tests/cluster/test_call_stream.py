@@ -114,7 +114,7 @@ async def test_who_gives_a_node_up_waits_for_no_answer():
 async def test_where_nothing_listens_the_error_says_what_the_driver_needs():
     async with opened(Target()) as (_, port):
         pass
-    with pytest.raises(NodeLost, match=f"127.0.0.1:{port} .*Let the driver connect to every port of the nodes"):
+    with pytest.raises(NodeLost, match=f"127.0.0.1:{port} .*Open every port of the nodes to the driver"):
         await answer(CallStream(partial(connect, "127.0.0.1", port, KEY)), "double", 1)
 
 
@@ -131,7 +131,7 @@ class Trap:
 async def test_nothing_is_unpickled_for_who_does_not_know_the_key(tmp_path):
     file = tmp_path / "made"
     async with opened(Target(), key=bytes(32)) as (stream, port):
-        with pytest.raises(NodeLost, match="the other end does not know the key"):
+        with pytest.raises(NodeLost, match="the other end does not know the cluster's key"):
             await answer(stream, "double", Trap(file))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert len(await reader.readexactly(32)) == 32
@@ -156,7 +156,7 @@ async def test_a_driver_unpickles_nothing_of_who_has_taken_a_nodes_port(tmp_path
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(NodeLost, match="does not know the key"):
+        with pytest.raises(NodeLost, match="the other end does not know the cluster's key"):
             await answer(CallStream(partial(connect, "127.0.0.1", port, KEY)), "double", 1)
     assert not file.exists()
 

@@ -264,7 +264,7 @@ def test_what_is_no_environment_server_is_named():
     thread = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        with pytest.raises(EnvironmentServerError, match="is no environment server"):
+        with pytest.raises(EnvironmentServerError, match="is not an environment server"):
             make(f"http://127.0.0.1:{other.server_port}/{COUNTER}")
     finally:
         other.shutdown()

@@ -122,7 +122,7 @@ def test_pieces_of_several_messages_may_be_mixed_and_cut_anywhere():
 
 @pytest.mark.parametrize("stream", [b"Traceback (most recent call last)", bytes(13), b"\0" * 8 + b"\2\0\0\0\1x"])
 def test_a_stream_that_has_no_pieces_is_refused(stream):
-    with pytest.raises(HostMessageError, match="no piece of a message"):
+    with pytest.raises(HostMessageError, match="data that is not a piece of a message"):
         [*MessageReader().feed(stream)]
 
 

@@ -86,7 +86,7 @@ UNUSABLE = {
     "no such context": ({}, {"context": "other"}, "Expected object with name other in .*contexts"),
     "unknown certificate": ({"certificate-authority": None}, {}, "does not answer .*certificate verify failed"),
     "wrong name": ({"tls-server-name": "stranger.test"}, {}, "does not answer .*certificate"),
-    "unverified": ({"insecure-skip-tls-verify": True}, {}, "is not verified. Give its certificate-authority"),
+    "unverified": ({"insecure-skip-tls-verify": True}, {}, "give the certificate-authority in the kubeconfig"),
     "plain text": ({"server": "http://10.0.0.7:8080"}, {}, "is not verified"),
     "nobody there": ({"server": "https://127.0.0.1:1"}, {}, "https://127.0.0.1:1 does not answer.*kubectl get pods"),
 }

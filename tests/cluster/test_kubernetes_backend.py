@@ -73,7 +73,9 @@ async def test_a_pod_is_claimed_when_those_before_are_full_and_all_are_released_
         assert len(cluster.claims) == 1
         second = await asyncio.gather(*(backend.create(SPEC) for _ in range(2)))
         assert len(cluster.claims) == len({await sandbox.host_pid() for sandbox in [*first, *second]}) == 2
-        with pytest.raises(SandboxUnavailable, match=r"All 2 pod\(s\) of the warm pool 'agentgym' had 2 sandboxes"):
+        with pytest.raises(
+            SandboxUnavailable, match=r"all 2 pod\(s\) of the warm pool 'agentgym' already had 2 sandboxes"
+        ):
             await backend.create(SPEC)
         await first[0].close()
         assert (await (await backend.create(SPEC)).exec(["echo", "room"])).text == "room\n"
@@ -204,11 +206,11 @@ def answering(*answers: bytes) -> str:
 
 
 LIES = {
-    "no messages": ("echo hello world, this is no message at all", "no piece of a message"),
-    "no end": ("yes", "no piece of a message"),
-    "no message": (answering(b"\0\0\0\x02{}"), "no message of a sandbox host"),
+    "no messages": ("echo hello world, this is no message at all", "data that is not a piece of a message"),
+    "no end": ("yes", "data that is not a piece of a message"),
+    "no message": (answering(b"\0\0\0\x02{}"), "that is not a message of a sandbox host"),
     "no answer": (answering(encode([])), "the connection broke: ValueError"),
-    "no facts": (answering(encode(([], ""))), "does not say what it is"),
+    "no facts": (answering(encode(([], ""))), "did not describe itself as expected"),
     "other version": (answering(encode(({"agentgym": "0.0.1"}, ""))), "has agentgym 0.0.1.*install the same"),
 }
 
@@ -254,7 +256,9 @@ async def test_a_pod_without_user_namespaces_is_refused_with_what_it_needs(clust
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
     cluster.prefix = ("unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh")
     async with backend_of() as backend:
-        with pytest.raises(SandboxUnavailable, match=r"No sandbox can be made here.*privileged: true, with hostUsers"):
+        with pytest.raises(
+            SandboxUnavailable, match=r"No sandbox can be created here.*privileged: true, with hostUsers"
+        ):
             await backend.create(SPEC)
         assert not (await backend.probe()).available
     assert cluster.claims == {}
@@ -277,7 +281,7 @@ REFUSALS = {
     "no node": (
         {"pending": "0/3 nodes are available: 3 Insufficient cpu."},
         {"ready_s": 1},
-        r"no ready pod in 1 s. It waits for SandboxNotReady.*Insufficient cpu.; ImagePullBackOff: no such image",
+        r"no ready pod within 1 s. It waits for SandboxNotReady.*Insufficient cpu.; ImagePullBackOff: no such image",
     ),
     "quota of pods": ({"pending": "exceeded quota: pods"}, {"ready_s": 1}, "ReconcilerError: exceeded quota: pods"),
     "no Python": ({}, {"python": "/no/python"}, r"exec failed: .*/no/python"),
@@ -295,7 +299,7 @@ async def test_what_a_cluster_refuses_is_said_with_the_remedy_and_nothing_is_lef
     for name, value in changes.items():
         setattr(cluster, name, value)
     async with backend_of(**options) as backend:
-        with pytest.raises(SandboxUnavailable, match=f"No sandbox can be made in a pod: .*{message}"):
+        with pytest.raises(SandboxUnavailable, match=f"No sandbox can be created in a pod: .*{message}"):
             await backend.create(SandboxSpec())
     assert cluster.claims == {}
     assert requests_of(cluster, "POST") <= 1, "what may have been done is not sent again"
@@ -307,7 +311,7 @@ async def test_a_backend_that_is_closed_while_it_waits_for_a_pod_releases_its_cl
         waiting = asyncio.ensure_future(backend.create(SPEC))
         await until(lambda: cluster.claims)
         await backend.close()
-        with pytest.raises(SandboxUnavailable, match="the backend was closed meanwhile"):
+        with pytest.raises(SandboxUnavailable, match="The kubernetes backend was closed"):
             await waiting
         assert cluster.claims == {}
         cluster.pending = ""
@@ -318,7 +322,7 @@ async def test_a_backend_that_is_closed_while_it_waits_for_a_pod_releases_its_cl
 async def test_a_pool_without_its_template_is_refused_at_once(cluster):
     cluster.objects["sandboxtemplates"].clear()
     async with backend_of() as backend:
-        with pytest.raises(SandboxUnavailable, match=r"'agentgym' can give no pod \(TemplateNotFound"):
+        with pytest.raises(SandboxUnavailable, match=r"'agentgym' cannot provide a pod \(TemplateNotFound"):
             await backend.create(SandboxSpec())
     assert cluster.claims == {}
 

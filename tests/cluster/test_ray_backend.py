@@ -141,7 +141,7 @@ async def test_without_a_cluster_nothing_is_made_and_the_reason_is_said():
 
     ray.shutdown()  # a process that is connected would use what it has
     backend = RayBackend("127.0.0.1:1")
-    with pytest.raises(SandboxUnavailable, match=r"There is no Ray cluster to use at .*agentgym cluster up"):
+    with pytest.raises(SandboxUnavailable, match=r"There is no usable Ray cluster at .*agentgym cluster up"):
         await backend.create(SandboxSpec())
     capabilities = await backend.probe()
     assert not capabilities.available

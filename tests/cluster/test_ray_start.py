@@ -90,13 +90,13 @@ def test_down_ends_what_up_started_and_nothing_else(cluster, own_home):
         write_token(own_home, "b" * 64)  # as of another host
         for command in (["up", "--join", address], ["status"]):
             error = refused("cluster", *command)
-            assert "asks for Ray's token, and this process sends another one." in error
-            assert "Copy ~/.ray/auth_token from the host of its head" in error
+            assert "requires Ray's token, but this process sends another one." in error
+            assert "Copy ~/.ray/auth_token from the head's host to this host" in error
     assert "Ended 2 node(s)." in agentgym("cluster", "down")
     assert "Ended 0 node(s)." in agentgym("cluster", "down")
     error = refused("cluster", "status", "--address", address)
-    assert re.search(r"There is no Ray cluster to use at .*Start one by `agentgym cluster up`", error)
-    assert "Nothing answers at" in refused("cluster", "up", "--join", address)
+    assert re.search(r"There is no usable Ray cluster at .*Start one by `agentgym cluster up`", error)
+    assert "No program answers at" in refused("cluster", "up", "--join", address)
     assert len(connect(cluster.address)) == 2
 
 
@@ -112,7 +112,7 @@ def test_a_process_is_connected_to_one_cluster_and_says_so_where_it_is_given_ano
 
 @needs_ray
 def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
-    with pytest.raises(ClusterError, match=r"has 2 node\(s\), and 9 are wanted .*cluster up --join"):
+    with pytest.raises(ClusterError, match=r"has 2 node\(s\), but machine.nodes asks for 9.*cluster up --join"):
         connect(cluster.address, 9)
 
 
@@ -123,7 +123,7 @@ def test_a_listener_that_is_no_head_of_a_cluster_is_named_and_not_waited_for(mon
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         error = refused("cluster", "status", "--address", address)
-    assert f"What listens at {address} does not answer as the head of a Ray cluster" in error
+    assert f"The program at {address} does not answer as the head of a Ray cluster" in error
 
 
 @needs_ray
@@ -132,7 +132,7 @@ def test_no_folder_is_made_for_episodes_of_a_cluster_that_is_not_there(command, 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     options = ("--policy", "oracle", "--engine", "ray", "--address", address, "--out", str(tmp_path / "run"))
-    assert f"There is no Ray cluster to use at '{address}'" in refused(command, "text/number-guess-v1", *options)
+    assert f"There is no usable Ray cluster at '{address}'" in refused(command, "text/number-guess-v1", *options)
     assert not (tmp_path / "run").exists()
 
 
@@ -141,7 +141,7 @@ def test_no_folder_is_made_for_episodes_of_a_cluster_that_is_not_there(command, 
 )
 def test_without_ray_the_extra_is_named_whether_it_is_installed_here_or_not(arguments):
     error = refused(*arguments.split(), command=WITHOUT_RAY)
-    assert re.search(r"A cluster needs ray, which is not installed\. Run: .*\[cluster\]", error)
+    assert re.search(r"A cluster needs the package ray, which is not installed\. Run: .*\[cluster\]", error)
     assert "Traceback" not in error
 
 

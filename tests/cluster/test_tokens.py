@@ -31,9 +31,9 @@ def test_a_token_file_is_written_for_its_owner_alone_and_read_by_the_client(tmp_
     ("text", "mode", "reason"),
     [
         (TOKEN, 0o644, "can be read by other users. Run: chmod 600"),
-        ("short", 0o600, "fewer than 16 characters"),
+        ("short", 0o600, "at least 16 printable"),
         ("", 0o600, "is empty"),
-        ("\u00fc" * 20, 0o600, "not ASCII"),
+        ("\u00fc" * 20, 0o600, "printable ASCII"),
     ],
 )
 def test_a_token_that_is_no_secret_is_refused(tmp_path, text, mode, reason):

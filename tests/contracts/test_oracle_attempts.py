@@ -19,7 +19,9 @@ async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
     config = RolloutConfig(attempts=Attempts(), budgets=Budgets(max_turns=200, max_calls=400))
     [episode] = await EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), config).collect([task])
     await close_backends()
-    if episode.error and (episode.error.startswith("MissingExtraError") or "not installed: apt-get" in episode.error):
+    if episode.error and (
+        episode.error.startswith("MissingExtraError") or "not installed. Run: apt-get" in episode.error
+    ):
         pytest.skip(episode.error)
     assert episode.error is None
     assert (episode.outcome["first"], episode.outcome["last"]) == (1.0, 1.0)

@@ -35,7 +35,7 @@ async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(task_se
         pytest.skip(f"{task.environment}: {reason}")
     solved = await EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task))).collect([task])
     if error := next((trajectory.error for trajectory in solved if trajectory.error), ""):
-        assert error.startswith("MissingExtraError") or "not installed: apt-get install" in error, error
+        assert error.startswith("MissingExtraError") or "not installed. Run: apt-get" in error, error
         pytest.skip(error)
     assert [trajectory.success for trajectory in solved] == [1.0]
     await check_reward(load("environments", task.environment).reward, solved)

@@ -39,7 +39,7 @@ def test_equal_outcomes_are_silent_and_turn_rewards_may_speak():
 
 
 def test_a_run_without_two_valid_episodes_of_a_task_cannot_be_judged():
-    with pytest.raises(CreditError, match="No group holds two valid trajectories"):
+    with pytest.raises(CreditError, match="No group has two valid trajectories"):
         facts_of([group(valid=[True, False, False])])
 
 

@@ -37,7 +37,7 @@ def test_signs_are_compared_where_both_have_one():
 
 
 def test_credit_of_other_turns_is_refused():
-    with pytest.raises(ValueError, match="have different turns"):
+    with pytest.raises(ValueError, match="arrays of advantages and of counterfactual credit have different"):
         agreement([np.zeros(2)], [np.zeros(3)])
 
 

@@ -44,10 +44,10 @@ def test_signals_of_a_batch_reach_the_trajectory_in_whose_row_they_are():
 @pytest.mark.parametrize(
     ("trajectories", "group_size", "signals", "error", "message"),
     [
-        (BATCH, 3, {}, ShapeError, "4 trajectories do not divide into groups of 3"),
-        (BATCH, 0, {}, ShapeError, "do not divide into groups of 0"),
+        (BATCH, 3, {}, ShapeError, "4 trajectories cannot be divided into groups of 3"),
+        (BATCH, 0, {}, ShapeError, "cannot be divided into groups of 0"),
         (BATCH, 2, {"values": [[0.0]]}, ShapeError, "values has 1 rows for a batch of 4 trajectories"),
-        (BATCH, 4, {}, CreditError, "A group compares episodes of one task"),
+        (BATCH, 4, {}, CreditError, "a group compares episodes of one task"),
     ],
 )
 def test_a_batch_that_does_not_fit_its_groups_is_refused(trajectories, group_size, signals, error, message):
@@ -64,5 +64,5 @@ def test_advantages_lie_on_the_tokens_of_their_turns_and_nowhere_else():
 
 def test_advantages_that_do_not_fit_in_the_given_length_are_refused():
     trajectory = a_trajectory(a_turn(0, token_ids=[1, 2, 3]))
-    with pytest.raises(ShapeError, match="has 3 tokens after the prompt: they do not fit in 2"):
+    with pytest.raises(ShapeError, match="has 3 tokens after the prompt, which do not fit into length = 2"):
         spread_over_tokens(trajectory, [1.0], 2)

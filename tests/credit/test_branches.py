@@ -98,7 +98,7 @@ def test_vine_is_the_difference_of_the_values_around_a_turn():
 
 def test_nodes_that_follow_each_other_in_a_circle_are_refused():
     circle = Group.from_arrays(outcomes=[1, 0], branches=[["a"], ["b"]], parents=["b", "a"])
-    with pytest.raises(CreditError, match="in a circle"):
+    with pytest.raises(CreditError, match="form a circle"):
         estimator("sibling")(circle)
 
 

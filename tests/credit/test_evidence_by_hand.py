@@ -152,7 +152,7 @@ def test_spa_of_the_paper_pays_the_shares_whatever_they_sum_to():
 def test_spa_grounding_pays_for_turns_that_called_a_tool():
     """0.5 more at turn 0 of the first, turns 0 and 1 of the third: to go [2, 0.7], [0], [1.3, 0.7, -0.2]."""
     group = GROUP.with_signals(contributions=SHARES)
-    with pytest.raises(MissingSignalError, match="carries no tool_turn"):
+    with pytest.raises(MissingSignalError, match="has no signal tool_turn"):
         estimator("spa", grounding_weight=1.0)(group)
     actual = estimator("spa", grounding_weight=1.0)(group.with_signals(tool_turn=[[1, 0], [0], [1, 1, 0]]))
     expect(actual, [[1.35, 0.0], [-1.65], [0.3, 0.0, -1.2]])
@@ -187,7 +187,7 @@ def test_hcapo_compares_refined_returns_and_adds_the_outcome():
     expect(estimator("hcapo")(group), [[2.5, 3], [-2.5]])
     std = math.sqrt(0.5) + 1e-6
     expect(estimator("hcapo", scale="std")(group), [[2 / std, 2.5 / std], [-2 / std]])
-    with pytest.raises(CreditError, match=r"lowest is 3\.0, above highest"):
+    with pytest.raises(CreditError, match=r"lowest = 3\.0 is above highest"):
         estimator("hcapo", lowest=3.0)(group)
 
 

@@ -282,7 +282,7 @@ def test_the_turns_number_is_that_of_its_first_token(seed, lam, boundary):
 def test_a_missing_value_is_named(seed):
     given_signals = signals(seed)
     given_signals["values"][0][0] = None
-    with pytest.raises(CreditError, match="values of the 0th valid trajectory, turn 0 is missing"):
+    with pytest.raises(CreditError, match="values of the 0th valid trajectory is missing for turn 0"):
         make("turn_gae")(Group.from_arrays(**given_signals))
     cut = signals(seed)
     cut["truncated"] = [True] * len(cut["truncated"])
@@ -291,7 +291,7 @@ def test_a_missing_value_is_named(seed):
         make("turn_gae", truncated="bootstrap")(Group.from_arrays(**cut))
     empty = signals(seed)
     empty["token_values"] = [[[] for _ in row] for row in empty["token_values"]]
-    with pytest.raises(CreditError, match="token_values of the 0th valid trajectory, turn 0 is missing"):
+    with pytest.raises(CreditError, match="token_values of the 0th valid trajectory is missing for turn 0"):
         make("bilevel_gae")(Group.from_arrays(**empty))
 
 
@@ -333,7 +333,7 @@ def test_large_and_tiny_signals_stay_finite(name, seed, factor):
 def test_a_signal_that_is_missing_is_named_with_its_remedy(name):
     base = signals(7)
     for field in make(name).requires:
-        with pytest.raises(MissingSignalError, match=rf"carries no {field};.*\. \w"):
+        with pytest.raises(MissingSignalError, match=rf"has no signal {field}\..*\. \w"):
             make(name)(Group.from_arrays(**{**base, field: None}))
 
 
@@ -343,5 +343,5 @@ def test_every_published_estimator_is_registered():
 
 def test_counting_tokens_needs_lengths():
     group = Group.from_arrays(outcomes=[1, 0])
-    with pytest.raises(MissingSignalError, match=r"carries no lengths.*token_ids"):
+    with pytest.raises(MissingSignalError, match=r"has no signal lengths.*token_ids"):
         make("reinforce_pp", weigh="tokens")(group)

@@ -70,38 +70,62 @@ def test_turns_can_be_counted_in_named_components():
 @pytest.mark.parametrize(
     ("arrays", "error", "says"),
     [
-        ({"lengths": [[3, -1], [2]]}, CreditError, "lengths of trajectory 0, turn 1 is -1.0: expected at least 0"),
-        ({"gold_logprobs": [[-1, 0.5], [0]]}, CreditError, "gold_logprobs of trajectory 0, turn 1 is 0.5: .* most 0"),
-        ({"entropies": [[0, None], [0]]}, CreditError, "entropies of trajectory 0, turn 1 is nan"),
-        ({"components": [[1], [2]]}, CreditError, "components is list: give a mapping"),
+        ({"lengths": [[3, -1], [2]]}, CreditError, "lengths of trajectory 0, turn 1 must be at least 0, not -1.0"),
+        (
+            {"gold_logprobs": [[-1, 0.5], [0]]},
+            CreditError,
+            "gold_logprobs of trajectory 0, turn 1 must be at most 0, not 0.5",
+        ),
+        ({"entropies": [[0, None], [0]]}, CreditError, "entropies of trajectory 0, turn 1 must be .* not nan"),
+        ({"components": [[1], [2]]}, CreditError, "components must be a mapping .* not a list"),
         (
             {"components": {"found": [[0, math.inf], [0]]}},
             CreditError,
-            r"components\['found'\] of trajectory 0, turn 1 is inf",
+            r"components\['found'\] of trajectory 0, turn 1 must be a finite number, not inf",
         ),
         ({"components": {"found": [[0, 1]]}}, ShapeError, r"components\['found'\] has 1 entries for a group of 2"),
         (
             {"outcome_components": {"won": [1, None]}},
             CreditError,
-            r"outcome_components\['won'\] of trajectory 1 is nan",
+            r"outcome_components\['won'\] of trajectory 1 must be a finite number, not nan",
         ),
-        ({"log_ratios": [[0.1, 0.2], [0.3]]}, CreditError, "log_ratios of trajectory 0, turn 0 is 0.1: .* list"),
-        ({"log_ratios": [[[0.1], ["x"]], [[0]]]}, CreditError, "log_ratios of trajectory 0, turn 1 is 'x'"),
-        ({"log_ratios": [[[0.1], [math.inf]], [[0]]]}, CreditError, "log_ratios of trajectory 0, turn 1 is inf"),
+        (
+            {"log_ratios": [[0.1, 0.2], [0.3]]},
+            CreditError,
+            "log_ratios of trajectory 0, turn 0 must be a list of numbers, not 0.1",
+        ),
+        ({"log_ratios": [[[0.1], ["x"]], [[0]]]}, CreditError, "log_ratios of trajectory 0, turn 1 must be .* not 'x'"),
+        (
+            {"log_ratios": [[[0.1], [math.inf]], [[0]]]},
+            CreditError,
+            "log_ratios of trajectory 0, turn 1 must be .* not inf",
+        ),
         ({"log_ratios": [[[0.1]], [[0]]]}, ShapeError, "log_ratios of trajectory 0 has 1 entries, but .* 2 turns"),
         ({"continuations": [[[0]], [[0]]]}, ShapeError, "continuations of trajectory 0 has 1 entries"),
-        ({"counterfactuals": [{(2,): 1}, {}]}, CreditError, r"trajectory 0 has the key \(2,\): .* turns from 0 to 1"),
-        ({"counterfactuals": [{(0,): math.nan}, {}]}, CreditError, r"trajectory 0, turns \[0\] is nan"),
+        (
+            {"counterfactuals": [{(2,): 1}, {}]},
+            CreditError,
+            r"trajectory 0 has the key \(2,\), which is not a set of turns from 0 to 1",
+        ),
+        (
+            {"counterfactuals": [{(0,): math.nan}, {}]},
+            CreditError,
+            r"trajectory 0, turns \[0\] must be a finite number, not nan",
+        ),
         ({"counterfactuals": [{}]}, ShapeError, "counterfactuals has 1 entries for a group of 2"),
-        ({"counterfactuals": [[1, 2], [3]]}, CreditError, "counterfactuals of trajectory 0 is .*give a mapping"),
+        ({"counterfactuals": [[1, 2], [3]]}, CreditError, "counterfactuals of trajectory 0 must be a mapping"),
         ({"parents": ["a"]}, ShapeError, "parents has 1 entries for a group of 2"),
-        ({"parents": [["a"], None]}, CreditError, "parents of trajectory 0 is .*a label is hashable"),
+        ({"parents": [["a"], None]}, CreditError, "parents of trajectory 0 must be hashable"),
         (
             {"branches": [["a", "b"], ["b"]]},
             CreditError,
-            "branches of trajectory 1, turn 0 is 'b', which follows None here and 'a' in an earlier",
+            "branches of trajectory 1, turn 0 is 'b', which comes after None here, but after 'a' in an earlier",
         ),
-        ({"branches": [["a", "a"], ["c"]]}, CreditError, "branches of trajectory 0, turn 1 is 'a', which follows 'a'"),
+        (
+            {"branches": [["a", "a"], ["c"]]},
+            CreditError,
+            "branches of trajectory 0, turn 1 is 'a', which comes after 'a'",
+        ),
         ({"state_key": [["a", "b"], ["c"]]}, CreditError, "no signal 'state_key'. Did you mean 'state_keys'?"),
     ],
 )
@@ -133,12 +157,12 @@ def test_signals_are_added_to_a_group_that_is_there():
     assert group.values is None
     with pytest.raises(ShapeError, match="values of trajectory 0 has 1"):
         group.with_signals(values=[[0.5], [0.1]])
-    with pytest.raises(CreditError, match="follows"):
+    with pytest.raises(CreditError, match="which comes after"):
         group.with_signals(branches=[["a", "b"], ["b"]])
 
 
 def test_the_error_for_a_missing_signal_names_its_remedy():
-    with pytest.raises(MissingSignalError, match=r"carries no gold_logprobs.*teacher forcing"):
+    with pytest.raises(MissingSignalError, match=r"has no signal gold_logprobs.*teacher forcing"):
         Group.from_arrays(outcomes=[1]).signal("gold_logprobs")
 
 

@@ -126,5 +126,5 @@ def test_an_outcome_that_never_comes_teaches_nothing():
 
 
 def test_a_signal_that_a_chain_lacks_is_named():
-    with pytest.raises(CreditError, match="gives no gold_logprobs"):
+    with pytest.raises(CreditError, match="provides no signal gold_logprobs"):
         signal_to_noise(estimator("information_gain"), SubtaskChain(4, 4), chance=CHANCE, groups=2)

@@ -99,7 +99,7 @@ def test_weights_of_several_wrappers_multiply_and_survive_a_wrapper_of_turns():
             ShapeError,
             r"shape \(2, 2\) for 2 trajectories of at most 2 turns",
         ),
-        (lambda group, advantages: np.ones((2, 2, 2)), ShapeError, "and 3 tokens a turn"),
+        (lambda group, advantages: np.ones((2, 2, 2)), ShapeError, "and 3 tokens per turn"),
         (lambda group, advantages: np.full((2, 2, 3), NAN), CreditError, "turn 0 of the 0th valid trajectory a weight"),
     ],
 )
@@ -112,7 +112,7 @@ def test_weights_of_the_wrong_shape_or_that_are_not_finite_are_refused(function,
 
 def test_weights_that_do_not_fit_a_trajectory_name_it():
     [trajectory] = batch_of([(1.0, [2, 1])])
-    with pytest.raises(ShapeError, match=r"'t0' has turns of \[2, 1\] tokens, but token_weights has the shapes"):
+    with pytest.raises(ShapeError, match=r"'t0' has turns of \[2, 1\] tokens, but its token_weights have the shapes"):
         spread_over_tokens(trajectory, [1.0, 1.0], token_weights=[np.ones(2)])
 
 

@@ -62,7 +62,7 @@ def test_a_component_of_turns_can_be_a_gate_by_its_sum():
 
 
 def test_a_level_that_is_no_component_is_named():
-    with pytest.raises(CreditError, match=r"level 'sucess' is no component.*Components are success, style, found"):
+    with pytest.raises(CreditError, match=r"level 'sucess' is not a component.*components are: success, style, found"):
         estimator("rloo | gated(levels={'sucess': 1.0})")(LEVELS)
 
 
@@ -135,7 +135,7 @@ def test_with_nothing_set_masked_masks_nothing_and_asks_for_nothing():
     chosen = estimator("return_to_go | masked")
     identical(chosen(GROUP), estimator("return_to_go")(GROUP))
     assert chosen.bias == "unbiased"
-    with pytest.raises(MissingSignalError, match="no stop_reasons"):
+    with pytest.raises(MissingSignalError, match="no signal stop_reasons"):
         estimator("return_to_go | masked(overlong=True)")(GROUP)
 
 
@@ -244,7 +244,7 @@ def test_a_task_that_is_seldom_solved_counts_more():
 
 def test_a_rate_that_no_outcome_has_is_named_with_those_there_are():
     rated = GROUP.with_signals(outcome_components={"success": [1, 0, 0]})
-    with pytest.raises(CreditError, match=r"no outcome has the component 'rate'\. Components are success"):
+    with pytest.raises(CreditError, match=r"no outcome has the component 'rate'\. The components are: success"):
         estimator("rloo | difficulty_scaled(component='rate')")(rated)
 
 

@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 IN_SANDBOXES = {
     "network_allow_list.py": (
         "-> lamp 42\n",
-        "example.org:80 is not among the places this sandbox may reach",
+        "example.org:80 is not on the allow list of this sandbox",
         "OSError: .* Network is unreachable",
         r'"refused": \["example.org:80", "127.0.0.1:\d+"\]',
         "reward: {'right_and_inside': 0.0}",

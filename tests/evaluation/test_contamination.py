@@ -133,7 +133,7 @@ def test_banding_finds_what_comparing_every_pair_finds():
 
 
 def test_a_threshold_that_is_no_share_is_refused():
-    with pytest.raises(EvaluationError, match="threshold is 0"):
+    with pytest.raises(EvaluationError, match="threshold = 0"):
         contamination([], [], threshold=0)
 
 

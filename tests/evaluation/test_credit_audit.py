@@ -73,7 +73,7 @@ async def test_credit_that_was_recorded_is_compared_as_it_stands():
     given = {t.id: -a for group in batch for t, a in zip(group, estimator("rloo")(group_of(group)), strict=True)}
     result = await audit(batch, [], manager(run="audit"), sample=6, continuations=2, recorded={"turned": given})
     assert result.agreements["turned"].sign == 0.0
-    with pytest.raises(EvaluationError, match="were recorded under 'turned'"):
+    with pytest.raises(EvaluationError, match="under the name 'turned'"):
         await audit(batch, [], manager(run="audit"), recorded={"turned": {}})
 
 

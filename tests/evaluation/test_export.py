@@ -158,7 +158,7 @@ def test_half_of_a_surrogate_pair_is_written_as_what_stands_for_no_character(run
 
 def test_what_cannot_be_exported_is_said(run, tmp_path):
     for words, message in [
-        ((run, "--format", "inspect", "--out", tmp_path / "x"), "which evaluation?"),
+        ((run, "--format", "inspect", "--out", tmp_path / "x"), "name the evaluation to export"),
         ((run, "--label", "never", "--out", tmp_path / "x"), "Cannot read the evaluation"),
         ((run, "--list", "nothing", "--out", tmp_path / "x"), "no episode to export"),
         ((tmp_path, "--out", tmp_path / "x"), "There is no run"),

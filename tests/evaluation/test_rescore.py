@@ -140,5 +140,5 @@ async def test_what_cannot_be_judged_again_is_said(evaluated):
     with pytest.raises(RewardError):
         await rescore_evaluation(before, ledger, Wrong(), label="x")
     before.rows[0].task = "gone"
-    with pytest.raises(EvaluationError, match=r"lacks 2 episodes.*gone#0"):
+    with pytest.raises(EvaluationError, match=r"2 of its episodes .*gone#0"):
         await rescore_evaluation(before, ledger, TargetReached(), label="x")

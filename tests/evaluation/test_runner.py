@@ -163,7 +163,7 @@ async def test_evaluations_of_other_tasks_are_not_compared():
     other = await evaluate(
         lambda _: counts_to(7), changed, "held_out", config=RolloutConfig(environment=Counter, reward=TargetReached())
     )
-    with pytest.raises(EvaluationError, match="the task set changed in between"):
+    with pytest.raises(EvaluationError, match="so the task set has changed in between"):
         compare(full, other)
 
 
@@ -177,7 +177,7 @@ async def test_a_limit_takes_the_same_tasks_every_time_and_not_just_the_first():
 
 
 async def test_held_out_cannot_be_read_while_training():
-    with TaskSet.training_only(), pytest.raises(HeldOutError, match="never train"):
+    with TaskSet.training_only(), pytest.raises(HeldOutError, match="only measure"):
         await play(perfect)
 
 
@@ -193,7 +193,7 @@ async def test_progress_counts_every_episode():
     [
         ({"group_size": 0}, ValueError, "RolloutConfig.group_size is 0"),
         ({"limit": 0}, EvaluationError, "at least 1 task"),
-        ({"reward": None}, EvaluationError, "without a 'success' component"),
+        ({"reward": None}, EvaluationError, "was judged without a component 'success"),
     ],
 )
 async def test_what_cannot_be_measured_is_refused(options, error, text):
@@ -202,7 +202,7 @@ async def test_what_cannot_be_measured_is_refused(options, error, text):
 
 
 async def test_an_empty_split_is_refused():
-    with pytest.raises(TaskError, match="no task in 'train'"):
+    with pytest.raises(TaskError, match="no tasks in 'train'"):
         await evaluate(perfect, SET, "train")
 
 
@@ -347,8 +347,8 @@ async def test_the_price_of_tokens_is_recorded_and_a_limit_stops_the_evaluation_
     ("options", "message"),
     [
         ({"max_cost": 1.0}, "--max-cost needs --price IN,OUT"),
-        ({"max_cost": 0.0, "price": Price(1, 1)}, "--max-cost 0: expected a number above 0"),
-        ({"max_cost": 1.0, "price": Price(1, 1)}, "does not report its tokens"),
+        ({"max_cost": 0.0, "price": Price(1, 1)}, "--max-cost 0 is not valid: give a number above 0"),
+        ({"max_cost": 1.0, "price": Price(1, 1)}, "because it does not report how many tokens it"),
     ],
 )
 async def test_a_limit_that_cannot_be_kept_is_refused(options, message):

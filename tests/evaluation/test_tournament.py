@@ -94,13 +94,13 @@ def test_only_common_tasks_are_compared_when_asked_and_a_changed_task_is_another
     with pytest.raises(EvaluationError, match="no task in common"):
         on_common_tasks([first, second])
     first.rows[0].hash = ""
-    with pytest.raises(EvaluationError, match="older than that"):
+    with pytest.raises(EvaluationError, match="because an older agentgym wrote it"):
         on_common_tasks([first, second])
 
 
 def test_success_within_a_budget_of_another_unit_is_refused():
     assert evaluation("a", 0.5).within("calls", [1])[1].value == 0.0
-    with pytest.raises(EvaluationError, match="no budget of 'dollars'"):
+    with pytest.raises(EvaluationError, match="cannot be counted in 'dollars'"):
         evaluation("a", 0.5).within("dollars", [1])
 
 
@@ -166,10 +166,10 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
     assert agentgym("compare", run / "evaluation" / "a.json", run).stdout.count("run:d") >= 1  # the newest of the run
     for words, message in [
         (("compare", f"{run}:a"), "at least two evaluations"),
-        (("compare", f"{run}:a", f"{run}:x"), "has no evaluation 'x'. It has a, b, c, d"),
+        (("compare", f"{run}:a", f"{run}:x"), "has no evaluation 'x'. Its evaluations are: a, b, c, d"),
         (("compare", f"{run}:a", f"{run}:b", "--turns", "two"), "whole numbers"),
-        (("compare", f"{run}:a,{run}:c", f"{run}:b", "--common"), "one evaluation of each agent"),
-        (("power", "--gain", 0), "a gain is not 0"),
+        (("compare", f"{run}:a,{run}:c", f"{run}:b", "--common"), "work only with one evaluation per agent"),
+        (("power", "--gain", 0), "a gain must not be 0"),
     ]:
         failed = agentgym(*words)
         assert failed.exit_code == 2

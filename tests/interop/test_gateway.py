@@ -203,7 +203,7 @@ async def test_a_silent_program_is_given_up_and_scored_if_it_has_begun():
     begun, not_begun = await through_gateway(counting(2), [dies, never_asks], silence_s=0.5, budgets=budgets)
     assert (begun.stop_reason, begun.outcome) == (StopReason.TIME, {"success": 0.0})
     assert not_begun.stop_reason is StopReason.INFRA_ERROR
-    assert "asked for nothing in 0.5 s" in not_begun.error
+    assert "requested nothing for 0.5 s" in not_begun.error
 
 
 async def test_an_episode_whose_time_runs_out_is_scored_if_its_program_has_begun():
@@ -230,7 +230,7 @@ async def test_a_policy_that_fails_fails_the_episode_and_the_client_is_answered(
     script = [say(("add", {"amount": 1}))]  # and nothing for the second turn
     [trajectory] = await through_gateway(script, client, budgets=Budgets(infra_retries=0))
     assert trajectory.stop_reason is StopReason.INFRA_ERROR
-    assert "turn 1 asks for one more" in trajectory.error
+    assert "turn 1 needs one more" in trajectory.error
     assert not trajectory.outcome
 
 
@@ -354,9 +354,9 @@ async def test_a_command_is_run_for_each_episode_and_is_gone_with_it():
     assert (crashed.stop_reason, crashed.outcome) == (StopReason.ENVIRONMENT, {"success": 0.0})
     assert crashed.provenance.extra["program"]["output"].strip() == "I crash"
     [silent] = await manager(counting(2), (sys.executable, "-c", "print('no key')")).collect([task()])
-    assert "ended with 0 before it asked for a message. It said: 'no key" in silent.error
+    assert "ended with 0 before it requested a message from the policy. Its output ended with: 'no key" in silent.error
     [missing] = await manager(counting(2), ("/no/such/program",)).collect([task()])
-    assert "does not start" in missing.error
+    assert "cannot be started" in missing.error
 
 
 async def test_what_cannot_be_served_is_said_before_anything_is_played():
@@ -366,5 +366,5 @@ async def test_what_cannot_be_served_is_said_before_anything_is_played():
                 begin()
     gateway = PolicyGateway(tokens=[TOKEN])
     manager = make_manager(ScriptedPolicy([]), environment=Counter, engine=gateway, attempts=Attempts(n=2))
-    with pytest.raises(AgentGymError, match="leave out `attempts`"):
+    with pytest.raises(AgentGymError, match="`attempts` cannot be used"):
         await manager.collect([task()])

@@ -73,9 +73,13 @@ async def test_a_server_greets_offers_its_tools_page_by_page_and_keeps_its_state
     [
         ("ends", "The server ended with exit code 3. It last wrote: out of luck", "exit code 3"),
         ("is silent", "The server did not answer within 0.5 s.", "did not answer within 0.5 s"),
-        ("never stops", "The server sent 10000 lines without an answer among them.", "10000 lines"),
+        ("never stops", "The server sent 10000 lines, but none of them was the answer.", "10000 lines"),
         ("writes a line without an end", "The server sent a line of more than 8388608 bytes.", "8388608 bytes"),
-        ("kills what connects it", "The server has ended, and what connected it.", "has ended"),
+        (
+            "kills what connects it",
+            "The server has ended, and with it the process that connects it to agentgym.",
+            "has ended",
+        ),
     ],
 )
 async def test_what_a_server_does_after_a_call_is_a_result(mode, message, then):
@@ -110,7 +114,7 @@ async def test_what_is_no_reply_of_the_bridge_is_a_result(line):
 
     connection = McpConnection(McpServer(("x",)), sandbox=None, channel=Line())
     for _ in range(2):
-        with pytest.raises(ToolError, match="The server has broken what connects it"):
+        with pytest.raises(ToolError, match="The server has damaged the process that connects it"):
             await connection.call("echo", {})
 
 
@@ -140,15 +144,19 @@ async def test_pictures_stay_pictures_and_other_media_are_named():
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (task("does not start"), SandboxUnavailable, "does not start: The server ended with exit code 1.*no such lib"),
+        (
+            task("does not start"),
+            SandboxUnavailable,
+            "cannot be started: The server ended with exit code 1.*no such lib",
+        ),
         (task("never greets", server={"start_s": 0.4}), SandboxUnavailable, "did not answer within 0.4 s"),
         (task(server={"command": ["nosuch"]}), SandboxUnavailable, "'nosuch' cannot be started: No such file"),
         (task("lies about its arguments"), TaskError, "'echo' cannot be used.*Leave it out of parameters"),
-        (task("has an answer of its own"), TaskError, "the server's tool 'answer' has the name of the one by which"),
-        (task(tools=["cut"]), TaskError, "offers no cut. It offers echo"),
-        (task(final=["end"]), TaskError, "offers no end. It offers echo"),
-        (task(state=[{"tool": "dump"}]), TaskError, "offers no dump. It offers echo"),
-        (task(server={"era": "stateless"}), SandboxUnavailable, "does not speak MCP 2026-07-28: Method not found"),
+        (task("has an answer of its own"), TaskError, "also the name of the tool by which the"),
+        (task(tools=["cut"]), TaskError, "cut, which the server does not offer. It offers echo"),
+        (task(final=["end"]), TaskError, "end, which the server does not offer. It offers echo"),
+        (task(state=[{"tool": "dump"}]), TaskError, "dump, which the server does not offer. It offers echo"),
+        (task(server={"era": "stateless"}), SandboxUnavailable, "does not support MCP 2026-07-28: Method not found"),
     ],
 )
 async def test_what_cannot_be_played_is_named_at_the_reset(given, error, message):
@@ -160,15 +168,18 @@ async def test_what_cannot_be_played_is_named_at_the_reset(given, error, message
     ("parameters", "message"),
     [
         ({}, r"t has no parameters\['server'\]"),
-        ({"server": ["python3"]}, r"parameters\['server'\] is \['python3'\]"),
-        ({"server": {"command": "python3"}}, r"give \{\"command\": \[...\]\}"),
+        ({"server": ["python3"]}, r"parameters\['server'\] must be .* not \['python3'\]"),
+        ({"server": {"command": "python3"}}, r"such as \{\"command\": \[...\]\}"),
         ({"server": {"program": ["x"]}}, "unexpected keyword argument 'program'"),
-        ({"server": {}}, "t: An MCP server has a command or a url"),
+        ({"server": {}}, "t: An MCP server needs either a command or a url"),
         ({"server": {"url": "https://example.org/mcp"}}, "Register the server: agentgym.interop.register_mcp"),
-        ({"server": {"command": ["x"], "era": "new"}}, "era of an MCP server is 'new'"),
-        ({"server": {"command": ["x"]}, "tools": "echo"}, r"parameters\['tools'\] is 'echo'"),
-        ({"server": {"command": ["x"]}, "state": ["dump"]}, r"parameters\['state'\] is \['dump'\]"),
-        ({"server": {"command": ["x"]}, "files": {"a": 3}}, r"parameters\['files'\] is \{'a': 3\}"),
+        ({"server": {"command": ["x"], "era": "new"}}, "era = 'new' of an MCP server"),
+        (
+            {"server": {"command": ["x"]}, "tools": "echo"},
+            r"parameters\['tools'\] must be a list of names of tools, not 'echo'",
+        ),
+        ({"server": {"command": ["x"]}, "state": ["dump"]}, r"parameters\['state'\] must be .* not \['dump'\]"),
+        ({"server": {"command": ["x"]}, "files": {"a": 3}}, r"parameters\['files'\] must map .* it is \{'a': 3\}"),
     ],
 )
 async def test_wrong_parameters_are_named_before_a_sandbox_is_made(parameters, message):
@@ -221,7 +232,7 @@ def test_a_truth_that_says_nothing_is_no_verdict():
     with pytest.raises(JudgeError, match="neither `state` nor `answer`"):
         McpReward().outcome(Episode)
     Episode.task = Task("t", "agentgym/mcp-v1", "Speak.", parameters={"state": []}, truth={"state": ["x"]})
-    with pytest.raises(JudgeError, match="not one result for each of the 0 calls"):
+    with pytest.raises(JudgeError, match="must have one result for each of the 0 calls"):
         McpReward().outcome(Episode)
 
 

@@ -109,7 +109,7 @@ async def test_a_budget_that_is_used_up_ends_it():
 
 
 async def test_an_episode_that_cannot_begin_says_why():
-    with pytest.raises(TaskError, match=r"t cannot be offered: .*low"):
+    with pytest.raises(TaskError, match=r"t cannot be played: .*low"):
         await begun(task=Task("t", "agentgym/text-number-guess-v1", "Guess.", parameters={"low": "wide"}))
 
 

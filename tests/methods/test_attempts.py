@@ -198,9 +198,9 @@ async def test_a_reward_without_what_attempts_need_fails_the_episode_with_the_re
 
     (episode,) = await manager(switching, reward=Silent(), attempts=Attempts()).collect(TASKS[:1])
     assert not episode.valid
-    assert "Several attempts need it" in episode.error
+    assert "which several attempts need" in episode.error
     (episode,) = await manager(switching, attempts=Attempts(feedback="text")).collect(TASKS[:1])
-    assert "Choose 'verdict' or 'none', or a reward that overrides Reward.feedback" in episode.error
+    assert "needs a reward that overrides Reward.feedback" in episode.error
     with pytest.raises(ValueError, match=r"Attempts\.n is 1"):
         Attempts(n=1)
 

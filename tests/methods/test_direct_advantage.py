@@ -49,7 +49,7 @@ def test_an_episode_that_was_not_judged_is_named():
     (trajectory,) = episodes(FLIP, EPISODES["flip"], Names())[:1]
     for outcome in ({}, {"success": 2.0}):
         trajectory.outcome = outcome
-        with pytest.raises(CreditError, match=r"'e0-0' has the success (None|2\.0)"):
+        with pytest.raises(CreditError, match=r"'e0-0' has success = (None|2\.0)"):
             success_labels([trajectory])
 
 

@@ -87,15 +87,15 @@ def test_only_calls_whose_parameters_list_their_values_are_listed():
     assert sorted(str(call.arguments) for call in calls) == ["{'direction': 'left'}", "{'direction': 'right'}", "{}"]
     free = {"name": "say", "parameters": {"properties": {"text": {"type": "string"}}}}
     assert enumerated_calls([], [*tools, free]) == calls
-    with pytest.raises(PolicyError, match="no actions to choose from"):
+    with pytest.raises(PolicyError, match="DqnPolicy found no actions"):
         enumerated_calls([], [free])
     many = {"name": "many", "parameters": {"properties": {name: {"enum": list(range(40))} for name in "ab"}}}
-    with pytest.raises(PolicyError, match="more than 1000 calls"):
+    with pytest.raises(PolicyError, match="more than 1000 different calls"):
         enumerated_calls([], [many])
 
 
 def test_misuse_is_said():
-    with pytest.raises(PolicyError, match="has observed no turn"):
+    with pytest.raises(PolicyError, match="DqnPolicy has observed no turns"):
         DqnPolicy().learn(1)
     with pytest.raises(PolicyError, match="epsilon = 2"):
         DqnPolicy(epsilon=2)

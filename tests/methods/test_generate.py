@@ -139,7 +139,7 @@ def test_a_stage_that_is_run_once_more_finds_its_own_result(contexts):
     ("generate", "refused", "accepted"),
     [
         (lambda parent, seed: 1 / 0, {"error": 8}, 0),
-        (lambda parent, seed: "no task", {"error": 8}, 0),
+        (lambda parent, seed: "not a Task", {"error": 8}, 0),
         (lambda parent, seed: new_task(parent, 0), {"repeated": 6}, 1),
         (lambda parent, seed: replace(parent, id=""), {"repeated": 8}, 0),
         (lambda parent, seed: task("held_out-0", 1), {"measured": 8}, 0),
@@ -183,7 +183,9 @@ def test_a_generator_cannot_read_held_out_tasks(contexts):
 def test_episodes_of_another_task_set_are_refused(contexts):
     context = contexts(bells())
     others = TaskSet(BELL, {"train": [task("train-1", 3)]}, oracle=oracle, generate=new_task)
-    with pytest.raises(RecipeError, match=r"'train-0' and the like, none of which is a task of test/bell-v1"):
+    with pytest.raises(
+        RecipeError, match=r"of test/bell-v1, but the given episodes are of other tasks, such as 'train-0'"
+    ):
         generated(replace(context, task_set=others))
 
 
@@ -191,7 +193,9 @@ def test_stored_episodes_of_another_task_set_are_refused_before_a_run(contexts):
     context = contexts(bells())
     episodes = [f"{context.folder.path}:played"]
     stages = planned_stages(pressing({"kind": "generate", "options": {"episodes": episodes}}))
-    with pytest.raises(RecipeError, match=r"'train-0' and the like, none of which is a task of test/press-v1"):
+    with pytest.raises(
+        RecipeError, match=r"of test/press-v1, but the given episodes are of other tasks, such as 'train-0'"
+    ):
         check_stored_sources(stages, load_task_set("test/press-v1"))
     check_stored_sources(stages, bells())
 

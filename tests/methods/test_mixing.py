@@ -59,7 +59,7 @@ def test_noise_is_told_from_a_pattern_by_what_the_fit_has_not_seen():
 
 
 def test_too_little_or_too_much_is_refused():
-    with pytest.raises(TaskError, match="2 mixtures were scored: a fit needs three"):
+    with pytest.raises(TaskError, match="2 mixtures were scored, and a fit needs at least three"):
         fit_quadratic([[1, 0], [0, 1]], [0.0, 1.0])
     with pytest.raises(TaskError, match="A mixture of 13 sources is too large"):
         fit_quadratic(mixtures_of(13, 20, seed=0), [0.0] * 20).best()
@@ -99,9 +99,9 @@ def test_a_search_trains_each_mixture_once_and_touches_no_held_out_task(tmp_path
         assert labels == {"train"}
         if 1.0 in weights:
             assert drawn == {f"source:{second.sources[weights.index(1.0)]}"}
-    with pytest.raises(RecipeError, match="holds a search with another recipe or seed"):
+    with pytest.raises(RecipeError, match="already contains a search with another recipe or seed"):
         search_mixture(chosen, folder, runs=3, seed=5)
-    with pytest.raises(RecipeError, match=r"the last validation has no 'succes'.*success"):
+    with pytest.raises(RecipeError, match=r"the last validation has no metric 'succes'.*success"):
         search_mixture(chosen, folder, runs=3, metric="succes")
     file = tmp_path / "mixed.toml"
     file.write_text(chosen.to_toml())
@@ -114,11 +114,11 @@ def test_a_search_trains_each_mixture_once_and_touches_no_held_out_task(tmp_path
 
 
 def test_a_search_needs_sources_and_enough_runs(tmp_path, monkeypatch):
-    with pytest.raises(RecipeError, match="a mixture is searched among two or more sets"):
+    with pytest.raises(RecipeError, match=r"tasks\.sources must list at least two sets"):
         search_mixture(recipe(), tmp_path / "a", runs=3)
     with pytest.raises(RecipeError, match="2 runs are too few for 2 sources"):
         search_mixture(mixed(), tmp_path / "b", runs=2)
     monkeypatch.setattr("agentgym.methods.mixing.runs.MAX_SOURCES", 1)
-    with pytest.raises(RecipeError, match="has 2 sets: a mixture of 1 at most is searched"):
+    with pytest.raises(RecipeError, match="lists 2 sets, but a search of mixtures allows at most 1"):
         search_mixture(mixed(), tmp_path / "c", runs=3)
     assert not list(tmp_path.iterdir())

@@ -144,16 +144,18 @@ def test_times_are_read_back_as_they_were_saved(tmp_path):
     ("changes", "reason"),
     [
         ({"episodes": None}, "episodes"),
-        ({"episodes": []}, "there must be an episode"),
-        ({"token_s": 0.0}, "of a token above 0"),
-        ({"learn_s": "Infinity"}, "times must be finite"),
-        ({"episodes": [{"turns": [{"tokens": 1, "tools_s": -1.0}], "other_s": 0.0}]}, "others 0 or more"),
+        ({"episodes": []}, "stage times need at least one episode"),
+        ({"token_s": 0.0}, "above 0 for a token"),
+        ({"learn_s": "Infinity"}, "and finite times"),
+        ({"episodes": [{"turns": [{"tokens": 1, "tools_s": -1.0}], "other_s": 0.0}]}, "and at least 0 for the others"),
     ],
 )
 def test_a_broken_file_of_stage_times_is_named_with_the_reason_and_the_remedy(tmp_path, changes, reason):
     TIMES.save(file := tmp_path / "times.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-    with pytest.raises(LedgerError, match=rf"times.json holds no stage times \(.*{reason}.*Remove it to measure"):
+    with pytest.raises(
+        LedgerError, match=rf"times.json does not contain stage times \(.*{reason}.*Remove it to measure"
+    ):
         StageTimes.load(file)
 
 
@@ -165,7 +167,7 @@ def test_a_cluster_of_nothing_is_refused(change):
 
 def test_a_file_in_place_of_the_folder_of_a_measurement_is_named(recipe, tmp_path):
     (tmp_path / "notes").touch()
-    with pytest.raises(RecipeError, match="notes is a file: name a folder by --out"):
+    with pytest.raises(RecipeError, match=r"notes is a file. Name a folder"):
         measure(recipe, tmp_path / "notes", Console(quiet=True))
 
 
@@ -192,4 +194,4 @@ def test_the_command_measures_once_and_says_what_binds(recipe, tmp_path):
     assert not re.search(r"^staleness 2\b", third.output, re.MULTILINE)
     other = planned("--set", "train.optimiser.learning_rate=0.5")
     assert other.exit_code == 2
-    assert "was measured with other settings" in " ".join(other.output.split())
+    assert "has measurements of another recipe" in " ".join(other.output.split())

@@ -56,7 +56,7 @@ def test_messages_with_calls_and_results_are_written_and_read_back_equal(experts
     assert list(TaskSet.from_jsonl(tmp_path / "tasks.jsonl")["train"]) == tasks
     plain = Task("a", "test/none-v1", "go")
     assert "calls" not in str(plain.to_json()), "the fingerprints of other tasks stay"
-    with pytest.raises(TaskError, match="holds the call"):
+    with pytest.raises(TaskError, match="has the call"):
         Task.from_json({"id": "a", "environment": "x", "messages": [{"role": "assistant", "calls": [3]}]})
 
 
@@ -84,9 +84,9 @@ def test_reinforcement_trains_on_the_steps_and_is_measured_on_the_tasks(tmp_path
     [
         (
             [{"kind": "reinforce", "options": {"tasks_of": "steps"}}],
-            "'steps' is not a stage before it that makes tasks",
+            "'steps' must name an earlier stage that makes tasks",
         ),
-        ([{"kind": "step_tasks", "options": {"episodes": ["none"]}}], "'none': no stage before it plays those"),
+        ([{"kind": "step_tasks", "options": {"episodes": ["none"]}}], "'none', but no earlier stage plays them"),
     ],
 )
 def test_tasks_that_nobody_makes_are_one_line_before_anything_starts(stages, message):
@@ -101,5 +101,5 @@ def test_tasks_that_nobody_makes_are_one_line_before_anything_starts(stages, mes
 def test_a_reward_of_the_recipe_does_not_judge_steps():
     data = with_stages({"kind": "step_tasks"}).model_dump(exclude_none=True) | {"reward": {"name": "test_lookup"}}
     chosen = type(with_stages()).parse(data)
-    with pytest.raises(RecipeError, match="'test_lookup', which would judge the expert's steps too"):
+    with pytest.raises(RecipeError, match="but \\[reward\\] names 'test_lookup'"):
         check_before_start(chosen, chosen.tasks.load())

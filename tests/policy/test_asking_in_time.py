@@ -39,14 +39,14 @@ class Hanging(Policy):
 
 def test_a_policy_that_hangs_is_waited_for_no_longer_than_was_said():
     clock = FakeClock()
-    with pytest.raises(PolicyError, match=r"'hanging' gave no reply in 70 s\. If it hangs, start it anew"):
+    with pytest.raises(PolicyError, match=r"'hanging' gave no reply within 70 s\. If it hangs, restart it"):
         clock.run(Hanging().generate_in_time(Request(()), 70))
     assert clock.now == pytest.approx(70)
 
 
 def test_a_reader_that_hangs_ends_in_an_hour():
     clock = FakeClock()
-    with pytest.raises(PolicyError, match="gave no reply in 3600 s"):
+    with pytest.raises(PolicyError, match="gave no reply within 3600 s"):
         clock.run(PolicyReader(Hanging()).read("title", "text", "question"))
     assert clock.now == pytest.approx(3600)
 

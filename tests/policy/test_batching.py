@@ -194,7 +194,7 @@ async def test_closing_fails_those_who_wait_and_those_who_come(worker):
     task = asyncio.create_task(batcher.submit(1, "a"))
     await asyncio.sleep(0)
     batcher.close()
-    with pytest.raises(PolicyError, match="closed while"):
+    with pytest.raises(PolicyError, match="closed before it answered"):
         await task
     with pytest.raises(PolicyError, match="is closed"):
         await batcher.submit(2)

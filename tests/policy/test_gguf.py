@@ -129,14 +129,14 @@ def test_another_chat_template_takes_the_place_of_its_own(file, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda file: file.write_bytes(b"PK\3\4 a zip"), "is not a GGUF file: it does not begin with GGUF"),
+        (lambda file: file.write_bytes(b"PK\3\4 a zip"), "is not a GGUF file: such a file begins with GGUF"),
         (lambda file: file.write_bytes(b"GGUF" + bytes(60)), "No model can be read from"),
         (
             lambda file: file.write_bytes(file.read_bytes().replace(b"blk.0.attn_q.weight", b"blk.0.attn_Q.weight")),
-            "lacks 1 weights of the model, for example model.layers.0.self_attn.q_proj.weight",
+            "lacks 1 weights that the model needs, for example model.layers.0.self_attn.q_proj.weight",
         ),
         (lambda file: file.unlink(), "No such file or directory"),
-        (lambda file: file.with_name("model").mkdir(), "exists already. Remove it, or name another folder"),
+        (lambda file: file.with_name("model").mkdir(), "already exists. Remove it, or name another folder"),
     ],
     ids=["another file", "cut short", "a weight is missing", "missing", "folder exists"],
 )

@@ -50,7 +50,7 @@ async def test_the_first_failure_that_is_tried_again_is_told_once(caplog):
         await post(server)
     (record,) = caplog.records
     assert record.getMessage().startswith("POST /v1/x failed: status 500:")
-    assert record.getMessage().endswith("It is tried again for up to 20 s.")
+    assert record.getMessage().endswith("The request is repeated for up to 20 s.")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_the_first_failure_that_is_tried_again_is_told_once(caplog):
 )
 async def test_an_account_without_quota_is_not_asked_again_and_the_remedy_is_named(status, text):
     with serving(Answer({"error": {"message": text}}, status)) as server:
-        with pytest.raises(PolicyError, match="no quota left: add credit to it, or use the key of another"):
+        with pytest.raises(PolicyError, match="Add credit to the account, or use the key of another"):
             await post(server)
         assert len(server.requests) == 1
 
@@ -93,7 +93,9 @@ async def test_too_many_tokens_in_a_minute_are_no_full_context():
 async def test_a_server_that_cannot_answer_such_requests_is_not_asked_again():
     """As Python's own file server, or a proxy in the place of the model's address."""
     with serving(Answer("<h1>Unsupported method</h1>", 501)) as server:
-        with pytest.raises(PolicyError, match=r"was refused with status 501.*Unsupported method.*it is not sent again"):
+        with pytest.raises(
+            PolicyError, match=r"was refused with status 501.*Unsupported method.*The request is not repeated"
+        ):
             await post(server)
         assert len(server.requests) == 1
 
@@ -175,7 +177,7 @@ async def test_nobody_listening_is_a_policy_error_without_user_name_or_password(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     endpoint = JsonEndpoint(f"http://user:sesame@127.0.0.1:{port}", retry_policy=QUICK)
-    with pytest.raises(PolicyError, match=rf"ConnectError.*127\.0\.0\.1:{port} runs") as caught:
+    with pytest.raises(PolicyError, match=rf"ConnectError.*127\.0\.0\.1:{port} is running") as caught:
         await endpoint.post("/v1/x")
     assert "sesame" not in str(caught.value)
     await endpoint.close()
@@ -226,7 +228,9 @@ async def test_a_server_that_never_answered_is_given_up_soon_and_then_tried_once
         await endpoint.post("/v1/x")
     with pytest.raises(PolicyError, match=r"failed 1 time\(s\)") as error:
         await endpoint.post("/v1/x")
-    assert str(error.value).endswith("runs, or raise retry_policy.unreached_s (now 0.5 s) if it is still starting.")
+    assert str(error.value).endswith(
+        "is running, or raise retry_policy.unreached_s (now 0.5 s) if it is still starting."
+    )
     await endpoint.close()
 
 

@@ -89,10 +89,10 @@ def test_a_checkpoint_that_lacks_weights_is_refused(load, folder):
     lost = next(name for name in state if "q_proj" in name)
     del state[lost]
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(PolicyError, match=f"lack 1 weights of the model, for example {lost}"):
+    with pytest.raises(PolicyError, match=f"lack 1 weights that the model needs, for example {lost}"):
         load()
 
 
 def test_a_named_format_that_the_template_does_not_write_gives_a_warning(load):
-    with pytest.warns(CallFormatWarning, match="call format llama3 does not read calls .*<tool_call>"):
+    with pytest.warns(CallFormatWarning, match="call format llama3 cannot read calls .*<tool_call>"):
         load(call_format="llama3")

@@ -174,7 +174,7 @@ def test_runs_of_one_mask_are_recorded_as_one(model, renderer):
     ("name", "options", "error", "message"),
     [
         ("known_tool", {}, UnknownNameError, "Did you mean 'known_tools'"),
-        ("known_tools", {"strict": True}, PolicyError, "refuses {'strict': True}.*Its options are none"),
+        ("known_tools", {"strict": True}, PolicyError, "the options {'strict': True}.*Its options are: none"),
     ],
 )
 def test_a_hook_or_an_option_that_does_not_exist_is_refused(renderer, name, options, error, message):
@@ -183,5 +183,5 @@ def test_a_hook_or_an_option_that_does_not_exist_is_refused(renderer, name, opti
 
 
 def test_another_call_format_is_refused_by_name(tokenizer):
-    with pytest.raises(PolicyError, match="'hermes' alone, and this model writes its calls as 'tags'"):
+    with pytest.raises(PolicyError, match="'hermes', but this model writes its calls as 'tags'"):
         make_hook("known_tools", TemplateRenderer(tokenizer, Tags()), [2])

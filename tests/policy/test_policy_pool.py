@@ -183,7 +183,7 @@ async def test_a_server_that_is_back_says_so_before_it_gets_weights_and_nobody_w
     assert [path for path, _ in restarted.weights] == ["/w3"]
     assert [path for path, _ in good.weights] == ["/w1", "/w2", "/w3"]
     good.error = restarted.error = PolicyError("both are restarting")
-    with pytest.raises(PolicyError, match="No policy server is left"):
+    with pytest.raises(PolicyError, match="Every policy server of the pool has failed"):
         await pool.update_weights("/w4")
     restarted.error = None
     await pool.update_weights("/w5")  # a run without a server waits for one that may be back
@@ -203,9 +203,9 @@ async def test_without_a_server_the_reasons_are_said_and_a_full_context_is_no_fa
     for _ in range(2):
         with pytest.raises(PolicyError, match="lone: gone"):
             await pool.generate(request_of("1"))
-    with pytest.raises(PolicyError, match=r"No policy server is left: 0:lone: gone\."):
+    with pytest.raises(PolicyError, match=r"Every policy server of the pool has failed: 0:lone: gone\."):
         await pool.generate(request_of("1"))
-    with pytest.raises(ValueError, match="give at least one"):
+    with pytest.raises(ValueError, match="at least one"):
         PolicyPool([])
-    with pytest.raises(ValueError, match="deadline_s is 0"):
+    with pytest.raises(ValueError, match="deadline_s = 0"):
         PolicyPool([lone], deadline_s=0)

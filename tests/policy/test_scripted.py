@@ -20,12 +20,12 @@ async def test_a_list_is_followed_turn_by_turn():
 
 
 async def test_a_list_that_is_too_short_says_so():
-    with pytest.raises(PolicyError, match=r"1 message.*turn 1 asks for one more"):
+    with pytest.raises(PolicyError, match=r"1 message.*turn 1 needs one more"):
         await ScriptedPolicy(["a"]).generate(Request([HI], turn=1))
 
 
 async def test_an_answer_that_is_no_message_says_so():
-    with pytest.raises(PolicyError, match="The script answered None: it returns a Message"):
+    with pytest.raises(PolicyError, match=r"The script returned None\. It must return text, or a Message"):
         await ScriptedPolicy(lambda messages: None).generate(Request([HI], turn=0))
 
 

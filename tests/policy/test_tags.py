@@ -109,7 +109,7 @@ def test_a_tool_without_arguments_has_an_empty_tag():
 
 def test_impossible_tag_names_are_refused():
     for wrong in ({"<sql>": ("query", "sql")}, {"call": ("query", "sql")}, {}):
-        with pytest.raises(ValueError, match="Tags needs names"):
+        with pytest.raises(ValueError, match="Tags needs tags such as 'sql' or '```python"):
             Tags(wrong)
 
 

@@ -224,7 +224,7 @@ async def test_max_tokens_and_the_context_cut_with_reason_length(model, renderer
     reply = await policy.generate(replace(request, sampling=Sampling(max_tokens=50, seed=0)))
     assert len(reply.token_ids) == 4
     assert reply.finish_reason == "length"
-    with pytest.raises(ContextFull, match=f"holds {room}"):
+    with pytest.raises(ContextFull, match=f"context of {room}"):
         await policy.generate(replace(request, prefix_ids=[5] * room))
     with pytest.raises(ContextFull):
         await policy.score([5] * room, [6, 7])

@@ -52,7 +52,10 @@ async def test_a_server_that_read_other_tokens_is_refused(seeing):
     messages = conversation(RED)
     prefix = seeing.prompt(messages, ())
     for read in (prefix[:-1], None, [*prefix, 1]):
-        with serving(answer(read, [5])) as server, pytest.raises(PolicyError, match="prompt tokens where"):
+        with (
+            serving(answer(read, [5])) as server,
+            pytest.raises(PolicyError, match="prompt tokens instead of the expected"),
+        ):
             await reply_for(server, seeing, messages)
 
 

@@ -45,5 +45,5 @@ def test_where_the_expert_spoke_the_texts_are_compared():
     assert judged(calling(text=" It is 4.\n"), spoken)["action_similarity"] == 1.0
     assert 0 < judged(calling(text="It is 5."), spoken)["action_similarity"] < 1
     assert judged(calling(Call("look")), spoken)["action_similarity"] == -1.0
-    with pytest.raises(JudgeError, match="no expert's action"):
+    with pytest.raises(JudgeError, match="the truth has no action of an expert"):
         judged(calling(text="It"), {"calls": [], "text": ""})

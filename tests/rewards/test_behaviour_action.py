@@ -70,10 +70,10 @@ def test_the_rationale_of_each_call_that_ran_is_a_span():
 
 def test_what_cannot_be_judged_and_options_out_of_range_are_named():
     for truth in (None, {"actions": []}, {"actions": [["click", "a", "b"]]}):
-        with pytest.raises(JudgeError, match="behaviour_action needs it"):
+        with pytest.raises(JudgeError, match="which behaviour_action needs"):
             BehaviourAction().outcome(make_trajectory([did("terminate")], truth=truth))
     for options in ({"difficulty": -1.0}, {"difficulty": float("nan")}, {"threshold": 1.5}):
-        with pytest.raises(ValueError, match="expected a finite number"):
+        with pytest.raises(ValueError, match="difficulty must be a finite number of at least"):
             BehaviourAction(**options)
 
 

@@ -81,7 +81,7 @@ async def test_fast_code_that_is_wrong_on_the_timed_calls_or_works_elsewhere_has
 def test_the_figures_of_pie_count_wrong_and_slower_programs_as_no_speedup():
     """(1 + 1 + 1.05 + 3) / 4 = 1.5125: the wrong and the slower one count as 1."""
     assert pie_metrics([0.0, 0.5, 1.05, 3.0]) == {"correct": 0.75, "opt": 0.25, "sp": pytest.approx(1.5125)}
-    with pytest.raises(ValueError, match="speedups of 0 or more"):
+    with pytest.raises(ValueError, match="pie_metrics needs numbers of at least 0"):
         pie_metrics([])
 
 
@@ -256,5 +256,5 @@ async def test_trouble_of_the_machine_is_no_verdict_of_a_check():
 
             raise SandboxUnavailable("none")
 
-    with pytest.raises(JudgeError, match="not even a control submission: none"):
+    with pytest.raises(JudgeError, match="The judge failed on a harmless control submission too"):
         await RemoteCheck(backend=Broken()).judge("f = 1", CHECK, "f")

@@ -64,11 +64,11 @@ def test_a_line_that_the_code_does_not_have_is_none():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ([], "for 1 turns: `spans` returns a list for each"),
-        ([[Span(0, 9)]], "a span lies within its text of 2 characters"),
-        ([[Span(1, 1)]], "holds at least one"),
-        ([[Span(0, 1, float("nan"))]], "has a finite value"),
-        ([[Span(0, 1, call=0, argument="code")]], "no text in the argument 'code' of call 0"),
+        ([], "for 1 turns, but `spans` must return a list"),
+        ([[Span(0, 9)]], "A span must cover at least one character of its text, which has 2"),
+        ([[Span(1, 1)]], "A span must cover at least one"),
+        ([[Span(0, 1, float("nan"))]], "and have a finite value"),
+        ([[Span(0, 1, call=0, argument="code")]], "the argument 'code' of call 0 has no text"),
         ([[(0, 1)]], "for turn 0"),
     ],
 )

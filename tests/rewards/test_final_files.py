@@ -167,7 +167,7 @@ async def test_java_finds_its_configuration_in_a_sandbox():
 def test_the_result_of_an_environment_that_hands_in_no_files_is_no_verdict(text):
     trajectory = handed_in({})
     trajectory.turns[0].results[0].content = text
-    with pytest.raises(JudgeError, match="holds no files"):
+    with pytest.raises(JudgeError, match="contains no files"):
         submitted_files(trajectory)
 
 

@@ -102,7 +102,11 @@ async def test_each_task_says_who_judges_it_with_its_weights_in_whole_runs():
 
 @pytest.mark.parametrize(
     ("truth", "says"),
-    [(None, "names no reward"), ({"reward": "nobody"}, "nobody"), ({"reward": "by_task"}, "names no")],
+    [
+        (None, "must be the name of another reward"),
+        ({"reward": "nobody"}, "nobody"),
+        ({"reward": "by_task"}, "must be the name of another reward"),
+    ],
 )
 async def test_a_task_whose_verifier_is_not_there_is_not_judged(truth, says):
     with pytest.raises(JudgeError, match=says):

@@ -185,13 +185,13 @@ async def test_the_final_call_says_in_which_of_the_tasks_languages_it_is_written
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"needs": ("no-such-compiler",)}, "no-such-compiler for C is not in the sandbox's image"),
+        ({"needs": ("no-such-compiler",)}, "The sandbox's image has no no-such-compiler for C"),
         ({"build": ("gcc", "--no-such-option")}, "fails on harmless code: .*no-such-option"),
-        ({"run": "true {name}"}, "fails on a function that returns its argument: the program ended"),
+        ({"run": "true {name}"}, "fails on a function that only returns its argument: the program ended"),
     ],
 )
 async def test_a_toolchain_that_does_not_work_is_no_verdict(fault, reason):
-    with pytest.raises(JudgeError, match=f"The judge cannot run C: .*{reason}"):
+    with pytest.raises(JudgeError, match=f"The judge cannot run C code: .*{reason}"):
         await HiddenCalls().judge(RIGHT["c"], replace(LANGUAGES["c"], **fault), Signature.of(SQUARE), cases())
 
 
@@ -200,12 +200,16 @@ async def test_a_toolchain_that_does_not_work_is_no_verdict(fault, reason):
     [
         ({}, {}, r"no truth\['calls'\]"),
         ({"calls": CALLS}, {"function": SQUARE}, r"parameters\['languages'\] is \(\)"),
-        ({"calls": CALLS}, {"languages": ["c"]}, "no signature"),
-        ({"calls": [{"arguments": ["2"], "value": 4}]}, {"function": SQUARE, "languages": ["c"]}, "x: '2' is no int"),
+        ({"calls": CALLS}, {"languages": ["c"]}, "not a signature"),
+        (
+            {"calls": [{"arguments": ["2"], "value": 4}]},
+            {"function": SQUARE, "languages": ["c"]},
+            "x: '2' is not of type int",
+        ),
         (
             {"calls": [{"arguments": [2], "value": 2**60}]},
             {"function": SQUARE, "languages": ["c", "javascript"]},
-            r"more than JavaScript \(node\) can hold",
+            r"too large for a number of JavaScript \(node\)",
         ),
     ],
 )

@@ -134,10 +134,10 @@ async def test_certainty_counts_at_most_so_much_so_that_equals_are_not_told_apar
 
 async def test_where_nobody_can_be_asked_nothing_is_judged():
     (first,) = await play(ReferenceProbability(), answer("Paris"))
-    assert "needs a policy that scores tokens" in first.error
+    assert "needs a policy that can score tokens" in first.error
     (second,) = await play(Combined(AnswerMatch(), AnswerConsistency(ScriptedPolicy([]))), answer("Paris"))
     assert "has no renderer" in second.error
-    with pytest.raises(JudgeError, match="no component 'success'"):
+    with pytest.raises(JudgeError, match="the component 'success'"):
         await AnswerConsistency(Believes(ByteRenderer(), "x")).group([first])
 
 

@@ -49,7 +49,7 @@ def test_pasting_every_construct_there_is_earns_little():
 
 
 def test_without_a_reference_nothing_is_compared():
-    with pytest.raises(JudgeError, match="no Python in truth"):
+    with pytest.raises(JudgeError, match="has no Python code in truth"):
         AstSimilarity().outcome(make_trajectory(submitted(code=CODE), truth={"reference": "def f(:"}))
 
 

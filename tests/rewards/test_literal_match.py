@@ -55,7 +55,7 @@ def test_another_kind_or_something_that_is_no_literal_is_wrong(answer, gold):
 
 
 def test_a_gold_answer_that_is_no_literal_is_the_tasks_trouble():
-    with pytest.raises(JudgeError, match="no Python literal: write text with its quotes"):
+    with pytest.raises(JudgeError, match="Write text with its quotes"):
         success("'a'", "a")
 
 

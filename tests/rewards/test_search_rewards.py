@@ -85,7 +85,7 @@ def test_a_task_that_names_no_pages_has_no_evidence_component():
     assert evidence([opened("Lamp")], truth={"answer": "x"}) == [None]
     with pytest.raises(JudgeError, match="has no truth"):
         evidence([opened("Lamp")], truth=None)
-    with pytest.raises(JudgeError, match=r"truth\['pages'\] is 'Lamp'"):
+    with pytest.raises(JudgeError, match=r"truth\['pages'\] must list titles, not 'Lamp'"):
         evidence([opened("Lamp")], truth={"pages": "Lamp"})
 
 
@@ -128,7 +128,7 @@ def test_calls_cost_their_price_and_never_more_than_the_budget():
 
 @pytest.mark.parametrize(("prices", "budget"), [({"search": -1.0}, 1.0), ({}, 0.0), ({}, float("nan"))])
 def test_prices_and_budgets_that_make_no_sense_are_refused(prices, budget):
-    with pytest.raises(ValueError, match="SearchCost needs"):
+    with pytest.raises(ValueError, match="prices must be at least 0"):
         SearchCost(prices, budget)
 
 

@@ -94,7 +94,7 @@ def test_efficiency_compares_with_the_fewest_calls_of_a_right_episode_and_pays_n
     assert [row["tool_efficiency"] for row in components] == pytest.approx([1.0, math.sin(1.5 * math.pi / 2), 0.0])
     alone = ToolEfficiency(against="none").group(episodes)
     assert alone[1]["tool_efficiency"] == pytest.approx(math.cos(3 * math.pi / 10))
-    with pytest.raises(JudgeError, match="no component 'success'"):
+    with pytest.raises(JudgeError, match="the component 'success'"):
         ToolEfficiency().group([make_trajectory([answered("x")])])
 
 
@@ -159,5 +159,5 @@ async def test_bounded_steps_refines_a_component_of_another_reward():
         {"step": -1.0},
         {"step": 1.0},
     ]
-    with pytest.raises(JudgeError, match="needs the options"):
+    with pytest.raises(JudgeError, match="bounded_steps needs two options"):
         await BoundedSteps().hindsight(episode)

@@ -231,7 +231,7 @@ async def test_a_replay_notices_another_opening():
 
 async def test_a_fork_lies_within_its_trajectory():
     record = await play(counting(2))
-    with pytest.raises(ValueError, match="which has 3 turns"):
+    with pytest.raises(ValueError, match="has 3 turns"):
         Fork(record, 4)
 
 

@@ -201,7 +201,7 @@ def test_a_policy_that_hangs_for_ever_is_asked_again_and_then_the_episode_has_fa
     hanging = Thinker(say("add"), thinks_s=1e9)
     trajectory = clock.run(play(hanging, budgets=Budgets(time_s=50, reply_s=700, infra_retries=1)))
     assert (trajectory.stop_reason, trajectory.outcome) == (StopReason.INFRA_ERROR, {})
-    assert trajectory.error.startswith("PolicyError: 'policy' gave no reply in 700 s. If it hangs, start it anew")
-    assert trajectory.provenance.retries[0].startswith("PolicyError: 'policy' gave no reply in 700 s.")
+    assert trajectory.error.startswith("PolicyError: 'policy' gave no reply within 700 s. If it hangs, restart it")
+    assert trajectory.provenance.retries[0].startswith("PolicyError: 'policy' gave no reply within 700 s.")
     assert clock.now == pytest.approx(2 * 700)
     assert Budgets().reply_s == 3600, "much longer than any message of a slow model"

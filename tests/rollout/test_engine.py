@@ -25,7 +25,7 @@ def test_an_engine_is_chosen_by_name_and_connects_to_nothing_yet():
 def test_an_engine_that_cannot_be_is_named():
     with pytest.raises(UnknownNameError, match=r"Nothing in engines is named 'rays'\. Did you mean 'ray'"):
         engine_of("rays")
-    with pytest.raises(RecipeError, match=r"The nodes 3 is of a cluster, but episodes are played in this process"):
+    with pytest.raises(RecipeError, match=r"The nodes 3 has an effect only with a cluster"):
         engine_of("local", nodes=3)
 
 

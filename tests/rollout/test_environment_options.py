@@ -64,9 +64,9 @@ async def test_each_set_of_a_mixture_has_options_of_its_own():
     [
         (
             {"latency": 1.0},
-            "test/slow-counter-v1 has no option 'latency'. Did you mean 'latency_s'. It takes latency_s, start",
+            "test/slow-counter-v1 has no option 'latency'. Did you mean 'latency_s'. Its options are: latency_s, start",
         ),
-        ({"start": -1}, "test/slow-counter-v1 cannot be made with start=-1: start is -1: begin at 0 or above"),
+        ({"start": -1}, "test/slow-counter-v1 cannot be created with start=-1: start is -1: begin at 0 or above"),
     ],
 )
 async def test_what_an_environment_does_not_take_is_named_before_anything_is_played(options, message):

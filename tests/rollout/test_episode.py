@@ -334,5 +334,5 @@ class Boundless(Counter):
 async def test_a_progress_that_is_no_number_is_the_environments_fault_and_named():
     trajectory = await play(counting(2), environment=Boundless, budgets=Budgets(infra_retries=0))
     assert not trajectory.valid
-    assert "Boundless.potential() gave inf" in trajectory.error
+    assert "Boundless.potential() returned inf" in trajectory.error
     assert "reading the potential before turn 0" in trajectory.error

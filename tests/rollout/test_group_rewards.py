@@ -81,9 +81,7 @@ async def test_a_group_that_cannot_be_judged_fails_as_a_whole_after_its_retries(
     assert all("the server is down" in t.error and "judging the group" in t.error for t in trajectories)
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"), [([{}], "1 answers for 2"), ({}, "{}"), ([{"success": 1.0}] * 2, "second time")]
-)
+@pytest.mark.parametrize(("answer", "says"), [([{}], "1 answers for 2"), ({}, "{}"), ([{"success": 1.0}] * 2, "twice")])
 async def test_a_group_answer_of_another_shape_is_named(answer, says):
     class Wrong(Ranked):
         def group(self, episodes):
@@ -143,7 +141,7 @@ async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resum
     rewards = ledger._connection.execute(f"SELECT reward FROM {TABLE} ORDER BY id").fetchall()
     assert rewards == [(0.0,), (2.0,)]  # what lists are made of knows it too
     other = replace(trajectories[0], id="run/nobody#0")
-    with pytest.raises(LedgerError, match="1 of these episodes are not finished"):
+    with pytest.raises(LedgerError, match="lacks 1 of these episodes"):
         ledger.amend([trajectories[1], other])
     ledger.close()
 

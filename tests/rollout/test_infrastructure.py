@@ -115,7 +115,7 @@ class Forgetful(Counter):
 async def test_a_reset_that_forgets_to_return_is_an_error_that_says_what_to_write():
     trajectory = await play(ScriptedPolicy([say("done")]), environment=Forgetful)
     assert (
-        "Forgetful.reset returned None: it returns a list of messages, for example `return task.opening()`"
+        "Forgetful.reset returned None, but it must return a list of messages, for example `return task.opening()`"
         in trajectory.error
     )
 
@@ -137,7 +137,10 @@ class Yielding(Counter):
 async def test_a_reset_that_cannot_be_awaited_is_an_error_that_says_what_to_write():
     for environment, given in ((Plain, "list"), (Yielding, "async_generator")):
         trajectory = await play(ScriptedPolicy([say("done")]), environment=environment)
-        assert f"{environment.__name__}.reset gave {given} where it is awaited: write `async def`" in trajectory.error
+        assert (
+            f"{environment.__name__}.reset must be a coroutine, but it returned a {given}. Define it"
+            in trajectory.error
+        )
         assert f"See {FILE}:" in trajectory.error
 
 
@@ -196,7 +199,7 @@ async def test_a_policy_that_fails_once_is_asked_again_and_the_environment_is_un
     ("reply", "words"),
     [
         (Reply(say("add")), "has a renderer but returned no token ids"),
-        (Reply(say("add"), [1, 2], [0.0]), "2 token ids and 1 log-prob"),
+        (Reply(say("add"), [1, 2], [0.0]), "2 token ids, but 1 log-prob"),
         (None, "AttributeError"),
     ],
 )
@@ -302,7 +305,9 @@ def test_an_environment_that_is_never_ready_is_infrastructure_and_not_the_agents
 
     trajectory = FakeClock().run(play(counting(2), environment=Never, budgets=Budgets(time_s=30)))
     assert trajectory.stop_reason is StopReason.INFRA_ERROR
-    assert trajectory.error == "TimeoutError: not ready after 30 s (while resetting the environment)"
+    assert (
+        trajectory.error == "TimeoutError: the environment was not ready after 30 s (while resetting the environment)"
+    )
 
 
 def test_an_environment_that_never_closes_is_given_up_and_noted():

@@ -323,7 +323,7 @@ def test_nonsense_settings_are_refused_when_they_are_given():
 
 
 async def test_a_group_of_none_is_refused():
-    with pytest.raises(ValueError, match="group_size is 0"):
+    with pytest.raises(ValueError, match="group_size = 0"):
         await EpisodeManager(ScriptedPolicy([]), RolloutConfig(environment=Counter)).collect([task()], group_size=0)
 
 

@@ -162,7 +162,7 @@ async def test_a_reply_that_comes_byte_by_byte_wakes_the_host_seldom(monkeypatch
 async def test_a_second_answer_to_one_call_kills_the_sandbox():
     fake_guest = FakeGuest(encode(GOOD) + encode(GOOD))
     await fake_guest.sandbox.run_python("pass")
-    with pytest.raises(SandboxDied, match="which was not sent"):
+    with pytest.raises(SandboxDied, match="which the host has not sent"):
         await fake_guest.sandbox.run_python("pass")
     await fake_guest.close()
 
@@ -174,7 +174,7 @@ async def test_an_answer_larger_than_its_own_call_asked_for_kills_the_link_thoug
     await asyncio.sleep(0)
     guest.sendall(encode({"id": 1}, b"x" * 10))
     for calling in (small, large):
-        with pytest.raises(SandboxDied, match="10 bytes where at most 5 were requested"):
+        with pytest.raises(SandboxDied, match="10 bytes, where at most 5 were requested"):
             await calling
     assert not link.hung_up, "the guest has not ended, so nothing says why"
     guest.close()

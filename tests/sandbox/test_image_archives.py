@@ -151,13 +151,13 @@ HOSTILE = {
     "the root as a file": [entry(".", b"hit")],
     "the root as a link": [symlink("./", "/etc")],
     "a hard link out": [hardlink("x", "../outside")],
-    "a hard link to nothing": [hardlink("x", "/no/such/file")],
+    "a hard link without a target": [hardlink("x", "/no/such/file")],
     "a hard link to the root": [hardlink("x", "/")],
     "a hard link to a folder": [directory("d"), hardlink("x", "d")],
     "below a link that leads nowhere": [symlink("l", "/nowhere"), entry("l/x", b"hit")],
     "below a link to itself": [symlink("l", "l"), entry("l/x", b"hit")],
     "below a file": [entry("f", b""), entry("f/x", b"hit")],
-    "too deep": [entry("d/" * 500 + "x", b"hit")],
+    "nested too deeply": [entry("d/" * 500 + "x", b"hit")],
     "too long": [entry("n" * 300, b"hit")],
     "below the kernel's links": [symlink("l", "/proc/self/root"), entry("l/tmp/x", b"hit")],
 }
@@ -252,7 +252,7 @@ def test_an_archive_unpacks_to_a_multiple_of_its_own_size_at_most(tmp_path, monk
 
 def test_what_is_no_archive_says_what_would_be(tmp_path):
     (tmp_path / "x").write_bytes(b"PK\x03\x04" + bytes(2000))
-    with pytest.raises(ImageError, match="expected a tar"):
+    with pytest.raises(ImageError, match="Give a tar"):
         first_names(tmp_path / "x")
     (tmp_path / "x").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(2000))
     with pytest.raises(ImageError, match="zstd"):

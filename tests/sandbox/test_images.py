@@ -207,7 +207,7 @@ async def test_an_image_without_a_fitting_python_is_refused_with_the_reason(root
     backend = NamespacesBackend()
     try:
         for name, program, reason in (
-            ("none", None, r"no Python 3\.9 or newer that runs here \(none in /usr"),
+            ("none", None, r"no Python 3\.9 or newer that runs on this machine \(none in /usr"),
             ("old", "#!/bin/sh\nexit 41\n", "/usr/bin/python3 is older"),
             ("broken", "#!/bin/sh\nexit 1\n", "lacks a part of its standard library"),
             ("foreign", "\x7fELF no program of this machine", "cannot be run: Exec format error"),
@@ -223,9 +223,9 @@ async def test_an_image_without_a_fitting_python_is_refused_with_the_reason(root
             with pytest.raises(SandboxUnavailable, match=reason):
                 await backend.create(dataclasses.replace(small, image=str(folder)))
         for path, reason in (
-            ("/no/such/file", "there is no such file"),
+            ("/no/such/file", "this file or folder does not exist"),
             (str(tmp_path), "not a root file system"),
-            ("swe", "no image has this name. Known: host"),
+            ("swe", "no image has this name. Choose one of host"),
         ):
             with pytest.raises(SandboxUnavailable, match=reason):
                 await backend.create(dataclasses.replace(small, image=path))

@@ -74,9 +74,9 @@ async def test_programs_find_the_proxy_by_themselves(sandbox):
 
 async def test_a_refusal_reaches_the_agent_as_a_sentence(sandbox):
     result = await sandbox.exec(["curl", "-sS", "http://evil.test/"])
-    assert "evil.test:80 is not among the places this sandbox may reach: allowed.test, *.allowed.test" in result.text
+    assert "evil.test:80 is not on the allow list of this sandbox: allowed.test, *.allowed.test" in result.text
     result = await sandbox.run_python(GET.format(url="https://evil.test/"))
-    assert b"Tunnel connection failed: 403 evil.test:443 is not among the places" in result.stderr
+    assert b"Tunnel connection failed: 403 evil.test:443 is not on the allow list" in result.stderr
 
 
 async def test_a_package_can_be_installed(network, sandbox):
@@ -295,7 +295,7 @@ async def test_a_guest_that_hands_over_anything_but_its_listening_socket_is_not_
     liar = threading.Thread(target=lie)
     liar.start()
     link = Link(control)
-    with pytest.raises(SandboxDied, match="not trusted"):
+    with pytest.raises(SandboxDied, match="may be hostile"):
         await Proxy().attach(link, NAMES)
     liar.join()
     link.close("the test is over")

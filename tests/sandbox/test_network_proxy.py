@@ -98,17 +98,17 @@ def test_an_address_that_a_rule_names_may_be_the_hosts_own(network):
 @pytest.mark.parametrize(
     ("url", "code", "why"),
     [
-        ("http://evil.test/", 403, "evil.test:80 is not among the places this sandbox may reach: allowed.test, *.allo"),
+        ("http://evil.test/", 403, "evil.test:80 is not on the allow list of this sandbox: allowed.test, *.allo"),
         ("http://allowed.test:8080/", 403, "allowed.test:8080 is not"),
         ("http://127.0.0.1/", 403, "127.0.0.1:80 is not"),
         ("http://localhost:8000/", 403, "localhost:8000 is not"),
-        ("http://[::1]/", 403, "is not among"),
+        ("http://[::1]/", 403, "is not on the allow list"),
         ("http://169.254.169.254/latest/meta-data/", 403, "169.254.169.254:80 is not"),
         ("http://private.allowed.test/", 403, "10.0.0.7 is a private address"),
         ("http://loop.allowed.test/", 403, "127.0.0.1 is a loopback address"),
         ("http://metadata.allowed.test/", 403, "metadata service"),
-        ("http://unknown.allowed.test/", 502, "has no address: Name or service not known"),
-        ("http://127.1/", 400, "not an address as it is usually written"),
+        ("http://unknown.allowed.test/", 502, "has no known address: Name or service not known"),
+        ("http://127.1/", 400, "is not an address in its usual form"),
         ("http://2130706433/", 400, "not an address"),
         ("http://0x7f000001/", 400, "not an address"),
         ("http://0177.0.0.1/", 400, "not an address"),
@@ -117,7 +117,7 @@ def test_an_address_that_a_rule_names_may_be_the_hosts_own(network):
         ("http://evil.test#allowed.test/", 400, "fragment"),
         ("http://allowed%2etest/", 400, "not a host name"),
         ("http:///path", 400, "not a host name"),
-        ("https://allowed.test/", 400, "CONNECT for https"),
+        ("https://allowed.test/", 400, "Send 'GET http://name/path' with the whole URL"),
         ("ftp://allowed.test/", 400, "whole URL"),
         ("/path", 400, "This is the sandbox's proxy"),
         ("*", 400, "proxy"),
@@ -231,7 +231,7 @@ def test_a_tunnel_to_one_name_does_not_carry_tls_to_another(client, server_name)
     """Domain fronting: the server behind the allowed name would serve another one as well."""
     with pytest.raises((ssl.SSLError, ConnectionResetError), match=r"(?i)name|reset|eof"):
         tunnel(client, "allowed.test", server_name=server_name)
-    assert "TLS hello is for" in client.last().reason
+    assert "The TLS client hello asks for" in client.last().reason
     assert (client.last().allowed, client.last().bytes_sent) == (False, 0)
 
 

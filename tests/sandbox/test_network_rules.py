@@ -235,7 +235,7 @@ def test_a_hello_that_names_two_servers_is_refused():
     entry = b"\x00" + name
     lengths = (2 * len(entry) + 2).to_bytes(2, "big") + (2 * len(entry)).to_bytes(2, "big")  # extension, list
     grown = message[: position - 5] + lengths + entry + entry + message[position + len(name) :]
-    with pytest.raises(ValueError, match="2 TLS server names"):
+    with pytest.raises(ValueError, match="a TLS client hello with 2 server names"):
         read_client_hello(lengthened(grown, len(grown) - len(message)))
 
 

@@ -109,11 +109,11 @@ def test_a_second_name_outlives_the_first_in_merged_layers():
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        (b'{"l":"work/b","m":420,"p":"work/a","t":"h","u":0}', "no file before it"),
-        (b'{"l":"/etc/passwd","m":420,"p":"work/a","t":"h","u":0}', "no file before it"),
-        (b'{"m":420,"p":"work/a","t":"h","u":0}', "with the target"),
-        (b'{"m":420,"n":4096,"p":"work/a","s":2,"t":"f","u":0}', "other fields"),
-        (b'{"m":420,"n":5000,"p":"work/a","s":1,"t":"f","u":0}\n\xff', "more blocks than it has"),
+        (b'{"l":"work/b","m":420,"p":"work/a","t":"h","u":0}', "which is not a file that came before it"),
+        (b'{"l":"/etc/passwd","m":420,"p":"work/a","t":"h","u":0}', "which is not a file that came before it"),
+        (b'{"m":420,"p":"work/a","t":"h","u":0}', "has an invalid link target"),
+        (b'{"m":420,"n":4096,"p":"work/a","s":2,"t":"f","u":0}', "fields other than"),
+        (b'{"m":420,"n":5000,"p":"work/a","s":1,"t":"f","u":0}\n\xff', "has more data blocks than its size allows"),
         (b'{"m":420,"n":9007199254740992,"p":"work/a","s":1,"t":"f","u":0}\n', "too early"),
     ],
 )
@@ -127,7 +127,7 @@ def test_streams_that_lie_about_links_and_holes_are_refused(header, words):
 
 def test_the_host_hashes_no_more_zeros_than_it_wants_to():
     claim = b'{"m":493,"p":"work","t":"d","u":0}\n{"m":420,"n":9007199254740992,"p":"work/a","s":1,"t":"f","u":0}\n'
-    with pytest.raises(FilesNotCaptured, match="holes included"):
+    with pytest.raises(FilesNotCaptured, match="counting holes"):
         changes_of(claim + bytes(100), most_bytes=MIB)
 
 

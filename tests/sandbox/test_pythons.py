@@ -89,10 +89,10 @@ async def test_an_image_of_an_installed_interpreter_has_it_with_git_and_a_shell(
 @pytest.mark.parametrize(
     ("python", "path", "message"),
     [
-        ("3.6", None, "Python 3.9 or newer, and not 3.6"),
+        ("3.6", None, "Python 3.6 is too old for a sandbox. Choose 3.9"),
         ("3.99", None, "none was found here. Install one .*`uv python install 3.99`"),
         ("3.99", Path(sys.executable), r"\S+ is 3\.\d+\. Install one"),
-        ("3", None, "not a version of Python: give two numbers"),
+        ("3", None, "is not a Python version. Give two numbers"),
     ],
 )
 def test_a_python_that_cannot_be_had_is_named_with_the_way_to_get_it(python, path, message, tmp_path, monkeypatch):

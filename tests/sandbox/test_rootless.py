@@ -58,7 +58,7 @@ def test_a_network_needs_no_root():
     report = as_ordinary_user("rootless_network_checks.py")
     assert report["uid"] != 0
     assert (report["plain"], report["tls"]) == ("GET /a with 0 bytes\n", "GET /b with 0 bytes\n")
-    assert "evil:80 is not among" in report["evil"]
+    assert "evil:80 is not on the allow list" in report["evil"]
     assert report["direct"] == "111\n", "refused: the loopback is the sandbox's own"
     assert report["connections"] == [["allowed.test", 80, True], ["allowed.test", 443, True], ["evil", 80, False]]
     assert report["left"] == [0, 0]

@@ -76,5 +76,5 @@ async def test_a_log_that_grew_too_long_says_so(sandbox):
         log.add(SessionCall("s", "x" * (MAX_BYTES // 2), 0))
     log.add(SessionCall("s", "y", 0))
     assert (log.complete, log.calls) == (False, ())
-    with pytest.raises(SandboxError, match="too much to be kept"):
+    with pytest.raises(SandboxError, match="of which no full record is kept"):
         await replay_sessions(sandbox, log.copy())

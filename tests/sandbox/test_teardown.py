@@ -64,7 +64,7 @@ async def test_an_end_that_takes_the_kernel_long_is_the_agents_and_close_does_no
     assert (await sandbox.exec(["true"])).timed_out
     await sandbox.close()
     assert time.monotonic() - began < 15
-    assert "has not removed all of it yet" in caplog.text
+    assert "but the kernel has not yet removed all of" in caplog.text
 
 
 def test_a_process_that_ends_slowly_without_using_the_processor_is_waited_for(monkeypatch):

@@ -80,9 +80,9 @@ def test_a_store_goes_on_from_its_data(store):
 
 
 def test_a_row_needs_exactly_its_columns(store):
-    with pytest.raises(KeyError, match="A row of lists has"):
+    with pytest.raises(KeyError, match="A row of lists must have"):
         store.insert("lists", title="x")
-    with pytest.raises(KeyError, match="no row 1 with the columns"):
+    with pytest.raises(KeyError, match="no row 1, or the row lacks"):
         store.update("lists", 1, title="x")
 
 
@@ -185,10 +185,10 @@ async def test_the_potential_is_the_share_of_changes_that_were_asked_for_or_are_
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"records": None}, "give the name of an asset"),
-        ({"seed": "x"}, "give the name of an asset"),
+        ({"records": None}, "Give the name of an asset"),
+        ({"seed": "x"}, "Give the name of an asset"),
         ({"goal": "x"}, "list of digests"),
-        ({"records": "sql/store"}, "gives no records for seed 0"),
+        ({"records": "sql/store"}, "cannot make records for seed 0"),
     ],
 )
 async def test_parameters_that_name_no_records_are_refused(parameters, message):

@@ -70,10 +70,13 @@ async def test_predictions_of_one_message_are_judged_in_order_and_those_beyond_t
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"past": 3}, "are texts"),
-        ({"steps": []}, "has for each decision"),
-        ({"steps": [{"page": "Start"}]}, r"steps'\]\[0\] is a mapping of 'page' and 'action'"),
-        ({"steps": [{"page": "Start", "action": "buy it"}]}, "the type 'buy'. Types are click, type_and_submit"),
+        ({"past": 3}, "needs the texts"),
+        ({"steps": []}, "for each decision"),
+        ({"steps": [{"page": "Start"}]}, r"steps'\]\[0\] must be a mapping of 'page' and 'action'"),
+        (
+            {"steps": [{"page": "Start", "action": "buy it"}]},
+            "the unknown type 'buy'. Types are: click, type_and_submit",
+        ),
     ],
 )
 async def test_a_log_that_is_none_is_named(changes, words):

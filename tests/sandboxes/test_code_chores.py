@@ -112,7 +112,7 @@ async def test_a_checkpoint_holds_files_and_verdicts(environment):
 
 async def test_goals_that_name_no_files_are_an_error():
     environment = agentgym.make(NAME)
-    with pytest.raises(TaskError, match="no mapping of texts"):
+    with pytest.raises(TaskError, match="must map names of files to texts"):
         await environment.reset(task(goals=["kiwi"] * 4), seed=0)
     await environment.close()
 

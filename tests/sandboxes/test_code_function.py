@@ -55,7 +55,7 @@ async def test_the_agent_chooses_a_language_that_the_task_allows():
         assert await result("test", code=IN_C, language="c") == "All 2 examples pass."
         wrong = await result("test", code=GOOD.replace("?? null", "?? 3"))
         assert wrong.startswith("1 of 2 examples pass. These fail:\npick([], 0) should be null, but is 3.\nat 1")
-        assert "no language of this task: use javascript or c" in await result("submit", code="", language="rust")
+        assert "not a language of this task: use javascript or c" in await result("submit", code="", language="rust")
         assert "The code does not compile:\n" in await result("submit", code="int f(", language="c")
         assert "no JSON list for this function: xs: 3 is no list[int]" in await result(
             "run", code=GOOD, arguments="[3, 4]"
@@ -84,9 +84,9 @@ async def test_the_agent_chooses_a_language_that_the_task_allows():
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        ({"languages": ["cobol"]}, r"parameters\['languages'\] is .*: give some of c, cpp, go, java, javascript, rust"),
-        ({"function": {"name": "f"}}, r"parameters\['function'\]: .* is no signature"),
-        ({"examples": [{"arguments": [[1]], "value": 1}]}, "call 0: .* are not the 2 arguments of pick"),
+        ({"languages": ["cobol"]}, r"parameters\['languages'\] is .* Give some of c, cpp, go, java, javascript, rust"),
+        ({"function": {"name": "f"}}, r"parameters\['function'\] is not valid: .* is not a signature"),
+        ({"examples": [{"arguments": [[1]], "value": 1}]}, "call 0: .* does not have the 2 arguments of pick"),
     ],
 )
 async def test_a_task_that_cannot_be_played_is_named_at_its_start(parameters, reason):
@@ -101,7 +101,5 @@ async def test_a_toolchain_that_does_not_work_is_named_before_the_agent_does_any
 
     broken = {**catalogue.LANGUAGES, "c": replace(catalogue.LANGUAGES["c"], needs=("no-such-compiler",))}
     monkeypatch.setattr("agentgym.sandboxes.code.function.LANGUAGES", broken)
-    with pytest.raises(
-        TaskError, match="toolchain does not work: no-such-compiler for C is not in the sandbox's image"
-    ):
+    with pytest.raises(TaskError, match="toolchain does not work: The sandbox's image has no no-such-compiler for C"):
         await opened(["c"])

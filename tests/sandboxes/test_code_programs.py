@@ -50,7 +50,7 @@ async def test_a_program_is_compiled_run_tried_and_handed_in():
 async def test_a_language_that_the_image_lacks_is_named_with_what_to_install():
     environment = await opened("agentgym/code-program-v1", program={"file": "a.zig", "run": ["no-such-zig", "a.zig"]})
     try:
-        with pytest.raises(TaskError, match=r"needs no-such-zig, which the sandbox's image lacks\. Install it"):
+        with pytest.raises(TaskError, match=r"needs no-such-zig, which the sandbox's image does not have\. Install it"):
             await output(environment, "run", code="")
     finally:
         await environment.close()

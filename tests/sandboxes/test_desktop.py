@@ -136,7 +136,7 @@ def test_a_state_that_cannot_be_read_is_a_failure(state):
 
 
 def test_a_truth_that_asks_for_nothing_is_refused():
-    with pytest.raises(JudgeError, match="nothing can be judged"):
+    with pytest.raises(JudgeError, match="the truth has no checks"):
         load_reward("desktop").outcome(ended("{}", {}))
 
 

@@ -114,7 +114,7 @@ async def test_actions_that_lead_elsewhere_restore_nothing(desktop, monkeypatch)
     task = task_of(files={"a.txt": "hello\n"})
     await environment.reset(task, seed=0)
     checkpoint = await environment.checkpoint()
-    with pytest.raises(SandboxDied, match="after the same 0 actions, the files, windows or pixels are not"):
+    with pytest.raises(SandboxDied, match="the same 0 actions led to other files, windows or pixels"):
         await environment.restore(task_of(files={"a.txt": "bye\n"}), checkpoint, seed=0)
     await environment.restore(task, checkpoint, seed=0)
 
@@ -130,16 +130,19 @@ async def test_a_program_that_is_not_installed_is_named_before_the_episode_with_
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({"programs": {}}, r"parameters\['programs'\] is {}; give objects"),
+        ({"programs": {}}, "must map names of programs to objects"),
         (
             {"programs": {"a": {"command": "xterm", "package": "xterm"}}},
-            r"\['a'\]\['command'\] is 'xterm'; give a list",
+            r"\['a'\]\['command'\] must be a list of texts, not 'xterm'",
         ),
-        ({"programs": {"a": {"command": ["xterm"]}}}, r"\['package'\] is None; give the Debian package .* xterm"),
-        ({"programs": {"a": {**SHELL, "window": "("}}}, r"\['window'\] is '\(', no regular expression"),
-        ({"programs": {"a": {**SHELL, "titel": "x"}}}, r"\['a'\] has \['titel'\]; a program has command"),
-        ({"size": [10, 10]}, r"parameters\['size'\] is \[10, 10\]; give width and height, from 200 to 4096"),
-        ({"size": "800x600"}, r"parameters\['size'\] is '800x600'"),
+        ({"programs": {"a": {"command": ["xterm"]}}}, r"\['package'\] is None. Give the Debian package .* xterm"),
+        ({"programs": {"a": {**SHELL, "window": "("}}}, r"\['window'\] is '\(', which is not a regular expression"),
+        (
+            {"programs": {"a": {**SHELL, "titel": "x"}}},
+            r"\['a'\] has unknown fields \['titel'\]. A program has command",
+        ),
+        ({"size": [10, 10]}, r"parameters\['size'\] must be width and height from 200 to 4096, not \[10, 10\]"),
+        ({"size": "800x600"}, r"parameters\['size'\] must be .* not '800x600'"),
     ],
 )
 async def test_wrong_parameters_are_named(desktop, parameters, complaint):
@@ -148,7 +151,7 @@ async def test_wrong_parameters_are_named(desktop, parameters, complaint):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match=r"no view 'text'. Views are screenshot, tree"):
+    with pytest.raises(ValueError, match=r"no view 'text'. Its views are: screenshot, tree"):
         make(NAME, observe=("text",))
-    with pytest.raises(ValueError, match="max_chars >= 200, not 5"):
+    with pytest.raises(ValueError, match="max_chars = 5 is not valid"):
         make(NAME, max_chars=5)

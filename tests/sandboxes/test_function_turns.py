@@ -124,8 +124,8 @@ async def test_a_call_that_breaks_the_functions_ends_the_episode_and_is_the_agen
         ({"classes": {"Oven": "kitchen.parts.stove"}}, "cannot be loaded: ModuleNotFoundError"),
         ({"classes": {"Stove": "kitchen.parts.oven"}}, "cannot be loaded: AttributeError"),
         ({"config": {}}, "cannot be loaded: KeyError"),
-        ({"tools": [{"name": "x"}]}, "describe no functions: KeyError"),
-        ({"turns": 3}, "describe no functions: TypeError"),
+        ({"tools": [{"name": "x"}]}, "do not describe functions: KeyError"),
+        ({"turns": 3}, "do not describe functions: TypeError"),
     ],
 )
 async def test_a_task_without_functions_is_refused(opened, changes, message):

@@ -126,7 +126,7 @@ def test_a_value_of_another_type_is_refused(kind, value):
 
 @pytest.mark.parametrize("name", ["", "f g", "2nd", "select", "x" * 99, "f()", "int", None])
 def test_a_name_that_some_language_cannot_have_is_refused(name):
-    with pytest.raises(ValueError, match="is no name in every language"):
+    with pytest.raises(ValueError, match="is not a valid name in every language"):
         Signature.of({"name": name, "arguments": [], "returns": "int"})
 
 

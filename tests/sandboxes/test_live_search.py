@@ -80,11 +80,11 @@ async def test_a_page_is_read_and_its_links_are_followed(web, site):
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("http://127.0.0.2:9/", "is not among the places"),
-        ("http://169.254.169.254/latest/meta-data", "is not among the places"),
+        ("http://127.0.0.2:9/", "is not on the allow list of this sandbox"),
+        ("http://169.254.169.254/latest/meta-data", "is not on the allow list of this sandbox"),
         ("file:///etc/passwd", "is no address of a page"),
         ("http://user:pass@{site}/", "is no address of a page"),
-        ("http://{site}/away", "is not among the places"),
+        ("http://{site}/away", "is not on the allow list of this sandbox"),
         ("http://{site}/around", "cannot be read"),
         ("http://{site}/picture", "of the type 'image/png'"),
         ("http://{site}/nowhere", "answers with status 404"),

@@ -216,9 +216,9 @@ async def test_a_policy_reads_each_piece_of_a_page_and_is_told_that_pages_are_da
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({}, r"parameters\['corpus'\] is None"),
+        ({}, r"parameters\['corpus'\] must be .* not None"),
         ({"corpus": "search/wikki"}, "neither a file, a folder nor an asset.*Did you mean 'search/wiki'"),
-        ({"corpus": "search/wiki", "seed": "x"}, r"parameters\['seed'\] is 'x'"),
+        ({"corpus": "search/wiki", "seed": "x"}, r"parameters\['seed'\] must be a whole number, not 'x'"),
     ],
 )
 async def test_a_task_without_a_usable_corpus_is_refused_by_name(parameters, complaint):
@@ -235,7 +235,7 @@ async def test_a_tool_before_reset_is_our_mistake_not_the_agents():
 
 @pytest.mark.parametrize("options", [{"results": 0}, {"window_chars": 10}, {"max_searches": -1}])
 def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError, match="Search needs"):
+    with pytest.raises(ValueError, match="are not valid"):
         Search(**options)
 
 

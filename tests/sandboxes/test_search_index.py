@@ -155,7 +155,7 @@ def test_keys_find_the_numbered_texts_and_nothing_else(tmp_path):
     keys = Keys(tmp_path, "k")
     assert [keys.get(text) for text in texts] == list(range(1_000))
     assert keys.get("key 1000") is None
-    with pytest.raises(ValueError, match="each text is given once"):
+    with pytest.raises(ValueError, match="Give each text once"):
         write_keys(tmp_path, "k", ["same", "other", "same"])
 
 
@@ -269,8 +269,8 @@ def test_corpora_are_read_in_the_shapes_they_come_in(data, titles):
     [
         (b"{", "line 1: not valid JSON"),
         (b"[1]", "line 1: expected a page as a JSON object, found list"),
-        (b'{"title": "A"}', "line 1: no text"),
-        (b'{"text": "x", "links": "A"}', "line 1: the links are 'A'"),
+        (b'{"title": "A"}', "line 1 has no text"),
+        (b'{"text": "x", "links": "A"}', "line 1: the links must be a list of titles, not 'A'"),
     ],
 )
 def test_a_broken_line_of_a_corpus_is_named(line, complaint):

@@ -90,9 +90,9 @@ async def test_the_tools_refuse_what_the_records_do_not_allow():
     assert "pending, not" not in await call(shop, "cancel_order", order_id=pending, reason="no longer needed")
     assert "not pending" in await call(shop, "cancel_order", order_id=pending, reason="no longer needed")
     assert "not pending" in await call(shop, "change_address", order_id=recent, address="x")
-    assert "not delivered" in await call(shop, "return_article", article_id=1)
+    assert "has not been delivered" in await call(shop, "return_article", article_id=1)
     assert "registered" in await call(shop, "return_article", article_id=3)
-    assert "returned or exchanged already" in await call(shop, "return_article", article_id=3)
+    assert "or has already been returned or exchanged" in await call(shop, "return_article", article_id=3)
     assert "same product" in await call(shop, "exchange_article", article_id=4, variant_id=1)
     assert "no such customer" in await call(shop, "find_customer", email="")
     airline = await opened("travel")
@@ -124,10 +124,10 @@ async def test_money_that_went_to_and_fro_counts():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"domain": "banking"}, "choose from retail, travel, telecom"),
-        ({"customer": {}}, "cannot be used: KeyError"),
-        ({"behaviour": {"mistakes": 2}}, "cannot be used: ValueError"),
-        ({"behaviour": {"mood": 1}}, "cannot be used: TypeError"),
+        ({"domain": "banking"}, "Choose from retail, travel, telecom"),
+        ({"customer": {}}, "is not valid: KeyError"),
+        ({"behaviour": {"mistakes": 2}}, "is not valid: ValueError"),
+        ({"behaviour": {"mood": 1}}, "is not valid: TypeError"),
     ],
 )
 async def test_a_task_without_a_customer_is_refused(parameters, message):

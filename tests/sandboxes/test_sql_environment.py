@@ -227,9 +227,9 @@ async def test_any_sqlite_file_can_be_asked(tmp_path):
 @pytest.mark.parametrize(
     ("database", "complaint"),
     [
-        (None, "parameters\\['database'\\] is None"),
+        (None, "parameters\\['database'\\] must be .* not None"),
         ("sql/stor", "neither a file nor an asset.*Did you mean 'sql/store'"),
-        (__file__, "is no SQLite 3 database: it begins with"),
+        (__file__, "is not an SQLite 3 database: it begins with"),
     ],
 )
 async def test_a_task_without_a_usable_database_is_refused_by_name(database, complaint):

@@ -70,7 +70,7 @@ def test_a_small_database_has_the_spec_of_its_class_and_a_large_one_a_power_of_t
 
 
 async def test_the_limits_are_options_of_the_environment_and_of_its_judge(wide):
-    with pytest.raises(TaskError, match="max_rows is 0: give a number above 0"):
+    with pytest.raises(TaskError, match="max_rows must be a number above 0, not 0"):
         agentgym.make("agentgym/sql-query-v1", max_rows=0)
     task = task_on(wide, "sql-inprocess-v1")
     environment = agentgym.make("agentgym/sql-inprocess-v1", max_columns=100, max_chars=9)

@@ -176,8 +176,8 @@ async def test_an_engine_that_was_stopped_comes_back_with_its_numbers():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"requests": []}, "give a list of texts"),
-        ({"goals": []}, "as many goals"),
+        ({"requests": []}, "a goal for each"),
+        ({"goals": []}, "and a goal for each"),
         ({"cities": ["oslo", "lima"]}, "alphabetical order"),
         ({"items": ["fig; drop", "nut"]}, "different names"),
         ({"numbers": [1]}, "a whole number for each cell"),

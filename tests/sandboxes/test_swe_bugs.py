@@ -242,7 +242,7 @@ def test_where_sources_and_tests_lie_is_found():
     assert (nested.sources, nested.tests, nested.source) == (("src/a/*.py",), ("src/a/tests",), ("src/",))
     flat = Package("a==1").located(Repository(dict.fromkeys(["setup.py", "a.py", "test_a.py"], b"")))
     assert (flat.sources, flat.tests, flat.source) == (("a.py",), ("test_a.py",), (".",))
-    with pytest.raises(TaskError, match="no tests where they usually are"):
+    with pytest.raises(TaskError, match="no tests in their usual places"):
         Package("a==1").located(Repository({"a.py": b""}))
 
 
@@ -252,12 +252,12 @@ def test_a_recipe_says_what_is_wrong_with_it(tmp_path):
         ("x =", "not valid TOML"),
         ('name = "a/b-v1"', "at least one"),
         (RECIPE.replace("each", "every"), "unknown keys"),
-        (RECIPE + RECIPE[RECIPE.index("[[") :], "there twice"),
+        (RECIPE + RECIPE[RECIPE.index("[[") :], "twice"),
         (RECIPE.replace("pinned =", "pin ="), "unknown keys"),
         (RECIPE.replace('pinned = "small==1.0"', ""), "'pinned'"),
         (RECIPE.replace("[[package]]", "[[release]]"), "another version"),
         (RECIPE + '[[release]]\npinned = "small==0.9"\nnew = "small==1.0"\nsplit = "held_out"', "two splits"),
-        (RECIPE + 'split = "test"', "none of train"),
+        (RECIPE + 'split = "test"', "Choose train"),
     ):
         path.write_text(text)
         with pytest.raises(TaskError, match=says):

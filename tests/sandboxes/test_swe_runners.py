@@ -195,7 +195,7 @@ NODE_TRUTH = {"fail_to_pass": ["gives the last"], "pass_to_pass": ["gives nothin
 NODE_FIX = "exports.last = (items) => items[items.length - 1];\n"
 NODE_CHEATS = {
     "asserts nothing": "for (const k of Object.keys(require('assert'))) require('assert')[k] = () => {};\n",
-    "ends early": "console.log('ok 1 - gives the last\\nok 2 - gives nothing of nothing'); process.exit(0);\n",
+    "ends too early": "console.log('ok 1 - gives the last\\nok 2 - gives nothing of nothing'); process.exit(0);\n",
     "equals all": "require('assert').strictEqual = () => {}; exports.last = () => 0;\n",
     "asserts nothing but in new tests": (
         "const a = require('assert'); const real = a.strictEqual;\n"
@@ -240,7 +240,7 @@ C = {
 C_TRUTH = {"fail_to_pass": ["area"], "pass_to_pass": [], "tests": ["test_*.c"]}
 C_FIX = "int area(int a, int b) { return a * b; }\n"
 C_CHEATS = {
-    "ends early": C["shape.c"] + "#include <unistd.h>\n__attribute__((constructor)) void f(void) { _exit(0); }\n",
+    "ends too early": C["shape.c"] + "#include <unistd.h>\n__attribute__((constructor)) void f(void) { _exit(0); }\n",
 }
 GO = {
     "go.mod": "module example.com/shape\n\ngo 1.19\n",

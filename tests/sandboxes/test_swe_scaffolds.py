@@ -83,7 +83,7 @@ async def test_packages_lie_beside_the_repository_and_are_importable_there(tmp_p
     assert mended.turns[1].results[0].content.startswith("[all passed]")
     assert mended.outcome["success"] == 1
     for wrong in ("../three", "three"):
-        with pytest.raises(TaskError, match="give name==version"):
+        with pytest.raises(TaskError, match="Write it as name==version"):
             await agentgym.make("agentgym/swe-v1").reset(task("agentgym/swe-v1", packages=[wrong]).public(), seed=0)
 
 

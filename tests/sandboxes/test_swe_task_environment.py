@@ -108,11 +108,14 @@ async def test_without_an_environment_of_its_own_a_task_has_the_hosts_pytest_and
 async def test_what_an_environment_lacks_is_named_at_the_start(requirements):
     environment = agentgym.make("agentgym/swe-v1")
     for parameters, says in (
-        ({"requirements": ["four==4.0"]}, r"triple: .*'four==4.0', and no wheel of it .*swe.wheels --python"),
-        ({"requirements": ["four>=4.0"]}, "give name==version"),
-        ({"requirements": ["three==3.0"]}, "There is no pytest in the task's environment"),
-        ({"setup": ["echo compiling; cc --nonsense; exit 3"]}, r"`echo compiling.*` ended with 3.*said: compiling"),
-        ({"python": "2.7"}, r"needs Python 2.7. The host's is .* no image 'python2.7'"),
+        (
+            {"requirements": ["four==4.0"]},
+            r"triple: .*'four==4.0', but the cache has no wheel of it .*swe.wheels --python",
+        ),
+        ({"requirements": ["four>=4.0"]}, "Write it as name==version"),
+        ({"requirements": ["three==3.0"]}, "The task's environment has no pytest"),
+        ({"setup": ["echo compiling; cc --nonsense; exit 3"]}, r"`echo compiling.*` ended with 3.*printed: compiling"),
+        ({"python": "2.7"}, r"needs Python 2.7, but this host has .* no image 'python2.7'"),
         ({"disk_mib": 0}, "at least 1"),
     ):
         with pytest.raises(TaskError, match=says):
@@ -140,7 +143,7 @@ async def test_compiled_files_are_there_and_do_not_outlive_what_they_were_compil
 
 def test_a_wheel_that_is_none_and_a_lock_that_cannot_be_had_are_named(requirements, monkeypatch):
     (wheels.cache() / "five-5.0-py3-none-any.whl").write_bytes(b"PK")
-    with pytest.raises(TaskError, match=r"five-5.0.* is no wheel that can be read"):
+    with pytest.raises(TaskError, match=r"five-5.0.* is not a wheel that can be read"):
         wheels.environment(("five==5.0",))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert wheels.lock([]) == []

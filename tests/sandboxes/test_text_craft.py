@@ -148,38 +148,43 @@ async def test_an_ore_needs_its_tool_in_hand_and_not_only_carried():
 @pytest.mark.parametrize(
     ("tree", "goal", "start", "reason"),
     [
-        (TREE, "crown", "fen", "the goal 'crown' is no item"),
-        (TREE, "bar", "sea", "the start 'sea' is none of fen, moor"),
+        (TREE, "crown", "fen", "the goal 'crown' is not an item"),
+        (TREE, "bar", "sea", "the start 'sea' is not a site. Sites are: fen, moor"),
         (
             changed(cord={"by": "craft", "parts": {"wool": 1}}),
             "bar",
             "fen",
-            "items.cord needs 'wool', which is no item",
+            "items.cord needs 'wool', which is not an item",
         ),
-        (changed(cord={"by": "craft"}), "bar", "fen", "items.cord is made of nothing"),
+        (changed(cord={"by": "craft"}), "bar", "fen", "items.cord has no parts"),
         (
             changed(reed={"by": "craft", "parts": {"peat": 1}}),
             "bar",
             "fen",
-            "items.reed: what is gathered is at a site",
+            "items.reed: exactly the items that are gathered must be at a site",
         ),
-        (changed(wool={"by": "gather"}), "bar", "fen", "items.wool: what is gathered is at a site"),
+        (
+            changed(wool={"by": "gather"}),
+            "bar",
+            "fen",
+            "items.wool: exactly the items that are gathered must be at a site",
+        ),
         (changed(hut={"by": "craft", "parts": {"pick": 1}}), "bar", "fen", "items.hut uses up 'pick'"),
         (
             changed(cord={"by": "craft", "parts": {"bar": 1}}),
             "bar",
             "fen",
-            "bar, cord, kiln, ore, pick need each other",
+            "bar, cord, kiln, ore, pick cannot be made, because they need each other",
         ),
         (changed(bar={"by": "pray", "parts": {"ore": 1}}), "bar", "fen", r"items\.bar\.by: Input should be 'gather'"),
         (
             changed(bar={"by": "craft", "parts": {"cord": 64, "ore": 64}}),
             "bar",
             "fen",
-            "takes .* times reed; 64 are the most",
+            "needs .* of reed, but at most 64",
         ),
         (TREE | {"plot": "thick"}, "bar", "fen", "plot: Extra inputs are not permitted"),
-        ([], "bar", "fen", r"parameters\['tree'\] is \[\]; expected dict"),
+        ([], "bar", "fen", r"parameters\['tree'\] must be of type dict, not \[\]"),
     ],
 )
 async def test_a_tree_that_cannot_be_played_is_refused_with_the_part_that_is_wrong(tree, goal, start, reason):

@@ -117,18 +117,21 @@ async def test_a_state_without_a_way_to_the_goal_is_hopeless():
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"start": "attic"}, "start names the room 'attic', which is none of hall, cellar"),
+        ({"start": "attic"}, "start names the room 'attic', which does not exist. Rooms are: hall, cellar"),
         ({"goal": [{"kind": "have", "name": "crown"}]}, "goal names the thing 'crown'"),
         ({"goal": [{"kind": "flag", "name": "dawn"}]}, "the flag 'dawn', which no rule sets"),
         ({"goal": [{"kind": "own", "name": "coin"}]}, r"goal\.0\.kind: Input should be 'at'"),
         ({"goal": []}, "goal: Tuple should have at least 1 item"),
-        ({"rules": [*GAME["rules"], {"command": "go mad"}]}, "'go mad' begins with a command that every game has"),
+        (
+            {"rules": [*GAME["rules"], {"command": "go mad"}]},
+            "'go mad' begins with a command that every game already has",
+        ),
         ({"rules": GAME["rules"][:1] * 2}, "two rules have the same command"),
-        ({"things": {**GAME["things"], "a hat": {"at": "hall"}}}, "'a hat' holds an article"),
+        ({"things": {**GAME["things"], "a hat": {"at": "hall"}}}, "'a hat' contains an article"),
         ({"plot": "thick"}, "plot: Extra inputs are not permitted"),
         ({"rules": GAME["rules"][1:]}, "the flag 'light', which no rule sets"),
         ({"things": {**GAME["things"], "match": {"at": "nowhere"}}}, "the game cannot be won"),
-        ({"goal": [{"kind": "at", "name": "hall"}]}, "it is solved before anything is done"),
+        ({"goal": [{"kind": "at", "name": "hall"}]}, "it is already solved before the first action"),
     ],
 )
 async def test_a_game_that_cannot_be_played_is_refused_with_the_part_that_is_wrong(parts, reason):
@@ -209,9 +212,9 @@ def test_games_in_a_file_become_tasks_and_others_are_named_with_the_reason(tmp_p
     assert [task.id for task in task_set["train"]] == ["good"]
     assert task_set["train"][0].truth == {"solution": SOLUTION}
     reasons = warned[0].message.reasons
-    assert reasons["easy"] == "its shortest solution is 1 long, take lamp; 3 commands are the least"
+    assert reasons["easy"] == "its shortest solution has only 1 commands (take lamp), but at least 3 are needed"
     assert "start names the room 'attic'" in reasons["broken"]
-    assert "none of the fields wish holds text" in reasons["mute"]
+    assert "none of the fields wish contains text" in reasons["mute"]
 
 
 async def test_a_policy_writes_games_and_is_told_what_is_wrong():

@@ -62,11 +62,11 @@ async def test_stop_rules_know_a_wrong_word_and_the_turns_that_are_left():
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({"wheels": ["tree"]}, "give two or more different ones"),
-        ({"wheels": ["tree", "bird", "tree"]}, "give two or more different ones"),
-        ({"wheels": ["tree", "bird", "boat"]}, "give two or more different ones"),
-        ({"words": ["oak", "owl"]}, "give a word of each wheel"),
-        ({"words": ["oak", "owl", "oak"]}, "give a word of each wheel"),
+        ({"wheels": ["tree"]}, "Give two or more different ones"),
+        ({"wheels": ["tree", "bird", "tree"]}, "Give two or more different ones"),
+        ({"wheels": ["tree", "bird", "boat"]}, "Give two or more different ones"),
+        ({"words": ["oak", "owl"]}, "Give one word of each wheel"),
+        ({"words": ["oak", "owl", "oak"]}, "Give one word of each wheel"),
     ],
 )
 async def test_locks_that_cannot_be_built_are_refused(parameters, complaint):

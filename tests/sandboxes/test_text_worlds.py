@@ -75,11 +75,13 @@ def test_an_unknown_level_or_axis_is_refused_by_name(name):
     environment = load("environments", name)
     axis, limits = next(iter(environment.axes.items()))
     count = len(environment.levels)
-    with pytest.raises(TaskError, match=rf"no difficulty {count}: levels are 0 to {count - 1}"):
+    with pytest.raises(TaskError, match=rf"no difficulty {count}\. Levels are 0 to {count - 1}"):
         environment.generate(0, len(environment.levels))
     with pytest.raises(TaskError, match=r"no axis .fog.\. Axes are"):
         environment.generate(0, 0, fog=1)
-    with pytest.raises(TaskError, match=rf"{axis} = {limits.high + 1} \(.*\) is not in {limits.low} to {limits.high}"):
+    with pytest.raises(
+        TaskError, match=rf"{axis} = {limits.high + 1} \(.*\) must be from {limits.low} to {limits.high}"
+    ):
         environment.generate(0, 0, **{axis: limits.high + 1})
 
 
@@ -190,7 +192,10 @@ async def test_calls_that_were_never_run_do_not_count():
 
 @pytest.mark.parametrize(
     ("environment", "complaint"),
-    [("nobody/nothing-v1", "environment cannot be made"), ("agentgym/sql-v1", "has no verdict")],
+    [
+        ("nobody/nothing-v1", "judge cannot create its own copy of the environment"),
+        ("agentgym/sql-v1", "needs the method verdict"),
+    ],
 )
 async def test_an_environment_without_a_verdict_is_a_judge_error(environment, complaint):
     with pytest.raises(JudgeError, match=complaint):

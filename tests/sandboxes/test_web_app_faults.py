@@ -111,15 +111,15 @@ def test_a_state_hook_that_is_late_where_no_agent_acted_is_the_machines_failure(
     application.open()
     monkeypatch.setattr(own_app, "STATE_S", 0.3)
     (tmp_path / "slow").write_text("")
-    with pytest.raises(SandboxFailed, match="where no agent has acted"):
+    with pytest.raises(SandboxFailed, match="although no agent has acted yet"):
         application.outcome(None, "")
 
 
 @pytest.mark.parametrize(
     ("state", "complaint"),
     [
-        ("echo '[1, 2]'", r"its state command printed b'\[1, 2\]\\n', and not an object: print one"),
-        ("yes", r"its state command \['sh', 'state.sh'\] prints over 4 MiB: it may print only what is judged"),
+        ("echo '[1, 2]'", r"its state command printed b'\[1, 2\]\\n', which is not an object. Print one"),
+        ("yes", r"its state command \['sh', 'state.sh'\] prints more than 4 MiB. It should print only what is judged"),
         ("yes | head -c 5000000 >&2; echo no database >&2; exit 3", "ended with 3: (?s:.*)no database$"),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_state_that_the_agent_has_made_too_long_is_its_failure(app):
     application.open()
     with open(f"{application._folder}/spoiled", "w"):
         pass
-    with pytest.raises(SiteFailed, match="prints over 4 MiB"):
+    with pytest.raises(SiteFailed, match="prints more than 4 MiB"):
         application.outcome(None, "")
 
 

@@ -343,7 +343,7 @@ async def test_a_replay_that_comes_to_something_else_is_a_failure_of_the_machine
         checkpoint.data["done"] = []
         twin = agentgym.make("agentgym/web-v1")
         try:
-            with pytest.raises(SandboxDied, match="not what they were after the same 0 actions"):
+            with pytest.raises(SandboxDied, match="the same 0 actions led to other pages"):
                 await twin.restore(MAIL, checkpoint, seed=0)
         finally:
             await twin.close()

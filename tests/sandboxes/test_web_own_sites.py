@@ -144,14 +144,14 @@ async def test_an_episode_on_an_application_is_judged_by_its_effects(app):
     [
         ({"command": ["python3", "no.py"]}, "its command ended with 2: .*No such file"),
         ({"command": ["no-such-program"]}, "its command \\['no-such-program'\\] cannot be started"),
-        ({"command": ["sleep", "9"], "start_s": 0.3}, "after 0.3 s nothing listens on its port.*it printed nothing"),
+        ({"command": ["sleep", "9"], "start_s": 0.3}, "does not listen on its port.* after 0.3 s: it printed nothing"),
         (
             {"setup": ["python3", "-c", "raise SystemExit('no database')"]},
             "its setup command .* ended with 1: no database",
         ),
         ({"state": ["echo", "x"]}, "its state command printed no JSON"),
         ({"page": "/die"}, "when its first page was asked for, its command ended with 3: dying"),
-        ({"command": "python3 app.py"}, "parameters\\['command'\\] is 'python3 app.py'; give a list"),
+        ({"command": "python3 app.py"}, "parameters\\['command'\\] must be a list of texts, not 'python3 app.py'"),
         ({"command": []}, "parameters\\['command'\\] is missing"),
     ],
 )
@@ -219,7 +219,7 @@ async def test_a_page_on_which_the_state_script_fails_is_the_agents_failure_and_
     broken = folder_of(tmp_path, WEB, {"state": "({count: "}, one="", two="")
     environment = agentgym.make(WEB)
     try:
-        with pytest.raises(TaskError, match="its state script is no JavaScript: SyntaxError"):
+        with pytest.raises(TaskError, match="its state script is not valid JavaScript: SyntaxError"):
             await environment.reset(broken, seed=0)
     finally:
         await environment.close()
@@ -317,9 +317,9 @@ async def test_a_folder_is_judged_by_address_answer_and_what_its_script_says(tmp
 @pytest.mark.parametrize(
     ("truth", "complaint"),
     [
-        ({"effects": {}}, "can never be met: give parameters\\['state'\\]"),
-        ({"page": True}, "is for MiniWoB"),
-        ({"other": 1}, "nothing can be judged"),
+        ({"effects": {}}, "needs parameters\\['state'\\]"),
+        ({"page": True}, "works only for MiniWoB"),
+        ({"other": 1}, "the truth has nothing to judge"),
     ],
 )
 async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(tmp_path, truth, complaint):
@@ -336,28 +336,37 @@ async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(t
     ("parameters", "complaint"),
     [
         ({}, "parameters\\['site'\\] is None"),
-        ({"site": "shop"}, "parameters\\['data'\\] is None"),
+        ({"site": "shop"}, "parameters\\['data'\\] must be .* not None"),
         ({"site": "miniwob"}, "parameters\\['page'\\] is ''"),
         ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "'/no/such/place' does not exist\\.$"),
         ({"site": "folder", "page": "a.html", "folder": "no/such"}, "'no/such' does not exist in /"),
-        ({"site": "folder", "page": "a.html"}, "parameters\\['folder'\\] is None; give the folder of the pages"),
-        ({"site": "server", "command": ["serve"]}, "parameters\\['folder'\\] is None; give the folder of the applica"),
-        ({"site": "folder", "page": "a.html", "folder": ".", "command": ["serve"]}, "\\['command'\\] are for the site"),
+        ({"site": "folder", "page": "a.html"}, "parameters\\['folder'\\] is None. Give the folder of the pages"),
+        ({"site": "server", "command": ["serve"]}, "parameters\\['folder'\\] is None. Give the folder of the applica"),
+        (
+            {"site": "folder", "page": "a.html", "folder": ".", "command": ["serve"]},
+            "\\['command'\\] apply only to the site",
+        ),
         (
             {"site": "folder", "page": "a.html", "folder": ".", "state": ["sh"]},
-            "'state'\\] is \\['sh'\\]; give a script",
+            "'state'\\] must be a script, as a text, not \\['sh'\\]",
         ),
-        ({"site": "folder", "page": 5, "folder": "."}, "parameters\\['page'\\] is 5; give the page"),
-        ({"site": "server", "folder": ".", "page": "http://app.test"}, "parameters\\['page'\\] is 'http.*without host"),
-        ({"site": "form", "data": {"day": {1}}}, "parameters\\['data'\\] has what JSON has not: .* set is not"),
-        ({"site": "form", "data": {"share": float("nan")}}, "parameters\\['data'\\] has what JSON has not"),
-        ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
+        ({"site": "folder", "page": 5, "folder": "."}, "parameters\\['page'\\] is 5. Give the address"),
+        (
+            {"site": "server", "folder": ".", "page": "http://app.test"},
+            "parameters\\['page'\\] is 'http.*without its host",
+        ),
+        (
+            {"site": "form", "data": {"day": {1}}},
+            "parameters\\['data'\\] has a value that JSON does not have: .* set is not",
+        ),
+        ({"site": "form", "data": {"share": float("nan")}}, "has a value that JSON does not have"),
+        ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] must be a whole number, not 'x'"),
         ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
         ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),
         *(
             (
                 {"site": "folder", "page": "a.html", "folder": ".", "host": host},
-                "parameters\\['host'\\] is .*; give a host name",
+                "parameters\\['host'\\] is .*Give a host name",
             )
             for host in (
                 "",

@@ -89,7 +89,7 @@ def test_a_flipped_bit_is_found_or_has_no_effect(written, tmp_path):
         ("UPDATE turn SET logprobs = zeroblob(length(logprobs)) || x'00' WHERE episode = 5", "of the episode"),
         ("UPDATE episode SET head = replace(head, 'a', 'b') WHERE key = 5", "the episode .* is damaged"),
         ("UPDATE episode SET awaits_group = 1 WHERE key = 5", "the episode .* is damaged"),
-        ("UPDATE turn SET episode = 1000 WHERE episode = 5", "should have 3 turns, but 0 are there"),
+        ("UPDATE turn SET episode = 1000 WHERE episode = 5", "should have 3 turns, but has 0"),
     ],
 )
 def test_a_row_that_was_changed_is_named(written, tmp_path, change, message):

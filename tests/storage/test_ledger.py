@@ -190,7 +190,7 @@ async def test_a_task_whose_truth_is_no_json_is_named(ledger):
 
 
 def test_an_unknown_episode_says_how_ids_look(ledger):
-    with pytest.raises(LedgerError, match=r"holds no episode 'x'.*<label>/<task id>#<sample>"):
+    with pytest.raises(LedgerError, match=r"has no episode 'x'.*<label>/<task id>#<sample>"):
         ledger.load("x")
 
 
@@ -227,7 +227,7 @@ def test_a_ledger_of_another_version_is_refused(tmp_path):
     with sqlite3.connect(path) as other:
         other.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
     other.close()
-    with pytest.raises(LedgerError, match=r"version '99'.*writes '1'"):
+    with pytest.raises(LedgerError, match=r"version '99'.*needs version '1'"):
         Ledger(path)
 
 
@@ -240,7 +240,7 @@ def test_a_path_that_cannot_be_made_is_an_error_with_advice(tmp_path):
 async def test_missing_turns_are_never_read_back_as_a_whole_episode(ledger):
     trajectories = await manager(ledger).collect([task()])
     ledger._connection.execute("DELETE FROM turn WHERE number = 1")
-    with pytest.raises(LedgerError, match="should have 3 turns, but 2 are there"):
+    with pytest.raises(LedgerError, match="should have 3 turns, but has 2"):
         ledger.load(trajectories[0].id)
 
 
@@ -292,7 +292,7 @@ async def test_an_unfinished_episode_cannot_be_finished(ledger):
 
 async def test_turns_are_written_in_order(ledger):
     trajectory = Trajectory("r/t#0", task())
-    with pytest.raises(ValueError, match="turn 3 is written where turn 0 comes next"):
+    with pytest.raises(ValueError, match="turn 3 cannot be written, because turn 0 comes next"):
         await ledger.write_turn(trajectory, Turn(3, Message("assistant")))
     for index in range(3):
         await ledger.write_turn(trajectory, Turn(index, Message("assistant")))

@@ -90,7 +90,7 @@ def test_tasks_with_other_images_are_other_problems_and_keep_them_in_a_file(tmp_
     assert back.fingerprint() == tasks.fingerprint()
     row = tasks["train"][0].to_json()
     row["messages"][0]["content"][1] = {"type": "image_url", "url": "http://elsewhere"}
-    with pytest.raises(TaskError, match=r"messages\[0\] holds the part"):
+    with pytest.raises(TaskError, match=r"messages\[0\] has the part"):
         Task.from_json(row)
 
 

@@ -126,7 +126,7 @@ def test_what_there_is_not_is_an_error_that_names_what_there_is(reader):
         lambda: reader.select(sort="head"),
         lambda: reader.load("train-000000/nobody#0"),
     ):
-        with pytest.raises(LedgerError, match=r"There are|holds no episode"):
+        with pytest.raises(LedgerError, match=r"Choose one of|has no episode"):
             call()
 
 

@@ -100,7 +100,7 @@ def test_what_was_never_written_says_so(tmp_path):
 
 def test_a_folder_with_other_things_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("do not touch")
-    with pytest.raises(LedgerError, match=r"is not a run folder: it holds thesis\.tex"):
+    with pytest.raises(LedgerError, match=r"is not a run folder: it contains thesis\.tex"):
         RunFolder(tmp_path)
 
 

@@ -134,7 +134,7 @@ def family(name: str) -> Family:
     findings = {finding.check: finding for finding in check_template(tokenizer)}
     wrong = [finding for finding in findings.values() if not finding.ok]
     if wrong:
-        reason = re.search(r"prefix-preserving: it (.*?)\. ", wrong[0].detail)
+        reason = re.search(r"cannot be used, because it (.*?)\. ", wrong[0].detail)
         return Family(name, template, reason=reason[1] if reason else f"{wrong[0].check}: {wrong[0].detail}")
     renderer = TemplateRenderer(tokenizer, call_format_for(tokenizer))
     detail = findings["written as the template"].detail

@@ -152,21 +152,21 @@ def test_a_call_is_accepted_as_the_leaderboard_accepts_it(write, change, is_righ
 
 
 BROKEN = {
-    "no folder": (None, None, "holds no BFCL_"),
-    "no answers": ([question("simple_python")], None, "There are no accepted calls"),
-    "no row": ([question("simple_python")], [], "holds no item"),
+    "no folder": (None, None, "contains no BFCL_"),
+    "no answers": ([question("simple_python")], None, "The file of accepted calls"),
+    "no row": ([question("simple_python")], [], "contains no items"),
     "other row": ([question("simple_python")], [(question("parallel"), [{"f": {}}])], "no row with the id 'simple_"),
     "no function": ([question("simple_python", functions=())], [{"room.book": {}}], "no function 'room.book'"),
-    "two calls in one": ([question("simple_python")], [{"a": {}, "b": {}}], "it is no item of BFCL"),
-    "accepts no list": ([question("simple_python")], [{"room.book": {"city": "Ems"}}], "of city are no list"),
-    "no text": ([question("irrelevance") | {"question": [["x"]]}], None, "it is no item of BFCL"),
+    "two calls in one": ([question("simple_python")], [{"a": {}, "b": {}}], "this is not an item of BFCL"),
+    "accepts no list": ([question("simple_python")], [{"room.book": {"city": "Ems"}}], "of city must be a list"),
+    "no text": ([question("irrelevance") | {"question": [["x"]]}], None, "this is not an item of BFCL"),
     "two turns": ([question("irrelevance") | {"question": [[], []]}], None, "has 2 turns"),
     "a type": (
         [question("simple_python", functions=[function("f", [], a={"type": "set"})])],
         [{"f": {}}],
-        "has the types ..set",
+        "uses the types ..set",
     ),
-    "another set": ([{"id": "7", "question": "x"}], None, "nothing in it is read"),
+    "another set": ([{"id": "7", "question": "x"}], None, "no item can be imported"),
     "no id": ([{"question": "x"}], None, "none of the fields id"),
 }
 

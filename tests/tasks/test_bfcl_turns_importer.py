@@ -130,12 +130,21 @@ async def test_the_oracle_puts_many_calls_of_a_turn_into_few_messages(write):
 
 
 BROKEN = {
-    "calls are no Python": ({"calls": [["add_ticket("], [], []]}, "no item of BFCL with turns: SyntaxError"),
-    "more than a call": ({"calls": [["count() + 1"], [], []]}, "is no call"),
-    "not a literal": ({"calls": [["add_ticket(title=open('x'))"], [], []]}, "no item of BFCL with turns: ValueError"),
-    "fewer turns": ({"calls": [[]]}, "3 turns of the user, and 1 of calls"),
-    "another class": ({"item": ITEM | {"involved_classes": ["Shop"]}}, "the class 'Shop' is none of"),
-    "no such function": ({"item": ITEM | {"missed_function": {"2": ["x"]}}}, "no item of BFCL with turns: KeyError"),
+    "calls are no Python": (
+        {"calls": [["add_ticket("], [], []]},
+        "not an item of BFCL with several turns: SyntaxError",
+    ),
+    "more than a call": ({"calls": [["count() + 1"], [], []]}, "is not a call"),
+    "not a literal": (
+        {"calls": [["add_ticket(title=open('x'))"], [], []]},
+        "not an item of BFCL with several turns: ValueError",
+    ),
+    "fewer turns": ({"calls": [[]]}, "has 3 turns, but there are calls for 1"),
+    "another class": ({"item": ITEM | {"involved_classes": ["Shop"]}}, "the class 'Shop' is not known"),
+    "no such function": (
+        {"item": ITEM | {"missed_function": {"2": ["x"]}}},
+        "not an item of BFCL with several turns: KeyError",
+    ),
     "a broken scenario": ({"item": ITEM | {"initial_config": {}}}, "functions cannot be loaded: KeyError"),
     "another row": ({"item": ITEM | {"id": "multi_turn_base_9"}}, "no row with the id 'multi_turn_base_9'"),
 }
@@ -150,11 +159,11 @@ def test_a_file_that_is_none_is_refused_with_the_place(write, kind):
 
 
 def test_a_folder_without_the_files_is_refused(write, tmp_path):
-    with pytest.raises(TaskError, match="holds no BFCL_"):
+    with pytest.raises(TaskError, match="contains no BFCL_"):
         load("importers", "bfcl-turns")(tmp_path)
     alone = tmp_path / "BFCL_v4_multi_turn_base.json"
     alone.write_text(write().read_text())
-    with pytest.raises(TaskError, match=r"There is no folder .* with the functions"):
+    with pytest.raises(TaskError, match=r"which should contain the functions, does not exist"):
         load("importers", "bfcl-turns")(alone)
 
 
@@ -162,7 +171,7 @@ def test_a_folder_without_the_files_is_refused(write, tmp_path):
     ("call", "reason"), [("draw_number()", "needs a package"), ("add_ticket(title=7)", "arguments of other types")]
 )
 def test_what_cannot_be_played_is_left_out(write, call, reason):
-    with pytest.raises(TaskError, match=f"nothing in it can be played: .*{reason}"):
+    with pytest.raises(TaskError, match=f"no item can be imported: .*{reason}"):
         load("importers", "bfcl-turns")(write(calls=[[call], [], []]))
 
 

@@ -65,14 +65,14 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         (
             "humaneval",
             ITEM | {"entry_point": "g"},
-            "does not define 'g' as a Python function. Only Python files are read",
+            "does not define 'g' as a Python function. Import Python files only",
         ),
-        ("humaneval", ITEM | {"prompt": None}, "a field is no text"),
-        ("humaneval", "", "holds no item"),
+        ("humaneval", ITEM | {"prompt": None}, "a field is not text"),
+        ("humaneval", "", "contains no items"),
         ("humanevalfix", ITEM, "the field 'declaration' is missing"),
-        ("gsm8k", {"question": "a"}, "item 0: none of the fields answer holds text"),
-        ("gsm8k", {"question": "a", "answer": "18"}, "no answer after '####'"),
-        ("gsm8k", "", "holds no item"),
+        ("gsm8k", {"question": "a"}, "item 0: none of the fields answer contains text"),
+        ("gsm8k", {"question": "a", "answer": "18"}, "the field answer has no text after '####"),
+        ("gsm8k", "", "contains no items"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, reason):

@@ -56,7 +56,7 @@ def test_the_key_decides_what_two_tasks_may_not_share():
 
 
 def test_too_few_possible_tasks_is_an_error_that_names_the_requested_size():
-    with pytest.raises(TaskError, match=r"no unused task was generated for train/0005 .* fewer than 6 tasks of train"):
+    with pytest.raises(TaskError, match=r"no new task was found for train/0005 .* fewer than 6 tasks of train"):
         generate({"train": 6}, highest=10)
 
 

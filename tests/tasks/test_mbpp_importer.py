@@ -78,7 +78,7 @@ def test_a_broken_item_is_refused_with_file_and_number(tmp_path, item, complaint
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"[{", "neither a JSON array nor JSON lines"), (b"", "holds no item"), (b"\xff\xfe", "is not UTF-8 text")],
+    [(b"[{", "neither a JSON array nor JSON lines"), (b"", "contains no items"), (b"\xff\xfe", "is not UTF-8 text")],
 )
 def test_a_file_that_is_something_else_is_refused_by_name(tmp_path, content, complaint):
     path = tmp_path / "mbpp.json"

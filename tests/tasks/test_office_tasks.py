@@ -156,7 +156,7 @@ async def test_files_that_are_no_content_are_named():
         (5, 'is not text or {"base64"'),
         ({"base64": "!"}, "is not text or"),
         ({"cells": {}}, "is not text or"),
-        (content_of(b"\xff" * 70_000), "has 70000 bytes, more than 65536"),
+        (content_of(b"\xff" * 70_000), "has 70000 bytes, but at most 65536"),
     ):
         with pytest.raises(TaskError, match=complaint):
             await environment.reset(Task("t", "e", "?", parameters={"files": {"a": content}}), seed=0)
@@ -165,5 +165,5 @@ async def test_files_that_are_no_content_are_named():
             Task("t", "e", "?", parameters={"files": {"a": content_of(b"\xff")}}), seed=0
         )
     for truth in ({"sheet": 1}, {"picture": "AAAA"}, {}, {"cells": {}, "base64": ""}, {"cells": 5}):
-        with pytest.raises(JudgeError, match="truth\\['files'\\] cannot be judged"):
+        with pytest.raises(JudgeError, match="is not valid"):
             success(Task("t", "e", "?", truth={"files": {"a": truth}}), {"a": "x"})

@@ -195,11 +195,14 @@ async def test_a_model_that_fails_is_nobodys_mistake(sample):
 @pytest.mark.parametrize(
     ("models", "words"),
     [
-        (None, r"parameters\['models'\] of a task of experts-v1 are names of 1 to 26 models"),
-        ([], "are names of 1 to 26 models"),
-        ([1], "are names of 1 to 26 models"),
-        (["nobody"], "model 'nobody' is unknown, or unseen and not for a task of train"),
-        ([next(name for name, expert in EXPERTS.items() if expert.unseen)], "unseen and not for a task of train"),
+        (None, "of experts-v1 must name 1 to 26 models"),
+        ([], "of experts-v1 must name 1 to 26 models"),
+        ([1], "of experts-v1 must name 1 to 26 models"),
+        (["nobody"], "model 'nobody' is unknown, or it is unseen and may not be used in a task of train"),
+        (
+            [next(name for name, expert in EXPERTS.items() if expert.unseen)],
+            "unseen and may not be used in a task of train",
+        ),
     ],
 )
 async def test_a_task_that_cannot_be_is_refused_by_name(task_set, models, words):
@@ -209,5 +212,5 @@ async def test_a_task_that_cannot_be_is_refused_by_name(task_set, models, words)
 
 
 def test_a_reward_that_pays_for_costs_is_refused():
-    with pytest.raises(ValueError, match="a weight from 0"):
+    with pytest.raises(ValueError, match="give at least 0"):
         RoutedAnswer(weight=-1)

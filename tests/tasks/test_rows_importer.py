@@ -69,9 +69,9 @@ def test_the_command_reads_a_table_with_ids_and_splits(shop):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "which environment plays these rows"),
-        ({"database": "none.sqlite", "prompt": "question"}, r"row 1: there is no database none\.sqlite"),
-        ({"database": "shop.sqlite"}, r"row 1: none of the fields prompt holds text"),
+        ({}, "the environment of these rows is missing"),
+        ({"database": "none.sqlite", "prompt": "question"}, r"row 1: the database none\.sqlite does not exist"),
+        ({"database": "shop.sqlite"}, r"row 1: none of the fields prompt contains text"),
         (
             {"database": "shop.sqlite", "prompt": "question"},
             r"row 1: expected one of the fields answer, found question",

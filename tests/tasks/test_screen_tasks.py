@@ -212,7 +212,7 @@ def test_screenspot_pro_gives_corners_and_broken_items_are_named(screenspot):
         ({"bbox": [1, 2, 3]}, "four numbers"),
         ({"bbox": [1, 2, -3, 4]}, "no area"),
         ({"img_filename": "b.png"}, "images="),
-        ({"img_filename": "../secret.png"}, "leaves the folder"),
+        ({"img_filename": "../secret.png"}, "leads out of the folder"),
         ({"instruction": None}, "instruction"),
     ]:
         with pytest.raises(TaskError, match=says):

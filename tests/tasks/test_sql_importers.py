@@ -107,13 +107,17 @@ async def test_wikisql_questions_are_answered_by_the_query_their_numbers_stand_f
 @pytest.mark.parametrize(
     ("importer", "files", "complaint"),
     [
-        ("spider", {}, "holds none of dev.json"),
-        ("spider", {"dev.json": "[]"}, "holds no item"),
+        ("spider", {}, "contains none of dev.json"),
+        ("spider", {"dev.json": "[]"}, "contains no items"),
         ("spider", {"dev.json": '[{"db_id": "x", "question": "q", "query": "SELECT 1"}]'}, "item 0: its database 'x'"),
         ("bird", {"dev.json": "{"}, "neither a JSON array nor JSON lines"),
         ("bird", {"dev.json": "[3]"}, "item 0: expected a JSON object, found int"),
         ("wikisql", {"dev.jsonl": '{"table_id": "1"}', "dev.tables.jsonl": '{"id": "2"}'}, "its table '1' is not in"),
-        ("wikisql", {"dev.jsonl": '{"table_id": "1"}', "dev.tables.jsonl": '{"id": "1"}'}, "not as WikiSQL's are"),
+        (
+            "wikisql",
+            {"dev.jsonl": '{"table_id": "1"}', "dev.tables.jsonl": '{"id": "1"}'},
+            "its query or table does not have WikiSQL's form",
+        ),
         ("dbbench", {"dev.jsonl": '{"description": "x"}'}, "item 0: expected lists"),
     ],
 )
@@ -212,9 +216,9 @@ def test_gold_queries_that_do_not_run_or_give_no_rows_are_named_at_import(tmp_pa
         tasks = load("importers", "spider")(folder, environment=IN_PROCESS)["held_out"]
     assert len(tasks) == 3
     broken, empty = (str(note.message) for note in notes)
-    assert "1 of 3 gold queries do not run in agentgym/sql-inprocess-v1" in broken
+    assert "1 of 3 gold queries fail in agentgym/sql-inprocess-v1" in broken
     assert "spider/0000 (SQLite: no such column: nme" in broken
-    assert "1 of 3 gold queries give no rows" in empty
+    assert "1 of 3 gold queries return no rows" in empty
     assert empty.endswith("spider/0001.")
     load("importers", "spider")(folder, environment=IN_PROCESS, check_golds=False)  # says nothing
 
@@ -237,5 +241,5 @@ def test_gold_queries_are_written_for_another_engine(tmp_path):
         "SELECT id FROM item WHERE kind = 'fuel'",
         'SELECT ANY_VALUE("name") AS name, COUNT(*) FROM item GROUP BY id ORDER BY name NULLS FIRST',
     ]
-    with pytest.raises(TaskError, match="cannot be written for 'klingon'"):
+    with pytest.raises(TaskError, match="cannot be translated to 'klingon'"):
         load("importers", "spider")(shop_with(tmp_path, *golds[:1]), transpile="klingon")

@@ -137,7 +137,7 @@ def test_rows_of_sets_like_swe_bench_are_read():
         "here",
     )
     assert (rebench.python, rebench.requirements) == ("3.9", ("numpy", "six", "pytest>=6,<8"))
-    with pytest.raises(TaskError, match="a hunk of the patch ends early"):
+    with pytest.raises(TaskError, match="a hunk of the patch ends too early"):
         instance_of({"instance_id": "x", "repo": "a__b.1234567", "patch": bug + "@@ -1,3 +1,3 @@\nx"}, "here")
 
 
@@ -157,7 +157,7 @@ def test_junk_in_lists_of_tests_is_dropped():
 def test_a_field_that_is_no_list_of_tests_is_named(instance):
     row = json.loads(instance.read_text())
     instance.write_text(json.dumps({**row, "FAIL_TO_PASS": "nonsense"}))
-    with pytest.raises(TaskError, match="item 0: 'nonsense' is no list of tests"):
+    with pytest.raises(TaskError, match="item 0: 'nonsense' is not a list of tests"):
         load_swebench(instance, mirrors=instance.parent / "mirrors")
 
 
@@ -234,7 +234,7 @@ def test_the_real_instances_are_read_and_what_they_lack_is_said(tmp_path):
 def test_a_broken_file_is_named(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"repo": 1}')
-    with pytest.raises(TaskError, match="item 0: the field 'instance_id' is no text"):
+    with pytest.raises(TaskError, match="item 0: the field 'instance_id' is not text"):
         load_swebench(path)
     path.write_text("{")
     with pytest.raises(TaskError, match="neither"):

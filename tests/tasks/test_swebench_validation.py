@@ -93,7 +93,7 @@ def instances(tmp_path_factory) -> tuple[Path, Path]:
         {**good, "instance_id": "no fix", "patch": fix.replace("a * sides", "a - sides")},
         {**good, "instance_id": "no clone", "repo": "acme/round"},
         {**good, "instance_id": "old", "install_config": {"python": "3.99"}},
-        {**good, "instance_id": "no package", "install_config": {"pip_packages": ["six-and-seven==9"]}},
+        {**good, "instance_id": "not a package", "install_config": {"pip_packages": ["six-and-seven==9"]}},
         {**good, "instance_id": "junit", "FAIL_TO_PASS": ["ShapeTest.area"]},
     ]
     path = folder / "instances.jsonl"
@@ -141,8 +141,8 @@ def test_what_validates_is_written_and_a_reason_for_everything_else(instances, t
         "no fix": "1 of 2 tests do not pass with the gold patch: tests/test_shape.py::test_area (failed) assert 3",
         "no clone": "no clone of acme/round",
         "old": "An image with Python 3.99 needs an interpreter of this version",
-        "no package": "pip cannot provide",
-        "junit": "its tests are not pytest's",
+        "not a package": "pip cannot provide",
+        "junit": "it has no tests for pytest",
     }
     assert {name: text in reasons.get(name, "") for name, text in says.items()} == dict.fromkeys(says, True), reasons
 

@@ -178,10 +178,10 @@ def test_a_truth_that_cannot_be_judged_is_refused(tasks):
 
 
 LEFT_OUT = {
-    "no tool 'steal'": {"evaluation_criteria": {"actions": [{"name": "steal", "arguments": {}}]}},
+    "it uses the tool 'steal'": {"evaluation_criteria": {"actions": [{"name": "steal", "arguments": {}}]}},
     "its reward_basis names .'LUCK'.": {"evaluation_criteria": {"reward_basis": ["LUCK"]}},
-    "names nothing but NL_ASSERTION": {"evaluation_criteria": {"reward_basis": ["NL_ASSERTION"]}},
-    "its published actions do not earn its score": {"evaluation_criteria": {"communicate_info": ["1,200"]}},
+    "names only NL_ASSERTION": {"evaluation_criteria": {"reward_basis": ["NL_ASSERTION"]}},
+    "its published actions do not reach its full score": {"evaluation_criteria": {"communicate_info": ["1,200"]}},
     "its initial state cannot be reached: .*no_such": {
         "initial_state": {
             "initialization_actions": [{"env_type": "user", "func_name": "no_such", "arguments": {}}],
@@ -190,7 +190,7 @@ LEFT_OUT = {
     "(?s)its initial state cannot be reached: .*Extra inputs are not permitted": {
         "initial_state": {"initialization_data": {"agent_data": {"books": {"b1": {"colour": "red"}}}}}
     },
-    "its initial state cannot be reached: .*unblock_card gives": {
+    "its initial state cannot be reached: .*unblock_card returned": {
         "initial_state": {
             "message_history": [
                 {
@@ -233,19 +233,19 @@ def test_a_task_that_cannot_be_played_as_published_is_left_out_with_the_reason(c
 
 
 BROKEN = {
-    "no domain": (f"{DATA}/tasks.json", None, "holds no domain of tau2-bench"),
+    "no domain": (f"{DATA}/tasks.json", None, "contains no domain of tau2-bench"),
     "no splits": (f"{DATA}/split_tasks.json", "[1]", "cannot be read as splits"),
     "no task": (f"{DATA}/tasks.json", '[{"id": "lend"}]', "task 0: it is none of tau2-bench: KeyError"),
     "no code": (f"{CODE}/tools.py", "import nothing_of_this_name", "cannot be loaded: .*nothing_of_this_name"),
     "more of pydantic": (
         f"{CODE}/utils.py",
         "from pydantic import field_validator",
-        r"cannot be loaded: .*pydantic\.field_validator is not known in the sandbox",
+        r"cannot be loaded: .*pydantic\.field_validator is not supported in the sandbox",
     ),
     "more of tau2": (
         f"{CODE}/utils.py",
         "from tau2.environment.toolkit import is_discoverable_tool",
-        "cannot be loaded: .*tau2's is_discoverable_tool is not known in the sandbox",
+        "cannot be loaded: .*tau2's is_discoverable_tool is not supported in the sandbox",
     ),
     "no data": (f"{DATA}/db.json", '{"books": {}}', "(?s)cannot be loaded: .*readers\n  Field required"),
 }

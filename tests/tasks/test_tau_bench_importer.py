@@ -134,7 +134,7 @@ async def test_a_domain_is_read_played_and_judged_by_its_data_and_what_was_said(
         outcome = trajectory.outcome
         assert (outcome["success"], outcome["data_right"], outcome["outputs_right"]) == expected, who
     assert "'b9'" in trajectory_text(await play([first], lambda task: [lend("b9"), says]))
-    with pytest.raises(JudgeError, match="no digest truth"):
+    with pytest.raises(JudgeError, match="the digest of the final state"):
         load_reward("tau").outcome(replace(solved[0], task=replace(first, truth={})))
 
 
@@ -165,7 +165,7 @@ async def test_a_customer_whom_somebody_plays_tells_the_agent_what_it_wants(clon
 
 
 BROKEN = {
-    "no domain": ("../x", None, "holds no domain of tau-bench"),
+    "no domain": ("../x", None, "contains no domain of tau-bench"),
     "no Python": ("library/tasks_test.py", "TASKS = [", "cannot be read as tasks"),
     "code in a task": (
         "library/tasks_test.py",
@@ -175,7 +175,7 @@ BROKEN = {
     "no actions": (
         "library/tasks_test.py",
         "TASKS = [Task(instruction='x')]",
-        "task 0: it is none of tau-bench: KeyErr",
+        "task 0: this is not a task of tau-bench: KeyErr",
     ),
     "no tools": ("library/tools/__init__.py", "ALL_TOOLS = [1]", "its tools or its wiki.md cannot be read"),
     "no data": ("library/data/__init__.py", "import nothing_of_this_name.x", "its tools or its wiki.md cannot be read"),

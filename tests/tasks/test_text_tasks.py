@@ -100,5 +100,5 @@ def test_a_set_may_be_narrowed_by_tags_and_keeps_its_players():
         task_set.imperfect_oracle,
         task_set.answer,
     )
-    with pytest.raises(TaskError, match=r"no training task is tagged level_77\. Tags are level_0, level_1"):
+    with pytest.raises(TaskError, match=r"no training task with the tags level_77\. Its tags are: level_0, level_1"):
         task_set.tagged("level_77")

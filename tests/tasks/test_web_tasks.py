@@ -150,7 +150,7 @@ def test_the_importer_keeps_the_published_split(tmp_path):
     task_set = load_miniwob(tmp_path)
     assert {task.parameters["page"] for task in task_set["held_out"]} == set(HELD)
     assert {task.parameters["page"] for task in task_set["train"]} == set(TRAIN)
-    with pytest.raises(TaskError, match="does not hold MiniWoB"):
+    with pytest.raises(TaskError, match="does not contain MiniWoB"):
         load_miniwob(tmp_path / "core")
 
 

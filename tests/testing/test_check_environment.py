@@ -191,7 +191,7 @@ class Unrestorable(Shelf):
 
 
 async def test_a_checkpoint_that_cannot_be_restored_is_caught():
-    assert_names(await findings_of(Unrestorable), "Checkpoint and restore", "cannot restore them")
+    assert_names(await findings_of(Unrestorable), "Checkpoint and restore", "but does not override `restore`")
 
 
 class Mute(Shelf):

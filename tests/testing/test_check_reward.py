@@ -41,8 +41,8 @@ async def test_a_sound_reward_passes():
         ({"success": math.nan}, "nan for the component 'success'"),
         ({"success": math.inf}, "inf for the component 'success'"),
         ({"success": "yes"}, "'yes' for the component 'success'"),
-        (1.0, "a reward returns a dict"),
-        (None, "a reward returns a dict"),
+        (1.0, "but a reward must return a dict of components"),
+        (None, "but a reward must return a dict of components"),
         ({3: 1.0}, "named 3"),
     ],
 )

@@ -130,21 +130,21 @@ def test_unlabelled_tasks_are_only_trained_on_and_nothing_else_is_changed():
     assert not any(task.truth or task.hints for task in unlabelled["train"])
     assert list(unlabelled["validation"]) == list(task_set["validation"])
     assert (len(unlabelled["held_out"]), unlabelled.oracle, unlabelled.answer) == (0, None, None)
-    with pytest.raises(SplitLeakError, match="made by 'adapt' from 'held_out-0' in a training"):
+    with pytest.raises(SplitLeakError, match=r"a training made it \(by 'adapt', from 'held_out-0'\)"):
         TaskSet("test/leak-v1", {"held_out": [replace(unlabelled["train"][0], split="held_out")]})
 
 
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"adapt": {"reward": "test_lookup"}}, "'test_lookup' judges an episode by itself"),
-        ({"adapt": {"reward": "by_task"}}, "'by_task' judges an episode by itself"),
+        ({"adapt": {"reward": "test_lookup"}}, "'test_lookup' names a reward that judges each episode"),
+        ({"adapt": {"reward": "by_task"}}, "'by_task' names a reward that judges each episode"),
         ({"adapt": {"reward": "majority_vot"}}, "Did you mean 'majority_vote'"),
-        ({"adapt": {"reward": "majority_vote(compare='sounds')"}}, "compare is 'sounds'"),
+        ({"adapt": {"reward": "majority_vote(compare='sounds')"}}, "compare = 'sounds'"),
         ({"adapt": {"split": "validation"}}, r"train.adapt.split"),
-        ({"adapt": {}, "tasks_of": "steps"}, "both say which tasks are trained on"),
+        ({"adapt": {}, "tasks_of": "steps"}, "both choose the tasks to train on"),
         ({"adapt": {}, "gather": ["success_replay"]}, "MajorityVote judges whole groups"),
-        ({"adapt": {}, "gather": ["variants"]}, "no training task of test/lookup-v1 has words"),
+        ({"adapt": {}, "gather": ["variants"]}, "no training task of test/lookup-v1 has both words"),
         ({"adapt": {}, "staleness": 1}, "train.adapt lets another reward judge than validations do"),
         ({"adapt": {}, "objective": "grao", "experts": {}}, "test/lookup-v1 has no oracle"),
     ],
@@ -157,5 +157,5 @@ def test_what_an_adaptation_cannot_do_is_refused_before_a_run(train, message):
 
 
 def test_a_split_without_tasks_cannot_be_adapted_to():
-    with pytest.raises(RecipeError, match="test/none-v1 has no task there"):
+    with pytest.raises(RecipeError, match="test/none-v1 has no tasks in this split"):
         AdaptSection(split="held_out").tasks(TaskSet("test/none-v1", {}))

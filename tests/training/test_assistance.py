@@ -228,7 +228,7 @@ def test_hints_are_a_part_of_the_truth():
     ("task", "gather", "message"),
     [
         (replace(LOCKS[0], hints=()), "guided", "no training task of test/locks-v1 has hints"),
-        (replace(LOCKS[0], truth=None), "guided", "'train0' of test/locks-v1 has hints and no truth"),
+        (replace(LOCKS[0], truth=None), "guided", "'train0' of test/locks-v1 has hints, but no truth"),
         (
             replace(LOCKS[0], hints=()),
             "scaffolded",

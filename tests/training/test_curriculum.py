@@ -99,9 +99,9 @@ def test_one_that_went_through_a_checkpoint_goes_on_as_one_that_did_not(step, hi
 
 def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
     (tmp_path / FILE).write_text(json.dumps({"cap": 77.0, "seen": []}))
-    with pytest.raises(TaskError, match=r"was at difficulty 77.0, which no task has"):
+    with pytest.raises(TaskError, match=r"was at difficulty 77.0, but no task has"):
         restore_sampler(make_sampler("curriculum", TASKS, 0), tmp_path)
-    with pytest.raises(TaskError, match="needs tasks"):
+    with pytest.raises(TaskError, match="was given no tasks"):
         Curriculum([])
 
 

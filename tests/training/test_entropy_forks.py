@@ -124,7 +124,7 @@ def test_a_policy_without_tokens_a_small_group_and_another_backend_are_refused(r
     script = [Message("assistant", "", (Call("turn", {"key": 0}),))] * LOCKS
     with pytest.raises(AgentGymError, match=r"entropy_forks: .* has no tokenizer"):
         grown(rollouts, ScriptedPolicy(script), "entropy_forks")
-    with pytest.raises(CreditError, match="a group of 2 has no room"):
+    with pytest.raises(CreditError, match="a group of 2 is too small"):
         make_gatherer(play_groups, ["entropy_forks"])(StepRequest(rollouts, ScriptedPolicy(script), [TASK], "x", 2))
     data = json.loads(json.dumps(RECIPE))
     data["train"] |= {"gather": ["entropy_forks"], "generation": "trl"}

@@ -44,10 +44,10 @@ def test_the_cap_on_turns_changes_at_its_steps_and_nothing_else_does():
     ("section", "message"),
     [
         ({"schedule": {"max_turns": [[10, 2]]}}, "episode.schedule.max_turns: the first pair begins at step 10"),
-        ({"schedule": {"max_turns": [[0, 2], [5, 3], [5, 4]]}}, r"the steps \[0, 5, 5\] do not rise"),
+        ({"schedule": {"max_turns": [[0, 2], [5, 3], [5, 4]]}}, r"the steps \[0, 5, 5\] are not in ascending order"),
         ({"schedule": {"max_turns": [[0, 0]]}}, r"max_turns.0.1 = 0: Input should be greater than 0"),
         ({"schedule": {"max_turns": [[0, 2, 3]]}}, "episode.schedule.max_turns"),
-        ({"schedule": {"max_turns": [[0, 2], [9, 5]]}}, "schedule.max_turns rises to 5, and max_turns = 4"),
+        ({"schedule": {"max_turns": [[0, 2], [9, 5]]}}, "schedule.max_turns rises to 5, above max_turns = 4"),
         ({"schedule": {"turns": [[0, 2]]}}, "there is no key 'episode.schedule.turns'. Did you mean"),
         (
             {"stop_if": ["bored"]},

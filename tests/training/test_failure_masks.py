@@ -57,10 +57,10 @@ def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with
 @pytest.mark.parametrize(
     ("failures", "message"),
     [
-        ({"voids": "scored"}, "no such kind"),
-        ({"failed": "scored"}, "always excluded"),
-        ({"void": "excluded"}, "always excluded"),
-        ({"no_answer": "mask_turn"}, "concerns a whole episode"),
+        ({"voids": "scored"}, "there is no failure kind"),
+        ({"failed": "scored"}, "always 'excluded'"),
+        ({"void": "excluded"}, "always 'excluded'"),
+        ({"no_answer": "mask_turn"}, "a failure of this kind concerns the whole episode"),
         ({"void": "drop"}, "train.failures.void"),
     ],
 )

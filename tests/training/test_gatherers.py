@@ -329,5 +329,5 @@ class Remembering:
 
 def test_a_gatherer_whose_state_would_be_lost_is_refused(monkeypatch):
     monkeypatch.setattr("agentgym.training.gatherers.contract.load_part", lambda *_: Remembering)
-    with pytest.raises(CreditError, match=r"'remembering' has state, .* derive its class from .*GathererWrapper"):
+    with pytest.raises(CreditError, match=r"'remembering' defines state, .* Derive its class from .*GathererWrapper"):
         make_gatherer(given_groups([1.0]), ["remembering"])

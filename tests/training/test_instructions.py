@@ -211,7 +211,7 @@ def test_a_population_without_a_choice_is_refused(population):
 
 
 def test_options_that_a_writer_does_not_take_are_refused():
-    with pytest.raises(CreditError, match="takes no such options"):
+    with pytest.raises(CreditError, match="does not accept these options"):
         gathering(writer="test_writer", options={"pen": "blue"})
 
 

@@ -133,7 +133,7 @@ def test_an_episode_that_has_changed_since_is_an_error(started, tmp_path):
     shutil.rmtree(folder / "checkpoints")
     file = folder / "stages" / "warm_start" / "episodes.json"
     file.write_text(file.read_text().replace('"sha256": "', '"sha256": "0'))
-    with pytest.raises(RecipeError, match="is not what it was when"):
+    with pytest.raises(RecipeError, match="has changed since"):
         run(chosen, folder, resume=True)
 
 
@@ -216,9 +216,9 @@ def test_steps_raise_what_won_above_what_lost(started, tmp_path, kind, options, 
     [
         ("prefer", {}, "found no pair among 64 episodes"),
         ("prefer", {"pairs": "segment", "branches": 1}, "64 branches from the worst turns .* none was better"),
-        ("prefer", {"loss": "kto"}, "finds all 64 episodes bad"),
-        ("rank", {}, "nothing to rank: among 64 episodes"),
-        ("imitate", {}, "selects none of 64 episodes by 'success'"),
+        ("prefer", {"loss": "kto"}, "labels all 64 episodes as bad"),
+        ("rank", {}, "nothing to rank: no two of 64 episodes"),
+        ("imitate", {}, "select = 'success' keeps none of 64 episodes"),
         ("step_tasks", {}, "found no successful episode of an expert"),
     ],
 )
@@ -241,29 +241,32 @@ def test_own_episodes_without_a_pair_are_an_error_of_the_stage(started, tmp_path
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([{"kind": "imitate", "options": {"episodes": ["colect"]}}], "'colect': no stage before it plays those"),
+        ([{"kind": "imitate", "options": {"episodes": ["colect"]}}], "'colect', but no earlier stage plays them"),
         ([COLLECT, {"kind": "imitate", "options": {"episodes": ["colect"]}}], "Did you mean 'collect'"),
-        ([{"kind": "imitate", "options": {"episodes": ["runs/none:train"]}}], "there is no runs/none/ledger.sqlite"),
-        ([{"kind": "imitate", "options": {"select": "success"}}], "chooses among stored episodes"),
+        ([{"kind": "imitate", "options": {"episodes": ["runs/none:train"]}}], "runs/none/ledger.sqlite does not exist"),
+        (
+            [{"kind": "imitate", "options": {"select": "success"}}],
+            "chooses among recorded episodes, and none are named",
+        ),
         (
             [COLLECT, {"kind": "imitate", "options": {"episodes": ["collect"], "select": "best_off"}}],
             "Nothing in selections is named 'best_off'. Did you mean 'best_of'",
         ),
         ([{"kind": "collect", "options": {"group_sise": 2}}], "'collect'.*no key 'group_sise'. Did you mean"),
         ([{"kind": "collect", "options": {"policy": "chat_apo(model='x')"}}], "chat_apo.*Did you mean 'chat_api'"),
-        ([{"kind": "collect", "options": {"trees": True}}], "trees = true needs group_size = 3"),
+        ([{"kind": "collect", "options": {"trees": True}}], "trees = true needs a group_size of at least"),
         ([{"kind": "repeat", "options": {"times": 2}}], "'repeat'.*'stages' is missing"),
-        ([IMITATE, {"kind": "prefer"}], "'prefer' has no episodes to learn from: put a stage `collect` before it"),
+        ([IMITATE, {"kind": "prefer"}], "'prefer' has no episodes to learn from. Put a stage `collect` before it"),
         ([IMITATE, {"kind": "rank"}], "'rank' has no episodes"),
-        ([{"kind": "collect"}, {"kind": "prefer"}], "'collect' plays one of each. Give that stage a group_size"),
-        ([{"kind": "collect"}, {"kind": "rank"}], "'collect' plays one of each"),
+        ([{"kind": "collect"}, {"kind": "prefer"}], "'collect' plays only one of each. Give that stage a group_size"),
+        ([{"kind": "collect"}, {"kind": "rank"}], "'collect' plays only one of each"),
         (
             [COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "ranking": "turn_gae"}}],
-            "'turn_gae' requires a critic .values., and the stage fits none. Set critic_epochs",
+            "'turn_gae' requires a critic .values., but the stage trains none. Set critic_epochs",
         ),
         (
             [COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "critic_epochs": 1}}],
-            "ranking = 'return_to_go' asks no critic",
+            "ranking = 'return_to_go' uses no critic",
         ),
         ([COLLECT, {"kind": "prefer", "options": {"loss": "dmpo", "pairs": "turn"}}], "compares whole episodes"),
         ([COLLECT, {"kind": "prefer", "options": {"reference": "start"}}], "reference = 'start' is neither"),

@@ -114,10 +114,13 @@ def test_the_gradient_is_that_of_the_masked_distribution(tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"policy": {"logit_hook_options": {"a": 1}}}, "belong to a policy.logit_hook"),
+        (
+            {"policy": {"logit_hook_options": {"a": 1}}},
+            "policy.logit_hook_options is given without policy.logit_hook. Name a logit hook",
+        ),
         (
             {"vllm": {"url": "http://127.0.0.1:9"}, "policy": {"logit_hook": "nlpo"}},
-            r"\[vllm\] and policy.logit_hook = 'nlpo': .*no form for vLLM.*Leave out the hook",
+            r"policy.logit_hook = 'nlpo' cannot be used with \[vllm\]: .*Leave the hook out",
         ),
         ({"train": {"generation": "trl"}, "policy": {"logit_hook": "known_tools"}}, "needs train.generation"),
         ({"train": {"estimator": "otb"}, "policy": {"logit_hook": "known_tools"}}, "otb requires score_norms"),

@@ -141,12 +141,15 @@ def test_gradient_checkpointing_and_small_parts_give_the_same_adapter(base, run,
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"lora": {"targets": ["q_proj", "nope"]}}, "no linear layer 'nope'.*It has: q_proj, k_proj"),
+        (
+            {"lora": {"targets": ["q_proj", "nope"]}},
+            "'nope': the model has no linear layer.*Choose from: q_proj, k_proj",
+        ),
         ({"lora": {"rank": 0}}, "policy.lora.rank = 0"),
         ({"lora": {"dropout": 1.0}}, "policy.lora.dropout = 1.0"),
         ({"lora": {"rnk": 4}}, "Did you mean 'rank'"),
-        ({"lora": None, "quantization": "nf4"}, r"quantization = 'nf4' needs \[policy.lora\]"),
-        ({"chat_template": "nowhere.jinja"}, "no such file"),
+        ({"lora": None, "quantization": "nf4"}, r"quantization = 'nf4' freezes .*: add \[policy.lora\]"),
+        ({"chat_template": "nowhere.jinja"}, "this file does not exist"),
         ({"dtype": "float7"}, "policy.dtype = 'float7'"),
     ],
 )
@@ -158,7 +161,7 @@ def test_what_cannot_be_is_one_line_before_a_folder_is_written(base, tmp_path, s
 
 
 def test_a_tiny_model_takes_no_adapter():
-    with pytest.raises(RecipeError, match=r"policy.lora is for a model of policy.path"):
+    with pytest.raises(RecipeError, match=r"policy.lora applies only to a model loaded from policy.path"):
         Recipe.parse(json.loads(json.dumps(RECIPE | SMALL)) | {"policy": RECIPE["policy"] | {"lora": {}}})
 
 

@@ -43,7 +43,7 @@ FIXED = {"reference": {"kind": "fixed"}}
         ),
         (
             {"terms": {"entropy_bonus": {"options": {"x": 1.0}}}},
-            r"^\[train\.terms\]: The loss term 'entropy_bonus' has no",
+            r"The loss term 'entropy_bonus' has no",
         ),
         ({"terms": {"teacher_kl": {}}}, "train.terms.teacher_kl needs a teacher"),
         ({"terms": {"teacher_kl": {}}, "teacher": {"path": "./no/such"}}, "'./no/such' holds no checkpoint"),
@@ -65,11 +65,11 @@ FIXED = {"reference": {"kind": "fixed"}}
         ({"group_size": 1}, "return_to_go compares at least 2 episodes .*group_size = 1 all of them would be 0"),
         ({"group_size": 1, "objective": "nft"}, "compares the episodes of a group, and train.group_size = 1 plays one"),
         ({"group_size": 1, "tasks_per_step": 1}, "a step of one episode"),
-        ({"group_size": 1, "gather": ["max_variance"]}, "chooses among episodes of a group, and group_size = 1"),
+        ({"group_size": 1, "gather": ["max_variance"]}, "chooses among the episodes of a group, so it needs"),
         ({"reference": {"kind": "fixed"}}, "nothing reads the reference model"),
-        ({"reference": {"kind": "reset"}}, "a reset needs reset_every above 0"),
-        ({"reference": {"kind": "fixed", "reset_every": 3}, "kl": 0.1}, "does not go with reset_every = 3"),
-        ({"reference": {"reset_optimiser": True}}, "belongs to a reference that is reset"),
+        ({"reference": {"kind": "reset"}}, "kind 'reset' needs reset_every above 0"),
+        ({"reference": {"kind": "fixed", "reset_every": 3}, "kl": 0.1}, "cannot be combined with reset_every = 3"),
+        ({"reference": {"reset_optimiser": True}}, "has an effect only where the reference is reset"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(train, message):

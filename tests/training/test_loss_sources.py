@@ -116,7 +116,7 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
 def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
     data = small(kl=0.0, teacher={"path": str(teacher)}, terms={"teacher_kl": {}}).model_dump(exclude_none=True)
     data["tasks"]["set"] = lookup_environment.NAME
-    with pytest.raises(RecipeError, match="its vocabulary is not the policy's"):
+    with pytest.raises(RecipeError, match="this model's vocabulary differs from the policy's, so it"):
         execute(Recipe.parse(data), tmp_path / "run")
     make_tokenizer(["seven red boxes"] * 20, vocab_size=280).save_pretrained(tmp_path / "other")
     shutil.copy(teacher / "config.json", tmp_path / "other")

@@ -126,7 +126,7 @@ def test_an_optimiser_in_8_bits_trains(tmp_path):
 def test_a_model_that_cannot_fit_is_refused_before_a_folder_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(memory_plan, "available_bytes", lambda device: 1e6)
     with pytest.raises(
-        RecipeError, match=r"does not fit: it takes .* GB \(process .*weights .*are free. Train an adap"
+        RecipeError, match=r"does not fit into memory: it takes .* GB \(process .*weights .*are free. Train an adap"
     ):
         execute(recipe_of(folder), tmp_path / "run")
     assert not (tmp_path / "run").exists()

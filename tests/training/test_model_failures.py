@@ -111,7 +111,7 @@ def test_a_group_in_which_every_episode_failed_gets_no_credit():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"episode": {"top_p": 0.9}}, r"episode\.top_p = 0\.9: training samples from the whole distribution"),
+        ({"episode": {"top_p": 0.9}}, r"episode\.top_p = 0\.9 is not possible in training"),
         ({"train": {"trl": {"top_k": 20}}}, r"train\.trl\.top_k = 20"),
         ({"train": {"trl": {"min_p": 0.1}}}, r"train\.trl\.min_p = 0\.1"),
         ({"train": {"trl": {"repetition_penalty": 1.1}}}, r"train\.trl\.repetition_penalty = 1\.1"),

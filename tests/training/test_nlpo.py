@@ -115,7 +115,7 @@ def hooked(policy, options: dict) -> None:
 
 def test_wrong_options_are_named(policy):
     for options in ({"top_p": 1.0}, {"refresh_every": 0}, {"at_least": 0}):
-        with pytest.raises(PolicyError, match="'nlpo': top_p"):
+        with pytest.raises(PolicyError, match="'nlpo' cannot use top_p"):
             hooked(policy, options)
-    with pytest.raises(PolicyError, match=r"'nlpo' refuses.*Its options are top_p, refresh_every, at_least"):
+    with pytest.raises(PolicyError, match=r"'nlpo' does not accept.*Its options are: top_p, refresh_every, at_least"):
         hooked(policy, {"mu": 1})

@@ -210,7 +210,7 @@ def test_the_best_policy_near_the_reference_has_no_loss_under_apo(parameters):
     assert torch.autograd.gradcheck(
         lambda values: make_objective("apo(beta=0.5)")(tokens_of(values.log_softmax(0))).sum(), parameters
     )
-    with pytest.raises(CreditError, match="no reference model"):
+    with pytest.raises(CreditError, match="reads a reference model, and there is none"):
         make_objective("apo")(replace(tokens_of(best), reference_logps=None))
 
 
@@ -254,5 +254,5 @@ def test_grao_weighs_the_policys_episodes_and_the_experts_by_the_same_group():
 
 def test_an_outcome_that_no_reward_gives_is_named():
     tokens = replace(group_of(torch.zeros(2, 1), [1.0, 0.0]), outcomes={"score": torch.ones(2)})
-    with pytest.raises(CreditError, match="No episode has the outcome component 'success', but: score"):
+    with pytest.raises(CreditError, match=r"No episode has the outcome component 'success'.* components are: score"):
         make_objective("nft")(tokens)

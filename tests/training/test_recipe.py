@@ -94,10 +94,10 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
         (GOOD + "[train]\nestimator_wrappers = ['gate']\n", r"train\.estimator.*credit_wrappers.*Did you mean 'gated'"),
         (GOOD + "[train.estimator_options]\ngama = 0.9\n", r"train\.estimator.*no option 'gama'"),
         (GOOD.replace("store-v1", "shop-v1"), r"tasks\.set = 'sql/shop-v1'.*sql/store-v1"),
-        (GOOD.replace("sql/store-v1", "nowhere.jsonl"), r"there is no such file"),
+        (GOOD.replace("sql/store-v1", "nowhere.jsonl"), r"this file does not exist"),
         (GOOD + "[reward]\nname = 'answer_mach'\n", r"Did you mean 'answer_match'"),
         (GOOD.replace("name =", "nam ="), r"'name' is missing|no key 'nam'"),
-        (GOOD.replace("[policy.tiny]\nhidden = 64", "[policy]\ncall_format = 'hermes'"), r"policy\.path or a"),
+        (GOOD.replace("[policy.tiny]\nhidden = 64", "[policy]\ncall_format = 'hermes'"), r"policy\.path, or a"),
         ("name = [broken", r"not valid TOML"),
     ],
 )
@@ -154,9 +154,12 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
     ("text", "message"),
     [
         ("also = ['query_evidense']", r"reward\.also = 'query_evidense'.*Did you mean 'query_evidence'"),
-        ("options.hidden_tests = { cpu_s = 1 }", r"options\.hidden_tests: no such reward judges here. Judges: sql"),
+        (
+            "options.hidden_tests = { cpu_s = 1 }",
+            r"options\.hidden_tests: this recipe uses no reward 'hidden_tests'. Its rewards are: sql",
+        ),
         ("options.sql = { colour = 1 }", r"cannot be made.*colour"),
-        ("gates = [{ by = 'success', threshold = 1.0, opens = ['success'] }]", r"does not gate itself"),
+        ("gates = [{ by = 'success', threshold = 1.0, opens = ['success'] }]", "and must not gate itself"),
         ("caps = { executed = -1.0 }", r"reward\.caps\.executed = -1\.0"),
         ("schedules.x = { start = 1.0, end = 0.0, shape = 'zigzag' }", r"shape = 'zigzag'"),
     ],

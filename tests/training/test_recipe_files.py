@@ -40,7 +40,7 @@ def test_a_text_without_quotes_is_answered_with_how_it_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({}, "no model is named: give policy.path or a .policy.tiny. section"),
+        ({}, "recipe names no model: give policy.path, or a section"),
         ({"path": "x", "tiny": {}}, r"policy.path = 'x' and .policy.tiny. are both given: leave out one of them"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_run_can_begin_with_the_episodes_of_another_one(finished, tmp_path):
             r"rank_every is an option of .*rank_deviations.*'rloo' requires none",
         ),
         ({"estimator": "rloo", "signals": {"double": True}}, {}, r"train\.signals\.double is an option of .*values"),
-        ({"signals": {"replay": {"runs": ["no/run"]}}}, {}, r"replay\.runs: 'no/run' is no run folder"),
+        ({"signals": {"replay": {"runs": ["no/run"]}}}, {}, r"replay\.runs: 'no/run' is not a run folder"),
         ({}, {"logit_hook": "known_tools"}, "scores stored turns without masks"),
     ],
 )

@@ -78,9 +78,9 @@ def test_each_sequence_of_a_pass_is_computed_in_its_own_role(base):
 
 def test_a_pass_that_names_no_role_or_an_unknown_one_is_an_error(base):
     model, _ = adapted(base)
-    with pytest.raises(PolicyError, match="does not say in which role"):
+    with pytest.raises(PolicyError, match="a forward pass was requested without a role"):
         logits(model)
-    with pytest.raises(PolicyError, match=r"'judge' has no adapter: policy.lora.roles has pioneer, observer"):
+    with pytest.raises(PolicyError, match=r"'judge' has no adapter: policy.lora.roles lists only pioneer, observer"):
         logits(model, ["judge"])
 
 
@@ -275,24 +275,27 @@ def test_each_pass_over_a_batch_updates_one_role(base, tmp_path, order):
 def test_the_final_checkpoint_is_evaluated_in_its_roles(run):
     model, _ = load_checkpoint(run / "checkpoints" / "final", device="cpu")
     assert role_adapters_of(model).roles == tuple(ROLES)
-    with pytest.raises(RecipeError, match="can be played and not trained further"):
+    with pytest.raises(RecipeError, match="a model can be played but not trained further"):
         load_model(Recipe.parse(RECIPE | {"policy": {"path": str(run / "checkpoints" / "final")}}).policy, "cpu", 0)
 
 
 def test_an_odd_number_of_tasks_cannot_be_shared_out():
-    with pytest.raises(CreditError, match="tasks_per_step even"):
+    with pytest.raises(CreditError, match="an even number"):
         ObservedPairs(lambda step: [])(StepRequest(None, None, [object()] * 3, "x", 2))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": {"roles": {"order": ["judge"]}}}, "'judge' has no adapter; policy.lora.roles has pioneer, observer"),
+        (
+            {"train": {"roles": {"order": ["judge"]}}},
+            "'judge', which has no adapter: choose from policy.lora.roles, which has pioneer, observer",
+        ),
         ({"machine": {"gradient_checkpointing": True}}, "policy.lora.roles and machine.gradient_checkpointing"),
-        ({"policy": {"lora": {"roles": ["one"]}}}, "name at least two roles"),
+        ({"policy": {"lora": {"roles": ["one"]}}}, "name at least two different roles"),
         (
             {"policy": {"lora": {"roles": []}}, "train": {"roles": {"rotate_every": 1}}},
-            "no adapters could change hands",
+            "train.roles.rotate_every takes turns among the adapters of roles",
         ),
     ],
 )

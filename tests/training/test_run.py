@@ -102,7 +102,7 @@ def test_an_extended_run_ends_as_one_with_so_many_steps_from_the_start(finished_
     former_episode = sorted(labels[1])[0]
     assert ledger.load(former_episode).id == former_episode
     ledger.close()
-    with pytest.raises(RecipeError, match=r"train.steps was 4, now 3: a run is extended to more"):
+    with pytest.raises(RecipeError, match=r"train.steps = 3 is below the recorded 4: --extend needs more"):
         execute(recipe(train__steps=3), short, extend=True)
 
 
@@ -130,7 +130,7 @@ def test_what_follows_the_number_of_steps_is_named():
 def test_a_run_that_cannot_be_extended_is_refused_and_left_as_it_is(finished_run, tmp_path, trouble):
     copy = tmp_path / "run"
     shutil.copytree(finished_run, copy)
-    longer, reason = recipe(train__steps=6), {"guard": "guard stopped", "checkpoints": "holds no checkpoint-"}
+    longer, reason = recipe(train__steps=6), {"guard": "guard stopped", "checkpoints": "contains no folder checkpoint-"}
     if trouble == "guard":
         (copy / "guard.json").write_text('{"stopped": true, "alarms": []}')
     elif trouble == "checkpoints":
@@ -138,7 +138,7 @@ def test_a_run_that_cannot_be_extended_is_refused_and_left_as_it_is(finished_run
             shutil.rmtree(checkpoint)
     else:
         longer = recipe(train__steps=6, train__trl={"max_steps": 2})
-    with pytest.raises(RecipeError, match=reason.get(trouble, r"max_steps = 2 takes the place")):
+    with pytest.raises(RecipeError, match=reason.get(trouble, r"max_steps = 2 overrides train.steps")):
         extend(RunFolder(copy), recipe(), longer)
     assert (copy / "checkpoints" / "final").is_dir()
     assert (copy / "evaluation" / "after.json").is_file()
@@ -159,7 +159,7 @@ def test_training_stops_when_validation_succeeds_and_neither_a_resume_nor_an_ext
     execute(chosen, folder, resume=True)
     assert_equal_weights(stopped, folder)
     longer = Recipe.parse({**chosen.model_dump(exclude_none=True), "train": {**data["train"], "steps": 6}})
-    with pytest.raises(RecipeError, match=r"ended at step 2, where it met train.until_success = 0.0"):
+    with pytest.raises(RecipeError, match=r"ended at step 2, where it reached train.until_success = 0.0"):
         execute(longer, folder, extend=True)
 
 
@@ -275,7 +275,7 @@ def test_a_checkpoint_is_trained_further_through_the_same_path(finished_run, tmp
 def test_a_path_that_is_no_model_is_refused(tmp_path):
     data = recipe().model_dump(exclude_none=True)
     data["policy"] = {"path": str(tmp_path)}
-    with pytest.raises(RecipeError, match=r"policy\.path.*holds no checkpoint"):
+    with pytest.raises(RecipeError, match=r"policy\.path.*contains no checkpoint"):
         execute(Recipe.parse(data), tmp_path / "run")
 
 

@@ -90,7 +90,7 @@ def test_a_trace_says_what_each_move_would_lead_to_the_best_first_and_makes_the_
     ]
     assert (traced.message.calls, traced.token_ids, traced.logprobs) == (chosen.message.calls, [], [])
     assert with_trace(chosen, root.children[1]) == chosen, "from there nothing was tried"
-    with pytest.raises(RecipeError, match="traces = true tells what a search found"):
+    with pytest.raises(RecipeError, match="traces = true writes down what a search visited"):
         planned_stages(pressing({"kind": "collect", "options": {"traces": True}}))
 
 
@@ -128,7 +128,7 @@ def test_siblings_are_compared_by_their_values_the_best_with_the_worst_and_nodes
 
 def test_nodes_of_a_stage_that_does_not_search_are_refused_before_the_run():
     plain = {"kind": "collect", "name": "sought", "options": {"tasks": 6, "group_size": 4}}
-    with pytest.raises(RecipeError, match=r"'sides' compares the nodes of searches, and 'sought' does not search"):
+    with pytest.raises(RecipeError, match=r"'sides' compares the nodes of searches, but 'sought' does not search"):
         planned_stages(pressing(plain, SIDES))
 
 

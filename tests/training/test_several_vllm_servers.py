@@ -88,7 +88,7 @@ def test_each_server_is_checked_and_none_may_be_named_twice(tmp_path):
         check(recipe([url]))
         with pytest.raises(RecipeError, match=r"vllm.url = 'http://127.0.0.1:9': no vLLM server answers"):
             check(recipe([url, "http://127.0.0.1:9"]))
-    with pytest.raises(RecipeError, match="url names 'http://h' twice"):
+    with pytest.raises(RecipeError, match="url lists 'http://h' twice"):
         recipe(["http://h", "http://h"])
     with pytest.raises(RecipeError, match="url is an empty list"):
         recipe([])

@@ -58,7 +58,7 @@ def test_several_processes_may_shard_what_a_server_samples():
         ({"train": {"estimator": "hcapo"}}, "Set train.signals.hindsight = 'prompted'"),
         ({"train": {"trl": {"optim": "adafactor"}}}, "optim = 'adafactor' has not been run"),
         ({"train": {"trl": {"fp16": True}}}, "fp16 has not been run"),
-        ({"train": {"trl": {"fsdp": True}}}, r"\[train.trl\] fsdp: the weights are sharded by machine.sharding"),
+        ({"train": {"trl": {"fsdp": True}}}, r"\[train.trl\] fsdp is not supported: set machine.sharding"),
         ({"train": {"trl": {"deepspeed": "zero.json"}}}, "DeepSpeed.*machine.sharding = 'fsdp'"),
         ({"warm_start": {"optimizer": "muon"}}, "'muon' needs whole matrices"),
         (

@@ -103,9 +103,7 @@ def test_a_run_whose_earlier_stage_has_lost_its_result_is_not_resumed(finished, 
     copy = tmp_path / "run"
     shutil.copytree(finished, copy)
     shutil.rmtree(copy / missing) if (copy / missing).is_dir() else (copy / missing).unlink()
-    message = (
-        f"the stage '{stage}' has no result, which would be {copy / missing}, but 'hard' after it has one. Put it back"
-    )
+    message = f"the stage '{stage}' has no result ({copy / missing} is missing), but the later stage 'hard' has one"
     with pytest.raises(RecipeError, match=re.escape(message)):
         run(with_stages(*STAGES), copy, resume=True)
 
@@ -153,7 +151,7 @@ def test_a_stage_of_ones_own_has_options_of_its_own(tmp_path):
     ("stages", "message"),
     [
         ([{"kind": "reinfroce"}], "stage.kind = 'reinfroce'.*Did you mean 'reinforce'"),
-        ([{"kind": "reinforce"}, {"kind": "reinforce"}], "two entries of .*are called 'train'"),
+        ([{"kind": "reinforce"}, {"kind": "reinforce"}], "two entries of .*have the name 'train'"),
         ([{"kind": "reinforce", "options": {"stepz": 1}}], "'train'.*no key 'train.stepz'. Did you mean 'steps'"),
         ([{"kind": "evaluate", "name": "x", "options": {"tasks": 0}}], "'x'.*evaluate.tasks = 0"),
         ([{"kind": "reinforce", "name": "No!"}], "stage.0.name = 'No!'"),
@@ -177,12 +175,12 @@ def test_an_adapter_is_trained_by_reinforcement_last(tmp_path):
     data["policy"] = {"path": "models/none", "lora": {}}
     del data["warm_start"]
     chosen = Recipe.parse(data)
-    with pytest.raises(RecipeError, match="the stage 'b' would train after one that has merged the adapter"):
+    with pytest.raises(RecipeError, match="the stage 'b' would train after one that has merged it"):
         check_before_start(chosen, chosen.tasks.load())
 
 
 def test_a_run_with_stages_of_its_own_is_not_extended(finished):
     longer = [dict(stage) for stage in STAGES]
     chosen = with_stages(*longer, train__steps=9)
-    with pytest.raises(RecipeError, match=r"has stages of its own \(\[\[stage\]\]\), of which --extend cannot choose"):
+    with pytest.raises(RecipeError, match="lists its own stages"):
         run(chosen, finished, extend=True)

@@ -140,7 +140,7 @@ def test_it_goes_on_from_a_checkpoint_with_as_many_turns_left(locked, tmp_path):
 def test_without_a_recorded_success_the_remedy_is_named(locked):
     rollouts, tasks = locked
     gather = make_gatherer(play_groups, ["starts(label='other')"])
-    with pytest.raises(AgentGymError, match=r"starts\(label='other'\) finds no success .* Put a stage"):
+    with pytest.raises(AgentGymError, match=r"starts\(label='other'\) found no success .* Put a stage"):
         gather(StepRequest(rollouts, Trying(), tasks, "train-000000", GROUP))
 
 

@@ -111,12 +111,18 @@ def sampled_by_its_policy(run_folder: Path, copy: Path) -> Trajectory:
         (lambda stored: pressing(*taught_by({"episodes": [f"{stored}:imperfect_oracle"]})), "none of them solved"),
         (
             lambda stored: with_stages(*taught_by({"episodes": [f"{stored}:oracle"]})),
-            "64 successes.*none is of the .* tasks that it trains on",
+            "64 successes.*none is of the .* tasks that the stage trains on",
         ),
-        (lambda stored: pressing(*taught_by({"episodes": [f"{stored}:orcle"]})), "that run finished none of them"),
+        (
+            lambda stored: pressing(*taught_by({"episodes": [f"{stored}:orcle"]})),
+            "that run finished none with this label",
+        ),
         (lambda stored: pressing(*taught_by({"episodes": ["orcle"]})), "Did you mean 'oracle'"),
         (lambda stored: pressing(*taught_by({"episodes": ["oracle"], "player": "oracle"})), "leave out one of the two"),
-        (lambda stored: pressing(*taught_by({"episodes": ["oracle"]}, tasks_of="x")), "experts.episodes solved whole"),
+        (
+            lambda stored: pressing(*taught_by({"episodes": ["oracle"]}, tasks_of="x")),
+            "experts.episodes solve the tasks of the task set",
+        ),
     ],
 )
 def test_what_shows_no_task_of_the_training_is_refused_before_anything_starts(stored, make, message):
@@ -129,5 +135,5 @@ def check(recipe: Recipe) -> None:
 
 
 def test_own_episodes_without_a_success_are_an_error_of_the_stage(tmp_path):
-    with pytest.raises(RecipeError, match=r"train\.experts\.episodes names 64 episodes, and none of them solved"):
+    with pytest.raises(RecipeError, match=r"train\.experts\.episodes names 64 episodes, but none of them solved"):
         run(pressing(*taught_by({"episodes": ["imperfect_oracle"]})), tmp_path / "run")

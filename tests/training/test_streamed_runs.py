@@ -147,7 +147,7 @@ def test_a_model_in_parts_is_not_played_in_the_background():
 
 
 def test_a_quorum_is_no_larger_than_its_group():
-    with pytest.raises(RecipeError, match="group_quorum = 5 is more than the group_size = 4"):
+    with pytest.raises(RecipeError, match="group_quorum = 5 is larger than group_size = 4"):
         streamed(train__group_quorum=5)
 
 

@@ -54,10 +54,13 @@ def test_a_mixture_is_drawn_by_weight_and_tasks_that_a_stage_has_made_are_shuffl
     ("tasks", "message"),
     [
         ({"sources": [{"set": "test/lookup-v1", "weight": 0.0}]}, "every weight in `sources` is 0"),
-        ({"sources": [{"set": "test/lookup-v1"}] * 2}, "names 'test/lookup-v1' twice"),
-        ({"set": "test/lookup-v1", "sources": [{"set": "test/lookup-v1"}]}, "either `set`, for one task set, or"),
-        ({}, "either `set`, for one task set, or"),
-        ({"sources": [{"set": "test/lookup-v1"}], "tags": ["a"]}, "belongs to one of the `sources`"),
+        ({"sources": [{"set": "test/lookup-v1"}] * 2}, "lists 'test/lookup-v1' twice"),
+        (
+            {"set": "test/lookup-v1", "sources": [{"set": "test/lookup-v1"}]},
+            "give either `set`, which names one task set",
+        ),
+        ({}, "give either `set`, which names one task set"),
+        ({"sources": [{"set": "test/lookup-v1"}], "tags": ["a"]}, "cannot stand beside `sources`"),
         ({"sources": [{"set": "test/lokup-v1"}]}, r"tasks.sources\[0\].set = 'test/lokup-v1'.*Did you mean"),
     ],
 )

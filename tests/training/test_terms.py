@@ -267,7 +267,9 @@ def test_what_the_trainer_was_not_given_is_named_before_the_first_step(tokenizer
         ("thought_sft", "corrections"),
     ):
         trainer._terms = [make_term(name, 1.0, None, {})]
-        with pytest.raises(CreditError, match=f"The term {name} needs {missing}, which the trainer was not given"):
+        with pytest.raises(
+            CreditError, match=f"The term {name} needs {missing}, but TurnGRPOTrainer was created without it"
+        ):
             trainer.train()
 
 
@@ -291,7 +293,7 @@ def test_a_part_of_another_package_gives_a_loss_a_column_of_its_own(tokenizer, t
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.current_gradient_accumulation_steps = 1
     trainer._terms = [WeightedTerm("near", near)]
-    with pytest.raises(CreditError, match="The term near needs distances, which the trainer was not given"):
+    with pytest.raises(CreditError, match="The term near needs distances, but TurnGRPOTrainer was created without it"):
         trainer.train()
     trainer.parts = [Distances()]
     trainer.model.train()

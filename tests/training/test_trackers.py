@@ -150,8 +150,8 @@ def test_a_tracker_that_fails_is_named_once_and_the_run_goes_on(tmp_path, monkey
         for row in ROWS:
             log(*row)
     assert warnings == [
-        "b no longer gets this run's metrics: OSError: no network",
-        "a no longer gets this run's metrics: ConnectionError: no service",
+        "The tracker b failed and gets no more metrics of this run: OSError: no network",
+        "The tracker a failed and gets no more metrics of this run: ConnectionError: no service",
     ]
 
 
@@ -186,10 +186,12 @@ def test_an_id_that_was_half_written_is_none(tmp_path, monkeypatch):
 
 
 def test_a_tracker_that_is_missing_or_unknown_is_named_before_a_run(monkeypatch):
-    with pytest.raises(RecipeError, match=r"there is no tracker 'wand'\. Trackers are tensorboard, wandb"):
+    with pytest.raises(RecipeError, match=r"there is no tracker 'wand'\. Choose from: tensorboard, wandb"):
         check_trackers(["wand"])
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr("agentgym._imports.find_spec", lambda name: None)
-    with pytest.raises(RecipeError, match=r"track = \['wandb'\] needs wandb, which is not installed. Run: pip install"):
+    with pytest.raises(
+        RecipeError, match=r"track = \['wandb'\] needs the package wandb, which is not installed. Run: pip install"
+    ):
         check_trackers(["wandb"])
     assert [*TRACKERS] == ["tensorboard", "wandb", "trackio", "mlflow"]

@@ -207,7 +207,7 @@ def test_imitation_has_an_example_for_each_row(tokenizer, tmp_path):
 
 
 def test_what_reads_one_context_refuses_several_rows():
-    with pytest.raises(CreditError, match="2 rows, and a branch reads a trajectory as one context"):
+    with pytest.raises(CreditError, match=r"2 rows \(contexts\), but a branch can read only one"):
         Fork(episode(0), 1)
 
 

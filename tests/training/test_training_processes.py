@@ -57,5 +57,5 @@ def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):
 
 
 def test_a_batch_that_cannot_be_shared_out_is_refused():
-    with pytest.raises(RecipeError, match=r"warm_start.batch_size: 7 rows cannot be shared out evenly among 2"):
+    with pytest.raises(RecipeError, match=r"warm_start.batch_size: 7 rows cannot be divided evenly among 2"):
         Processes(0, 2).part_of(7, "warm_start.batch_size")

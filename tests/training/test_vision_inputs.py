@@ -159,7 +159,7 @@ def test_a_record_of_another_processor_is_refused(trainer):
     generated(trainer)
     episode = trainer._episodes.trajectories[0]
     episode.opening = [Message("user", (TextPart("look"), RED, RED))]
-    with pytest.raises(PolicyError, match="image tokens where its 4 image"):
+    with pytest.raises(PolicyError, match="image tokens, but its 4 image"):
         trainer._vision.images_of(episode)
 
 
@@ -168,7 +168,7 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
     vision_inputs = trainer._vision
     features = vision_inputs._images.features
     monkeypatch.setattr(vision_inputs._images, "features", lambda images: features(images) | {"tiles": torch.ones(1)})
-    with pytest.raises(PolicyError, match="makes tiles of an image"):
+    with pytest.raises(PolicyError, match="makes tiles from an image"):
         vision_inputs.model_kwargs(batch["prompt_ids"], [row.images for row in batch["row_data"]], trainer.model)
 
 

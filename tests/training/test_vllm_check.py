@@ -42,9 +42,9 @@ def check(recipe: Recipe) -> None:
     [
         ({}, "has no vLLM. Install the extra vllm"),
         ({"python": "/nowhere/python"}, "cannot be run"),
-        ({"python": "/bin/false"}, "is no Python"),
-        ({"url": "http://127.0.0.1:9"}, "no vLLM server answers there"),
-        ({"url": "no address"}, "no vLLM server answers there"),
+        ({"python": "/bin/false"}, "is not a Python interpreter"),
+        ({"url": "http://127.0.0.1:9"}, "no vLLM server answers at this address"),
+        ({"url": "no address"}, "no vLLM server answers at this address"),
     ],
 )
 def test_a_vllm_that_is_not_there(vllm, message):
@@ -56,7 +56,7 @@ def test_a_vllm_that_is_not_there(vllm, message):
 @pytest.mark.parametrize(
     ("vllm", "message"),
     [
-        ({"url": "http://h", "python": "python"}, "python is for a server that the run starts"),
+        ({"url": "http://h", "python": "python"}, "python applies to a server that the run starts"),
         ({"model": "base"}, "give its url"),
     ],
 )
@@ -77,16 +77,16 @@ def test_what_does_not_go_together_with_it():
 @pytest.mark.parametrize(
     ("answers", "vllm", "policy", "message"),
     [
-        ([{"version": "0.9.2"}], {}, {}, "has vLLM 0.9.2, which is too old: 0.22 or newer"),
+        ([{"version": "0.9.2"}], {}, {}, "has vLLM 0.9.2, which is too old. Install 0.22 or newer"),
         ([{"version": "0.32.0"}, {"paths": ADAPTERS}], {}, {}, "does not offer /pause.*VLLM_SERVER_DEV_MODE=1"),
         ([{"version": "0.32.0"}, {"paths": WEIGHTS}], {}, {"lora": {}}, "does not offer /v1/load_lora.*--enable-lora"),
-        ([{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS], {"model": "bas"}, {}, "serves 'adapter', 'base'"),
+        ([{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS], {"model": "bas"}, {}, "It serves: 'adapter', 'base'"),
         ([{"version": "0.32.0"}, {"paths": WEIGHTS}, {"data": []}], {}, {}, "lists no model"),
         (
             [{"version": "0.32.0"}, {"paths": WEIGHTS}, {"data": [{"id": "base", "max_model_len": 64}]}],
             {},
             {},
-            "holds 64 tokens.*episode.max_episode_tokens = 96.*--max-model-len",
+            "has 64 tokens.*episode.max_episode_tokens = 96.*--max-model-len",
         ),
         (
             [{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS, MODELS, likeliest(-1.0), likeliest(-1.0)],
@@ -94,7 +94,12 @@ def test_what_does_not_go_together_with_it():
             {},
             "--logprobs-mode processed_logprobs",
         ),
-        ([{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS, MODELS, {}], {}, {}, "does not complete a prompt"),
+        (
+            [{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS, MODELS, {}],
+            {},
+            {},
+            "the server failed to complete a prompt of one",
+        ),
         (
             [{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS, MODELS, sampled(5, -1.0)],
             {},

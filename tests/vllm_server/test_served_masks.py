@@ -189,5 +189,5 @@ def test_a_grammar_that_cannot_be_read_is_refused_and_the_server_goes_on(address
 
 def test_a_tokenizer_with_other_tokens_is_refused(address):
     other = TemplateRenderer(make_tokenizer(["other words than those"] * 3, 400), Hermes())
-    with pytest.raises(PolicyError, match="tokenizer has other tokens"):
+    with pytest.raises(PolicyError, match="logit hook's masks would apply to the wrong tokens"):
         replies_to(address, other, 1, hook="known_tools")

@@ -65,7 +65,10 @@ class Wrapper:
         resolved = {**defaults_of(self.function), **options}
         requires = self.requires(resolved)
         if unknown := [name for name in requires if name not in SIGNALS]:
-            raise CreditError(f"The wrapper {self.name!r} requires {unknown}, which no group carries.")
+            raise CreditError(
+                f"The wrapper {self.name!r} requires {unknown}, which are not signals of a group. Signals are: "
+                f"{', '.join(SIGNALS)}."
+            )
         scope: Scope = "batch" if "batch" in (self.scope, base.scope) else "group"
         per_turn = replace(base, token_weights=None)
 
@@ -130,7 +133,7 @@ def define_wrapper(
     Raises: CreditError if the source is empty.
     """
     if not source.strip():
-        raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
+        raise CreditError("source is empty. Name the publication that the mathematics comes from, or write 'our own'.")
     requires_of = requires if callable(requires) else lambda options: requires
 
     def decorate(function: Callable[..., Any]) -> Wrapper:

@@ -106,7 +106,8 @@ def _usable(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
         if trajectory.valid and trajectory.task.split == "train" and trajectory.turns and is_legible:
             if any(message.images for message in trajectory.messages()):
                 raise EvaluationError(
-                    f"{trajectory.id} shows images, and these formats hold text alone. Export it with --format parquet."
+                    f"{trajectory.id} contains images, but this format can hold only text. Export it with --format "
+                    "parquet."
                 )
             yield trajectory
 

@@ -40,7 +40,10 @@ def script() -> str:
         if name in ordered:
             return
         if name in above:
-            raise ValueError(f"The page's modules import each other in a circle: {' -> '.join([*above, name])}.")
+            raise ValueError(
+                "The page's modules import each other in a circle, which is not supported: "
+                f"{' -> '.join([*above, name])}."
+            )
         for other in _IMPORT.findall(module(name)):
             add(other, (*above, name))
         ordered.append(name)

@@ -104,7 +104,7 @@ class Contents:
 def read(path: Path, *, credit: bool = True) -> Contents:
     """Read a run folder, optionally without the credit. Raises: AgentGymError if the folder is missing."""
     if not path.is_dir():
-        raise AgentGymError(f"There is no run folder {path}. Runs are folders such as runs/quickstart.")
+        raise AgentGymError(f"There is no run folder {path}. Give one that exists, such as runs/quickstart.")
     contents = Contents(path, path.resolve().name)
     _read_recipe(contents)
     _read_metrics(contents)

@@ -104,13 +104,15 @@ def _undecided(pair: tuple[str, str], scores: Mapping[str, Sequence[Sequence[flo
 
 def _check(scores: Mapping[str, Sequence[Sequence[float]]], interims: int, alpha: float) -> int:
     if len(scores) < 2 or not all(scores.values()):
-        raise EvaluationError("AdaStop compares at least two agents that each have one interim of scores.")
+        raise EvaluationError("AdaStop needs at least two agents, each with scores of at least one interim.")
     sizes = {len(interim) for interims in scores.values() for interim in interims}
     if len(sizes) != 1 or min(sizes) < 2:
-        raise EvaluationError(f"Interims of {sorted(sizes)} scores: every interim holds the same number, at least 2.")
+        raise EvaluationError(
+            f"The interims have {sorted(sizes)} scores. Give the same number, at least 2, in every interim."
+        )
     if (most := max(map(len, scores.values()))) > interims or not 0 < alpha < 1:
         raise EvaluationError(
-            f"{most} interims were played, {interims} planned, alpha {alpha}: plan K before the first, and play "
-            "no more; alpha lies between 0 and 1."
+            f"{most} interims were played, {interims} were planned, and alpha is {alpha}. Play no more interims than "
+            "were planned before the first, and give an alpha between 0 and 1."
         )
     return sizes.pop()

@@ -43,7 +43,9 @@ def probability_of_improvement(after: Scores, before: Scores) -> float:
     """
     treated, control = _checked(after), _checked(before)
     if treated.shape[1] != control.shape[1]:
-        raise EvaluationError(f"{treated.shape[1]} tasks and {control.shape[1]}: both agents play the same tasks.")
+        raise EvaluationError(
+            f"The agents played {treated.shape[1]} and {control.shape[1]} tasks. Both must play the same tasks."
+        )
     gaps = treated[:, None, :] - control[None, :, :]
     return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
 
@@ -73,5 +75,8 @@ def stratified_bootstrap(
 def _checked(scores: Scores) -> Scores:
     array = np.asarray(scores, np.float64)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
-        raise EvaluationError(f"Scores of shape {array.shape}: expected [runs, tasks] of finite numbers, at least one.")
+        raise EvaluationError(
+            f"Scores of shape {array.shape} are not valid: give finite numbers of shape [runs, tasks], with at least "
+            "one."
+        )
     return array

@@ -42,7 +42,7 @@ def mean_interval(
     """
     check_level(level)
     if resamples < 1:
-        raise EvaluationError(f"resamples is {resamples}: at least 1 is needed, 10,000 is usual.")
+        raise EvaluationError(f"resamples = {resamples} is not valid: give at least 1, usually 10,000.")
     if not values.size:
         return no_data(level, method)
     tail = expanded_tail(values.size, level)

@@ -70,10 +70,12 @@ def task_means(outcomes: Outcomes) -> NDArray[np.float64]:
     """Return [tasks] the mean of each task's samples. Raises: EvaluationError naming a task without samples."""
     for index, samples in enumerate(outcomes):
         if not samples:
-            raise EvaluationError(f"Task number {index} has no sample: leave it out of the statistics and count it.")
+            raise EvaluationError(
+                f"Task number {index} has no sample. Leave it out of the statistics, and report how many were left out."
+            )
     means = np.array([math.fsum(samples) / len(samples) for samples in outcomes], dtype=np.float64)
     if not np.isfinite(means).all():
-        raise EvaluationError("An outcome is not a finite number. Outcomes are 0.0 to 1.0.")
+        raise EvaluationError("An outcome is not a finite number. Give outcomes from 0.0 to 1.0.")
     return means
 
 
@@ -85,4 +87,4 @@ def no_data(level: float, method: str) -> Estimate:
 def check_level(level: float) -> None:
     """Raise EvaluationError for a coverage that is not between 0 and 1."""
     if not 0 < level < 1:
-        raise EvaluationError(f"level is {level!r}: a coverage such as 0.95 lies between 0 and 1.")
+        raise EvaluationError(f"level = {level!r} is not valid: give a coverage between 0 and 1, such as 0.95.")

@@ -69,6 +69,6 @@ def pass_curve(
 def _check_counts(n: int, successes: int, k: int) -> None:
     if not 1 <= k <= n or not 0 <= successes <= n:
         raise EvaluationError(
-            f"k={k}, n={n}, successes={successes}: expected 1 <= k <= n and 0 <= successes <= n. "
+            f"k={k}, n={n}, successes={successes} is not possible: expected 1 <= k <= n and 0 <= successes <= n. "
             "pass@k needs at least k samples of every task."
         )

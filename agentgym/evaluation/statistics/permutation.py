@@ -23,7 +23,7 @@ def sign_test(better: int, worse: int) -> float:
     """
     n = better + worse
     if better < 0 or worse < 0:
-        raise EvaluationError(f"{better} better and {worse} worse: counts are at least 0.")
+        raise EvaluationError(f"The counts {better} (better) and {worse} (worse) must be at least 0.")
     tail = sum(math.comb(n, i) for i in range(min(better, worse) + 1))
     return float(min(Fraction(1), Fraction(2 * tail, 2**n)))
 
@@ -34,7 +34,9 @@ def mcnemar(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
     Source: as sign_test; only tasks solved by exactly one of them are informative.
     """
     if before.shape != after.shape:
-        raise EvaluationError(f"{before.size} verdicts before and {after.size} after: pairs need the same tasks.")
+        raise EvaluationError(
+            f"There are {before.size} verdicts before and {after.size} after, but a paired test needs the same tasks."
+        )
     return sign_test(int((after & ~before).sum()), int((before & ~after).sum()))
 
 
@@ -100,7 +102,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     given = np.asarray(p_values, np.float64)
     if given.size and not (np.isfinite(given).all() and given.min() >= 0 and given.max() <= 1):
-        raise EvaluationError(f"p-values {list(p_values)}: each lies between 0 and 1.")
+        raise EvaluationError(f"p_values = {list(p_values)} is not valid: each must be from 0 to 1.")
     order = np.argsort(given, kind="stable")
     scaled = given[order] * (given.size - np.arange(given.size))
     adjusted = np.empty_like(given)

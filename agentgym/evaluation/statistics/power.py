@@ -36,7 +36,7 @@ def tasks_needed(
     """
     _check(gain, rate, samples, agreement, spread, level)
     if not 0 < power < 1:
-        raise EvaluationError(f"power is {power}: a share between 0 and 1, for example 0.8.")
+        raise EvaluationError(f"power = {power} is not valid: give a share between 0 and 1, for example 0.8.")
     reach = normal_quantile(0.5 + level / 2) + normal_quantile(power)
     return math.ceil(reach**2 * _variance(gain, rate, samples, agreement, spread) / gain**2)
 
@@ -54,7 +54,7 @@ def power_of(
     """Return the chance that a paired comparison over `tasks` detects a true gain; arguments as `tasks_needed`."""
     _check(gain, rate, samples, agreement, spread, level)
     if tasks < 1:
-        raise EvaluationError(f"tasks is {tasks}: at least 1.")
+        raise EvaluationError(f"tasks = {tasks} is not valid: give at least 1.")
     shift = abs(gain) / math.sqrt(_variance(gain, rate, samples, agreement, spread) / tasks)
     z = normal_quantile(0.5 + level / 2)
     return normal_cdf(shift - z) + normal_cdf(-shift - z)
@@ -89,9 +89,12 @@ def _variance(gain: float, rate: float, samples: int, agreement: float, spread: 
 
 def _check(gain: float, rate: float, samples: int, agreement: float, spread: float, level: float) -> None:
     if not 0 < rate < 1 or not 0 <= rate + gain <= 1 or gain == 0:
-        raise EvaluationError(f"From {rate} by {gain}: success rates lie between 0 and 1, and a gain is not 0.")
+        raise EvaluationError(
+            f"A gain of {gain} on a success rate of {rate} is not possible: rates lie between 0 and 1, and a gain "
+            "must not be 0."
+        )
     if samples < 1 or not 0 <= agreement <= 1 or not 0 <= spread <= 1 or not 0 < level < 1:
         raise EvaluationError(
-            f"samples={samples}, agreement={agreement}, spread={spread}, level={level}: samples are at least 1, the "
-            "others lie between 0 and 1."
+            f"samples={samples}, agreement={agreement}, spread={spread}, level={level} is not valid: samples must be "
+            "at least 1, and the others between 0 and 1."
         )

@@ -30,7 +30,7 @@ def wilson(successes: float, n: int, *, level: float = 0.95) -> Estimate:
     """
     check_level(level)
     if n < 0 or not 0 <= successes <= n:
-        raise EvaluationError(f"{successes} successes of {n} trials: expected 0 <= successes <= n.")
+        raise EvaluationError(f"{successes} successes in {n} trials is not possible: expected 0 <= successes <= n.")
     if n == 0:
         return no_data(level, "wilson")
     low, high = _score_interval(successes / n, n, normal_quantile(0.5 + level / 2))
@@ -110,7 +110,7 @@ def solved_within(
     Raises: EvaluationError if the shapes of `spent` and `outcomes` differ.
     """
     if [len(o) for o in outcomes] != [len(s) for s in spent]:
-        raise EvaluationError("What was spent does not fit the outcomes: one number for every sample of every task.")
+        raise EvaluationError("`spent` does not match the outcomes. Give one number for every sample of every task.")
     estimates = {}
     for budget in budgets:
         within = [

@@ -35,7 +35,7 @@ class AnthropicMessages:
         """Yield a message of theirs: results of tools are parts of the user's, and messages of their own here."""
         role, content = row.get("role"), row.get("content")
         if role not in ("user", "assistant"):
-            raise invalid(f"A message has the role {role!r:.40}: give user or assistant.")
+            raise invalid(f"A message has the role {role!r:.40}. Give user or assistant.")
         if isinstance(content, str):
             yield Message(role, content)
             return
@@ -117,5 +117,7 @@ class AnthropicMessages:
 def _image_source(part: Mapping[str, Any]) -> ImagePart:
     source = part.get("source") if part.get("type") == "image" else None
     if not isinstance(source, Mapping) or source.get("type") != "base64":
-        raise invalid(f"A part of the type {part.get('type')!r:.40} is not read here: give text, or a base64 image.")
+        raise invalid(
+            f"A part has the type {part.get('type')!r:.40}, which is not supported. Give text, or a base64 image."
+        )
     return ImagePart(text_of(source.get("data"), "data"), text_of(source.get("media_type"), "media_type"))

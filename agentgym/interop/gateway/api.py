@@ -39,11 +39,11 @@ class Api(Protocol):
 def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[str, Any]], max_tokens: Any) -> Chat:
     """Build a request from its parts. Raises: ServerRefusal for too many parts, or an invalid token limit."""
     if not messages or len(messages) > MAX_MESSAGES or len(tools) > MAX_TOOLS:
-        raise invalid(f"A request has 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
+        raise invalid(f"A request must have 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
     if sum(len(message.images) for message in messages) > MAX_IMAGES:
-        raise invalid(f"A request has at most {MAX_IMAGES} images.")
+        raise invalid(f"A request must have at most {MAX_IMAGES} images.")
     if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
-        raise invalid(f"The most tokens of an answer are {max_tokens!r:.40}: give a number above 0.")
+        raise invalid(f"The limit of an answer's tokens is {max_tokens!r:.40}. Give a whole number above 0.")
     model = body.get("model")
     name = model if isinstance(model, str) else ""
     return Chat(tuple(messages), tuple(tools), max_tokens, body.get("stream") is True, model=name)
@@ -101,7 +101,10 @@ def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
     """Return an image from a data URL. Raises: ServerRefusal for any other part."""
     head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
     if not (head.startswith("data:image/") and head.endswith(";base64") and data):
-        raise invalid(f"A part of the type {part.get('type')!r:.40} is not read here: give text, or an image as data.")
+        raise invalid(
+            f"A part has the type {part.get('type')!r:.40}, which is not supported. Give text, or an image as a data "
+            "URL."
+        )
     return ImagePart(data, head.removeprefix("data:").removesuffix(";base64"))
 
 

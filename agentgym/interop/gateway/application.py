@@ -190,13 +190,13 @@ async def _json(request: Request) -> Any:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_MIB * 2**20:
-                    raise ServerRefusal(413, "request_too_large", f"A request has at most {MAX_BODY_MIB} MiB.")
+                    raise ServerRefusal(413, "request_too_large", f"A request must have at most {MAX_BODY_MIB} MiB.")
     except TimeoutError:
         raise ServerRefusal(408, "timeout_error", f"The request did not arrive within {BODY_S:g} s.") from None
     try:
         return strict_json.loads(body or b"{}", allow_surrogates=True)
     except ValueError as error:
-        raise invalid(f"The request is no JSON: {error!s:.200}") from error
+        raise invalid(f"The request is not JSON: {error!s:.200}") from error
 
 
 def _token(request: Request) -> str:
@@ -205,7 +205,7 @@ def _token(request: Request) -> str:
 
 
 def _unknown_token() -> ServerRefusal:
-    return ServerRefusal(401, "authentication_error", "No episode has this token. It may be over.")
+    return ServerRefusal(401, "authentication_error", "No open episode has this token. Its episode may have ended.")
 
 
 async def _encoded(events: Iterable[str]) -> Any:

@@ -75,21 +75,21 @@ def keys_of(messages: Sequence[Message]) -> list[Key]:
 def object_of(value: Any, what: str) -> Mapping[str, Any]:
     """Return a part of a request as an object. Raises: ServerRefusal if it is not an object."""
     if not isinstance(value, Mapping):
-        raise invalid(f"{what} is {value!r:.80}: give an object.")
+        raise invalid(f"{what} must be an object, not {value!r:.80}.")
     return value
 
 
 def list_of(value: Any, what: str) -> Sequence[Any]:
     """Return a part of a request as a list. Raises: ServerRefusal if it is not a list."""
     if not isinstance(value, list):
-        raise invalid(f"{what} is {value!r:.80}: give a list.")
+        raise invalid(f"{what} must be a list, not {value!r:.80}.")
     return value
 
 
 def text_of(value: Any, what: str) -> str:
     """Return a part of a request as text. Raises: ServerRefusal if it is not text."""
     if not isinstance(value, str):
-        raise invalid(f"{what} is {value!r:.80}: give text.")
+        raise invalid(f"{what} must be text, not {value!r:.80}.")
     return value
 
 

@@ -23,7 +23,7 @@ class ChatCompletions:
     def read(self, body: Mapping[str, Any]) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read."""
         if body.get("n") not in (None, 1):
-            raise invalid("n: one message is answered at a time.")
+            raise invalid("n must be 1: the server answers with one message at a time.")
         messages = [self._message(object_of(row, "A message")) for row in list_of(body.get("messages"), "messages")]
         tools = [function_of(object_of(tool, "A tool").get("function")) for tool in tools_of(body)]
         chat = chat_of(body, messages, tools, body.get("max_completion_tokens", body.get("max_tokens")))
@@ -46,7 +46,7 @@ class ChatCompletions:
             return Message("assistant", content, tuple(calls), reasoning=text_of(thought, "reasoning_content"))
         if role == "tool":
             return Message("tool", content, call_id=text_of(row.get("tool_call_id"), "tool_call_id"))
-        raise invalid(f"A message has the role {role!r:.40}: give system, developer, user, assistant or tool.")
+        raise invalid(f"A message has the role {role!r:.40}. Give system, developer, user, assistant or tool.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
         """Return the answer whole."""

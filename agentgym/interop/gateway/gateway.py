@@ -66,7 +66,8 @@ class PolicyGateway:
         """Check that either a program or clients can play. Raises: AgentGymError."""
         if (self._program is None) == (not self._tokens):
             raise AgentGymError(
-                "Give a program that plays the episodes, or tokens of clients that take them, and not both."
+                "Give the gateway either a program that plays the episodes, or tokens of clients that take them, not "
+                "both."
             )
 
     def listen(self) -> str:
@@ -87,10 +88,11 @@ class PolicyGateway:
     async def _session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
         if unfit := [hook.name or type(hook).__name__ for hook in episodes.config.hooks if not hook.fits_programs]:
             raise AgentGymError(
-                f"A program plays an episode once, in a conversation of its own: leave out `{unfit[0]}`."
+                f"The hook `{unfit[0]}` cannot be used with a program, which plays an episode only once, in its own "
+                "conversation. Leave it out."
             )
         if self._is_open:
-            raise AgentGymError("The gateway serves another run: give each run a gateway of its own.")
+            raise AgentGymError("This gateway is already serving a run. Create one gateway per run.")
         stays_open = self._listening is not None
         sessions = Sessions(self._program, self._tokens, self.listen())
         assert self._listening is not None

@@ -121,7 +121,7 @@ class ProgramLoop(PlayLoop):
             self._wait_for_this(False)
         await self._keep_open_turn()
         if not self.has_turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
-            raise PolicyError("The program ended before it asked for a message.")
+            raise PolicyError("The program ended before it requested a message from the policy.")
         raise EpisodeOver(reason)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
@@ -152,7 +152,7 @@ class ProgramLoop(PlayLoop):
             left_s = self._last_asked + self._silence_s - loop.time()
             if left_s <= 0 and not self._work:
                 if not self.has_turns:
-                    raise PolicyError(f"The program asked for nothing in {self._silence_s:g} s.")
+                    raise PolicyError(f"The program requested nothing for {self._silence_s:g} s.")
                 raise EpisodeOver(StopReason.TIME)
             self._next_turn = loop.create_future()
             awaited: list[asyncio.Future[Any]] = [self._over, self._next_turn]
@@ -172,7 +172,11 @@ class ProgramLoop(PlayLoop):
         try:
             self._check_open()
             if len(self._work) >= MAX_WAITING:
-                raise ServerRefusal(429, "rate_limit_error", f"{MAX_WAITING} requests of this episode are open: wait.")
+                raise ServerRefusal(
+                    429,
+                    "rate_limit_error",
+                    f"{MAX_WAITING} requests of this episode are already open. Wait until one is answered.",
+                )
         except ServerRefusal:
             work.close()
             raise
@@ -193,7 +197,7 @@ class ProgramLoop(PlayLoop):
             raise self._over_error() from None
         except Exception as error:
             self.fail(error)
-            raise ServerRefusal(503, "api_error", "The episode has failed, and is given up.") from error
+            raise ServerRefusal(503, "api_error", "The episode has failed, and will not continue.") from error
         finally:
             self._last_asked = asyncio.get_running_loop().time()
 
@@ -258,7 +262,7 @@ class ProgramLoop(PlayLoop):
         try:
             conversation = Conversation(chat.messages, chat.tools, self._policy.renderer)
         except PolicyError as error:
-            raise invalid(f"The policy cannot be shown these messages: {error}") from error
+            raise invalid(f"The policy cannot read these messages: {error}") from error
         row = OpenRow(len(self._rows), conversation, chat.tools, keys)
         self._rows.append(row)
         self._ready = True  # until this point, running out of time is a failure
@@ -374,7 +378,7 @@ class ProgramLoop(PlayLoop):
             try:
                 turn.observation_ids = row.conversation.extend(turn, observation)
             except PolicyError as error:
-                raise invalid(f"The policy cannot be shown these messages: {error}") from error
+                raise invalid(f"The policy cannot read these messages: {error}") from error
         row.turn, row.keys = None, [*row.keys, *keys_of(observation)]
         self._usage.tokens += len(turn.observation_ids)
         row.record(turn, observation)

@@ -39,7 +39,7 @@ class AgentProgram:
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise AgentGymError("A program has a command, for example ('python', 'agent.py').")
+            raise AgentGymError("A program needs a command, for example ('python', 'agent.py').")
 
     @asynccontextmanager
     async def running(self, loop: ProgramLoop, url: str, token: str) -> AsyncIterator[None]:
@@ -60,7 +60,7 @@ class AgentProgram:
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
-                raise PolicyError(f"The program {self.command[0]!r} does not start: {error}") from error
+                raise PolicyError(f"The program {self.command[0]!r} cannot be started: {error}") from error
             watching = asyncio.create_task(self._watch(process, loop))
             try:
                 yield
@@ -82,7 +82,12 @@ class AgentProgram:
         if loop.has_turns:
             loop.end(StopReason.ANSWERED if code == 0 else StopReason.ENVIRONMENT)
         else:
-            loop.fail(PolicyError(f"The program ended with {code} before it asked for a message. It said: {text!r}"))
+            loop.fail(
+                PolicyError(
+                    f"The program ended with {code} before it requested a message from the policy. Its output ended "
+                    f"with: {text!r}"
+                )
+            )
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> str:

@@ -23,7 +23,10 @@ class Responses:
         """Read a request. Raises: ServerRefusal naming what cannot be read."""
         for name in ("previous_response_id", "conversation", "background"):
             if body.get(name):
-                raise invalid(f"{name}: nothing is stored here; send the whole conversation as `input`.")
+                raise invalid(
+                    f"{name} is not supported, because this server stores nothing. Send the whole conversation as "
+                    "`input`."
+                )
         messages: list[Message] = []
         if body.get("instructions"):
             messages.append(Message("system", text_of(body["instructions"], "instructions")))
@@ -43,7 +46,7 @@ class Responses:
             content = content_of(item.get("content"), ("input_text", "output_text"), _input_image)
             role = item.get("role")
             if role not in ("system", "developer", "user", "assistant"):
-                raise invalid(f"A message has the role {role!r:.40}: give system, developer, user or assistant.")
+                raise invalid(f"A message has the role {role!r:.40}. Give system, developer, user or assistant.")
             messages.append(Message("system" if role == "developer" else role, content))
         elif kind == "function_call":
             call = call_of(item.get("call_id"), item.get("name"), item.get("arguments"))
@@ -55,7 +58,7 @@ class Responses:
             content = content_of(item.get("output"), ("input_text", "output_text"), _input_image)
             messages.append(Message("tool", content, call_id=text_of(item.get("call_id"), "call_id")))
         elif kind != "reasoning":
-            raise invalid(f"An item of the type {kind!r:.40} is not known here.")
+            raise invalid(f"An item has the type {kind!r:.40}, which is not supported.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
         """Return the answer whole."""

@@ -16,14 +16,16 @@ def content_from_mcp(result: Mapping[str, Any]) -> Content:
     Raises: ToolError with the text if the server marks it as an error, or requests input that we do not give.
     """
     if result.get("resultType") == "input_required":
-        raise ToolError("The server asks for input of a model or a person before it goes on, and nobody gives it here.")
+        raise ToolError(
+            "The server asks for input from a model or a person before it continues, which is not available here."
+        )
     blocks = result.get("content")
     parts = [_part(block) for block in (blocks if isinstance(blocks, list) else []) if isinstance(block, Mapping)]
     if not parts and result.get("structuredContent") is not None:
         parts = [TextPart(json.dumps(result["structuredContent"], ensure_ascii=False))]
     text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     if result.get("isError"):
-        raise ToolError(text or "The server calls this an error, and says no more.")
+        raise ToolError(text or "The server reports an error without a text.")
     return text if all(isinstance(part, TextPart) for part in parts) else tuple(parts)
 
 

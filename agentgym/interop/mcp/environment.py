@@ -70,7 +70,10 @@ class McpEnvironment(Environment):
         offered = self._offered()
         named = {*(self._tool_names or ()), *self._final_names, *(name for name, _ in self._state_calls)}
         if missing := sorted(named - offered.keys()):
-            raise TaskError(f"{task.id}: the server offers no {', '.join(missing)}. It offers {', '.join(offered)}.")
+            raise TaskError(
+                f"{task.id} names the tools {', '.join(missing)}, which the server does not offer. It offers "
+                f"{', '.join(offered)}."
+            )
         self._take_tools(task.id)
         instructions = self._connection.instructions.strip()
         return [*([Message("system", instructions)] if instructions else ()), *task.opening()]
@@ -80,26 +83,28 @@ class McpEnvironment(Environment):
         server = McpServer.parse(given["server"], task.id) if "server" in given else own
         if server is None:
             raise TaskError(
-                f"{task.id} has no parameters['server'], so there is nothing to start. Give "
-                '{"command": ["python3", "server.py"], "files": {"server.py": TEXT}}, or register a server by '
+                f"{task.id} has no parameters['server'], so no server can be started. Give {{\"command\": "
+                '["python3", "server.py"], "files": {"server.py": TEXT}}, or register a server by '
                 "agentgym.interop.register_mcp."
             )
         if server.url and "server" in given:
             raise TaskError(
-                f"{task.id} names the url {server.url!r}, but a sandbox reaches only what its environment allows. "
+                f"{task.id} names the url {server.url!r}, but a task cannot give its sandbox access to the network. "
                 "Register the server: agentgym.interop.register_mcp(NAME, url=...)."
             )
         self._tool_names, self._final_names = given.get("tools"), given.get("final", ())
         for name, names in (("tools", self._tool_names or ()), ("final", self._final_names)):
             if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
-                raise TaskError(f"{task.id}: parameters[{name!r}] is {names!r:.200}; give a list of names of tools.")
+                raise TaskError(
+                    f"{task.id}: parameters[{name!r}] must be a list of names of tools, not {names!r:.200}."
+                )
         try:
             calls = given.get("state", ())
             self._state_calls = [(str(call["tool"]), dict(call.get("arguments", {}))) for call in calls]
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise TaskError(
-                f"{task.id}: parameters['state'] is {given['state']!r:.200}; give a list of "
-                '{"tool": name, "arguments": {...}}.'
+                f'{task.id}: parameters[\'state\'] must be a list of {{"tool": name, "arguments": {{...}}}}, not '
+                f"{given['state']!r:.200}."
             ) from error
         return replace(server, files={**server.files, **_texts_of(given.get("files", {}), task.id)})
 
@@ -120,9 +125,9 @@ class McpEnvironment(Environment):
         if not self._final_names:
             if "answer" in chosen:
                 raise TaskError(
-                    f"{task}: the server's tool 'answer' has the name of the one by which the agent ends an episode. "
-                    "Name the server's tools that end it in parameters['final'], or leave it out of "
-                    "parameters['tools']."
+                    f"{task}: the server has a tool named 'answer', which is also the name of the tool by which the "
+                    "agent ends an episode. Leave it out of parameters['tools'], or name the server's tools that end "
+                    "an episode in parameters['final']."
                 )
             about = "Hand in the answer. Ends the task."
             size = {"max_output_chars": self._max_end_chars}
@@ -195,7 +200,8 @@ def _texts_of(files: Any, task: str) -> dict[str, str]:
         return {str(path): _text_of_file(given) for path, given in files.items()}
     except (AttributeError, TypeError, KeyError, UnicodeDecodeError) as error:
         raise TaskError(
-            f"{task}: parameters['files'] is {files!r:.200}; give text, or {{\"asset\": name}}, by path. {error}"
+            f"{task}: parameters['files'] must map each path to text, or to {{\"asset\": name}}, but it is "
+            f"{files!r:.200}. {error}"
         ) from error
 
 

@@ -69,7 +69,7 @@ class Client:
                 return None
             if isinstance(error, ServerLate):
                 raise
-            raise ServerFailed(f"The server does not speak MCP {STATELESS}: {error}") from error
+            raise ServerFailed(f"The server does not support MCP {STATELESS}: {error}") from error
         except ServerFailed:
             if auto and isinstance(self._transport, StreamableHttp):  # an older server refuses the headers
                 return None
@@ -99,13 +99,13 @@ class Client:
             page = self.request("tools/list", {"cursor": cursor} if cursor else {}, deadline)
             listed = page.get("tools")
             if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-                raise ServerFailed(f"The server's list of tools is none: {str(page)[:300]}")
+                raise ServerFailed(f"The server's list of tools is not a list of objects: {str(page)[:300]}")
             tools += listed
             cursor = page.get("nextCursor")
             if not cursor or len(tools) > MAX_TOOLS:
                 break
         if cursor or len(tools) > MAX_TOOLS:
-            raise ServerFailed(f"The server offers more than {MAX_TOOLS} tools, or a list without an end.")
+            raise ServerFailed(f"The server offers more than {MAX_TOOLS} tools, or its list of tools never ends.")
         self._mirrored = {str(entry.get("name")): _mirrored_arguments(entry.get("inputSchema")) for entry in tools}
         return tools
 
@@ -137,7 +137,7 @@ class Client:
                 about = {"requestId": self._last_id, "reason": "It took too long."}
                 self._transport.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about}, deadline)
             raise
-        raise ServerFailed("The server ended its reply without an answer.")
+        raise ServerFailed("The server ended its reply before the answer.")
 
     def _routing(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         """Return what STATELESS asks to stand in headers too."""

@@ -76,7 +76,7 @@ class StandardStreams:
                 received = json.loads(line)
                 if isinstance(received, dict):
                     yield received
-        raise ServerFailed(f"The server sent {MAX_MESSAGES} lines without an answer among them.")
+        raise ServerFailed(f"The server sent {MAX_MESSAGES} lines, but none of them was the answer.")
 
     def _line(self, deadline: float) -> bytes:
         while (end := self._incoming.find(b"\n")) < 0:
@@ -152,13 +152,13 @@ class StreamableHttp:
             try:
                 received = json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise ServerFailed(f"The server sent what is no JSON: {text[:200]!r}.") from error
+                raise ServerFailed(f"The server sent data that is not JSON: {text[:200]!r}.") from error
             for entry in received if isinstance(received, list) else [received]:
                 if (count := count + 1) > MAX_MESSAGES:
-                    raise ServerFailed(f"The server sent {MAX_MESSAGES} messages without an answer among them.")
+                    raise ServerFailed(f"The server sent {MAX_MESSAGES} messages, but none of them was the answer.")
                 if isinstance(entry, dict):
                     yield entry
-        raise ServerFailed("The server ended its reply without an answer.")
+        raise ServerFailed("The server ended its reply before the answer.")
 
     def _post(self, message: Message, deadline: float) -> Iterator[str]:
         headers = {**self._headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

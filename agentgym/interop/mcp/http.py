@@ -154,12 +154,16 @@ class McpHttpServer:
         if self._is_local:
             named = [request.headers.get("host", ""), *([urlsplit(origin).netloc] if origin else ())]
             if not all(is_loopback(urlsplit(f"//{name}").hostname or "") for name in named):
-                raise ServerRefusal(403, "other_origin", "This server answers requests of this machine alone.")
+                raise ServerRefusal(403, "other_origin", "This server answers only requests from its own machine.")
         elif origin:
-            raise ServerRefusal(403, "other_origin", "This server answers no pages of browsers.")
+            raise ServerRefusal(403, "other_origin", "This server answers no requests from web pages.")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if self._tokens and (scheme.lower() != "bearer" or number_of(token.strip(), self._tokens) is None):
-            raise ServerRefusal(401, "unknown_token", "Give a token of the server: Authorization: Bearer TOKEN.")
+            raise ServerRefusal(
+                401,
+                "unknown_token",
+                "The request needs a token of this server. Send it as: Authorization: Bearer TOKEN.",
+            )
 
     async def _list_tasks(self, _request: Request) -> Response:
         return AsciiJSONResponse({"tasks": [*self._tasks]})
@@ -170,7 +174,7 @@ class McpHttpServer:
         if secret is not None:
             return await self._serve(request, secret, task)
         if request.method == "DELETE":
-            raise ServerRefusal(400, "no_session", f"Name the session that ends, by the header {SESSION}.")
+            raise ServerRefusal(400, "no_session", f"Name the session to end in the header {SESSION}.")
         message = await _message(request)
         if message.get("method") != "initialize":
             params = message.get("params")
@@ -180,7 +184,7 @@ class McpHttpServer:
                     "A task has episodes. POST /episodes begins one, and answers a URL for clients without sessions."
                 )
                 return _error(message.get("id"), METHOD_NOT_FOUND, words, 404)
-            raise ServerRefusal(400, "no_session", f"Begin by `initialize`, then send the header {SESSION}.")
+            raise ServerRefusal(400, "no_session", f"Begin with `initialize`, then send the header {SESSION}.")
         secret = await self._begin(task)
         reply = await self._open[secret].server.answer(message)
         if reply is None:  # the message was a notification named initialize
@@ -191,11 +195,11 @@ class McpHttpServer:
     async def _begin_by_request(self, request: Request) -> Response:
         body = await _message(request)
         if unknown := body.keys() - {"task", "index"}:
-            raise _invalid(f"{sorted(unknown)[0]!r:.60} is none of: task, index.")
+            raise _invalid(f"The key {sorted(unknown)[0]!r:.60} is not known. Give only task and index.")
         ids = [*self._tasks]
         index = body.get("index", self._begun % len(ids))
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(ids):
-            raise _invalid(f"index is {index!r:.60}: give a number from 0 to {len(ids) - 1}.")
+            raise _invalid(f"index = {index!r:.60} is not valid: give a number from 0 to {len(ids) - 1}.")
         task = self._task(body.get("task", ids[index]))
         secret = await self._begin(task)
         return AsciiJSONResponse({"task": task.id, "url": f"{request.base_url}episodes/{secret}/mcp"}, 201)
@@ -282,15 +286,15 @@ async def _message(request: Request) -> dict[str, Any]:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_BYTES:
-                    raise ServerRefusal(413, "too_large", f"A message has at most {MAX_BODY_BYTES} bytes.")
+                    raise ServerRefusal(413, "too_large", f"A message must have at most {MAX_BODY_BYTES} bytes.")
     except TimeoutError:
         raise ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
     try:
         message = strict_json.loads(body or b"{}", allow_surrogates=True)
     except ValueError as error:
-        raise _invalid(f"This is no JSON: {error!s:.200}") from error
+        raise _invalid(f"The message is not JSON: {error!s:.200}") from error
     if not isinstance(message, dict):
-        raise _invalid("A message is one JSON object; batches are not taken.")
+        raise _invalid("A message must be one JSON object. Batches are not supported.")
     return message
 
 
@@ -303,4 +307,4 @@ def _invalid(words: str) -> ServerRefusal:
 
 
 def _unknown_episode() -> ServerRefusal:
-    return ServerRefusal(404, "unknown_episode", "There is no such episode. It may be over: begin a new one.")
+    return ServerRefusal(404, "unknown_episode", "There is no such episode. It may have ended: begin a new one.")

@@ -43,33 +43,40 @@ class McpServer:
     def __post_init__(self) -> None:
         """Raise TaskError for an invalid field."""
         if bool(self.command) == bool(self.url):
-            raise TaskError(f"An MCP server has a command or a url, one of them: {self.command!r}, {self.url!r}.")
+            raise TaskError(
+                f"An MCP server needs either a command or a url, but has {self.command!r} and {self.url!r}."
+            )
         if not all(isinstance(part, str) and "\0" not in part for part in self.command):
             raise TaskError(
-                f"The command {self.command!r} of an MCP server is not a list of texts: give the program and its "
+                f"The command {self.command!r} of an MCP server must be a list of texts: the program and its "
                 "arguments, such as ['python', 'server.py']."
             )
         parts = urlsplit(self.url)
         if self.url and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise TaskError(f"The url {self.url!r} of an MCP server is none: give https://HOST/PATH.")
+            raise TaskError(f"The url {self.url!r} of an MCP server is not valid: give https://HOST/PATH.")
         for name in ("files", "environment", "headers"):
             texts = getattr(self, name)
             if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in (*texts, *texts.values())):
-                raise TaskError(f"{name} of an MCP server is {texts!r:.200}: give text by name.")
+                raise TaskError(f"{name} of an MCP server must map names to texts, but it is {texts!r:.200}.")
         if self.era not in ("auto", "stateless", "sessions"):
-            raise TaskError(f"era of an MCP server is {self.era!r}: give auto, stateless or sessions.")
+            raise TaskError(f"era = {self.era!r} of an MCP server is not valid: give auto, stateless or sessions.")
         if not (self.start_s > 0 and self.call_s > 0):
-            raise TaskError(f"start_s and call_s of an MCP server are above 0, not {self.start_s} and {self.call_s}.")
+            raise TaskError(
+                f"start_s = {self.start_s} and call_s = {self.call_s} of an MCP server are not valid: both must be "
+                "above 0."
+            )
 
     @classmethod
     def parse(cls, data: Any, task: str) -> Self:
         """Make a server from a task's parameters. Raises: TaskError naming the task."""
         if not isinstance(data, Mapping) or not isinstance(data.get("command", []), list):
-            raise TaskError(f"{task}: parameters['server'] is {data!r:.200}; give {{\"command\": [...]}}.")
+            raise TaskError(
+                f"{task}: parameters['server'] must be an object such as {{\"command\": [...]}}, not {data!r:.200}."
+            )
         try:
             return cls(**{**data, "command": tuple(data.get("command", ()))})
         except TypeError as error:
-            raise TaskError(f"{task}: parameters['server']: {error}.") from error
+            raise TaskError(f"{task}: parameters['server'] is not valid: {error}.") from error
         except TaskError as error:
             raise TaskError(f"{task}: {error}") from error
 
@@ -121,7 +128,7 @@ class McpConnection:
         try:
             reply = await connection._ask(start, server.start_s)
         except ToolError as error:
-            raise SandboxUnavailable(f"The MCP server {server.location!r} does not start: {error}") from error
+            raise SandboxUnavailable(f"The MCP server {server.location!r} cannot be started: {error}") from error
         about = reply["ok"]
         connection.protocol = str(about.get("protocol", ""))
         connection.instructions = str(about.get("instructions", ""))
@@ -143,9 +150,9 @@ class McpConnection:
             reply = await self._channel.request({**request, "timeout_s": timeout_s}, timeout_s=timeout_s + _SLACK_S)
         except (SandboxDied, TimeoutError):
             await self._sandbox.exec(["true"])  # raises SandboxDied if the whole sandbox has ended
-            raise self._end("The server has ended, and what connected it.") from None
-        if not _is_reply(reply):  # the server runs beside the bridge, and may have forged a reply
-            raise self._end("The server has broken what connects it.")
+            raise self._end("The server has ended, and with it the process that connects it to agentgym.") from None
+        if not _is_reply(reply):  # the server runs beside the bridge, and may have forged its reply
+            raise self._end("The server has damaged the process that connects it to agentgym.")
         if "failed" in reply:
             raise self._end(str(reply["failed"]))
         if "late" in reply:

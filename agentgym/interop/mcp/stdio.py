@@ -51,7 +51,7 @@ async def _answer(episode: EpisodeServer, line: bytes) -> dict[str, object] | No
     try:
         message = strict_json.loads(line, allow_surrogates=True)
         if not isinstance(message, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
     except ValueError as error:
         return {"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": f"This is no message: {error}"}}
     return await episode.answer(message)

@@ -59,8 +59,8 @@ def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str
         return _format_that_reads(text, written, tokenizer)
     if written.failure is not None:
         raise PolicyError(
-            f"{written.failure} So how its model writes calls is unknown. Name a call format (call_format, or "
-            "policy.call_format of a recipe) or another template (policy.chat_template)."
+            f"{written.failure} So it is not known how its model writes calls. Name a call format (call_format, or "
+            "policy.call_format in a recipe) or another template (policy.chat_template)."
         ) from written.failure
     return _as_written(load("call_formats", FALLBACK), written)
 
@@ -158,8 +158,11 @@ def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_opt
     written = call_by_template(tokenizer, template_options, call_format)
     if written is not None and not reads_back(call_format, written):
         warnings.warn(
-            f"The call format {call_format.name} does not read calls as the chat template writes them: "
-            f"{excerpt(written, 120)}. The model was probably trained on those; 'auto' takes the format that fits.",
+            (
+                f"The call format {call_format.name} cannot read calls as the chat template writes them: "
+                f"{excerpt(written, 120)}. The model was probably trained on the template's form. Use call_format = "
+                "'auto', which takes the format that fits."
+            ),
             CallFormatWarning,
             stacklevel=2,
         )
@@ -196,6 +199,6 @@ def _format_that_reads(text: str, written: WrittenCalls, tokenizer: Any) -> Call
         return max(reading, key=lambda form: _written_alike(form, written))
     raise PolicyError(
         f"The chat template of {tokenizer.name_or_path or type(tokenizer).__name__} writes a call as "
-        f"{excerpt(text, 120)}, which no call format reads. Name the one to use (call_format, or policy.call_format "
-        f"of a recipe): {', '.join(candidates)}."
+        f"{excerpt(text, 120)}, which no call format can read. Choose a format by call_format "
+        f"(policy.call_format in a recipe): {', '.join(candidates)}."
     )

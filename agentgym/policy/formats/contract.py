@@ -157,7 +157,7 @@ def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
     except ValueError as error:  # Python refuses integers with thousands of digits
         raise Malformed("The call is not usable JSON: a number in it is too long.") from error
     if "\\u" in window[:end] and not encodable(value):
-        raise Malformed("The call holds half of a surrogate pair (\\ud800-\\udfff), which is no character.")
+        raise Malformed("The call contains half of a surrogate pair (\\ud800-\\udfff), which is not a character.")
     return value, begin + end
 
 
@@ -172,14 +172,14 @@ def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict
     if [(read.name, read.arguments, read.error) for read in calls] != [(call.name, arguments, None)]:
         raise ValueError(
             f"The call format {call_format.name!r} cannot write the call {excerpt(call.name)} with "
-            f"{excerpt(str(call.arguments), 200)}: its syntax has no escape for something in it. "
-            "Choose other texts, or a format of JSON such as 'hermes'."
+            f"{excerpt(str(call.arguments), 200)}, because its syntax cannot escape part of it. Change these texts, "
+            "or use a JSON format such as 'hermes'."
         )
     return text
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise Malformed(f"The call is not valid JSON: {constant} is no JSON number.")
+    raise Malformed(f"The call is not valid JSON: {constant} is not a JSON number.")
 
 
 def _finite(number: str) -> float:

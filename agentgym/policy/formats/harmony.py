@@ -90,7 +90,7 @@ def _read(header: str, body: str, index: int) -> Call:
     to, name = _TO.search(header), ""
     try:
         if to is None:
-            raise Malformed(f"The call has no recipient, but {excerpt(header.strip())}.")
+            raise Malformed(f"The call names no recipient; its header is {excerpt(header.strip())}.")
         name = named(to[1])
         return Call(name, strict_object(body), f"call_{index}")
     except Malformed as malformed:

@@ -43,7 +43,7 @@ def named(name: str, what: str = "The call") -> str:
     """Return a tool's name as written, stripped. Raises: Malformed if it is not a name."""
     name = name.strip()
     if not name or any(character.isspace() for character in name):
-        raise Malformed(f"{what} names no tool, but {excerpt(name)}.")
+        raise Malformed(f"{what} must name a tool, not {excerpt(name)}.")
     if len(name) > MAX_NAME_CHARS:
-        raise Malformed(f"No tool has a name of {len(name)} characters, such as {excerpt(name)}.")
+        raise Malformed(f"No tool has a name as long as {len(name)} characters: {excerpt(name)}.")
     return name

@@ -47,7 +47,7 @@ class LiteralReader:
         """Move past this text, which must come next."""
         if not self.skip(expected):
             near = excerpt(self.text[self.at : self.at + 30], 30)
-            raise Malformed(f"The call has {near} where {expected} should stand.")
+            raise Malformed(f"The call has {near} where {expected} was expected.")
 
     def match(self, pattern: re.Pattern[str], what: str) -> str:
         """Return the text that a pattern matches here, after white space."""
@@ -55,7 +55,7 @@ class LiteralReader:
         matched = pattern.match(self.text, self.at)
         if matched is None:
             near = excerpt(self.text[self.at : self.at + 30], 30)
-            raise Malformed(f"The call has {near} where {what} should stand.")
+            raise Malformed(f"The call has {near} where {what} was expected.")
         self.at = matched.end()
         return matched[matched.lastindex or 0]
 
@@ -74,7 +74,7 @@ class LiteralReader:
             return _number(matched.group())
         word = self.match(_WORD, "a value")
         if word not in _WORDS:
-            raise Malformed(f"The call has the word {word}, which is no value. Put texts into quotes.")
+            raise Malformed(f"The call has the word {word}, which is not a value. Put texts into quotes.")
         return _WORDS[word]
 
     def mapping(self, closing: str, separator: str, depth: int = 0) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class LiteralReader:
                 )
             self.at, text = end + len(self._delimiter), self.text[begin:end]
         if _SURROGATES.search(text):
-            raise Malformed("The call holds half of a surrogate pair (\\ud800-\\udfff), which is no character.")
+            raise Malformed("The call contains half of a surrogate pair (\\ud800-\\udfff), which is not a character.")
         return text
 
     def _after_space(self) -> int:

@@ -76,7 +76,7 @@ class MarkedArguments(ABC):
         text = text if len(text) - begin <= MAX_CALL_CHARS else text[: begin + MAX_CALL_CHARS]
         head = self.head.match(text, begin)
         if head is None:
-            raise Malformed(f"The call does not begin as it must, but with {excerpt(text[begin:].strip())}.")
+            raise Malformed(f"The call does not begin in this format's way, but with {excerpt(text[begin:].strip())}.")
         name, arguments, at = named(head["name"]), dict[str, Any](), head.end()
         while key := self.key.match(text, at):
             value_end = self.value_end.search(text, key.end())
@@ -88,5 +88,7 @@ class MarkedArguments(ABC):
             at = value_end.end()
         end = self.end.match(text, at)
         if end is None:
-            raise Malformed(f"The call to {name} is not closed, but goes on with {excerpt(text[at:].strip())}.")
+            raise Malformed(
+                f"The call to {name} is not closed: after its arguments comes {excerpt(text[at:].strip())}."
+            )
         return [Call(name, arguments, f"call_{index}")], end.end()

@@ -60,7 +60,7 @@ class Mistral:
             return [_call(value, at, self.example) for at, value in enumerate(values, index)], end
         name = _NAME.match(text, begin)
         if name is None:
-            raise Malformed(f"{OPEN} is followed by {excerpt(text[begin:])}, which is no call.")
+            raise Malformed(f"{OPEN} must be followed by a call, not by {excerpt(text[begin:])}.")
         arguments, end = strict_json_at(
             text, _after_space(text, name.end() + len(ARGUMENTS) * (text[name.end()] == "["))
         )

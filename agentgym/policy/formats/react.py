@@ -64,7 +64,7 @@ def _read(text: str, action: re.Match[str], index: int) -> tuple[Call, int]:
         name = named(action["name"], "Action")
         given = _INPUT.match(text, at)
         if given is None:
-            raise Malformed(f"The line Action: {name} is not followed by Action Input, but by {excerpt(text[at:])}.")
+            raise Malformed(f"The line Action: {name} must be followed by Action Input, not by {excerpt(text[at:])}.")
         at = given.end()
         arguments, at = strict_json_at(text, at)
         if not isinstance(arguments, dict):

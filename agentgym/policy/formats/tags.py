@@ -45,8 +45,8 @@ class Tags:
         wrong = [tag for tag in tags if not re.fullmatch(r"(```)?[A-Za-z][\w-]*", tag) or tag == ANY]
         if wrong or not tags:
             raise ValueError(
-                f"Tags needs names such as 'sql' or '```python' (not {ANY!r}), not {wrong or 'an empty mapping'}. "
-                "Give a mapping like {'sql': ('query', 'sql')}: tag -> (tool, argument)."
+                f"Tags needs tags such as 'sql' or '```python' (but not {ANY!r}), not {wrong or 'an empty mapping'}. "
+                "Give a mapping from each tag to a tool and its argument, such as {'sql': ('query', 'sql')}."
             )
         self._targets = dict(tags)
         self._tag_of = {tool: tag for tag, (tool, _) in reversed(list(tags.items()))}
@@ -123,9 +123,9 @@ def _argument(tag: str, tool: str, argument: str | None, body: str) -> dict[str,
     if len(body) > MAX_CALL_CHARS:
         raise Malformed(f"The call is {len(body)} characters long; at most {MAX_CALL_CHARS} are read.")
     if argument is None and body.strip():
-        raise Malformed(f"{tool} takes no argument, but got {excerpt(body)}.")
+        raise Malformed(f"{tool} takes no argument, but the call has {excerpt(body)}.")
     if argument is not None and not body.strip():
-        raise Malformed(f"The call to {tool} is empty; its {argument} stands between the tags.")
+        raise Malformed(f"The call to {tool} is empty: write the argument {argument} between the tags.")
     return {} if argument is None else {argument: body if tag.startswith(FENCE) else body.strip()}
 
 

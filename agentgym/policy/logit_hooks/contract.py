@@ -77,7 +77,7 @@ def make_hook(
     except TypeError as error:
         known = [name for name in list(inspect.signature(factory).parameters)[2:] if name != "policy"]
         raise PolicyError(
-            f"The logit hook {name!r} refuses {dict(options or {})}: {error}. Its options are "
+            f"The logit hook {name!r} does not accept the options {dict(options or {})}: {error}. Its options are: "
             f"{', '.join(known) or 'none'}."
         ) from error
     maker: HookMaker = factory(renderer, end_ids, **own, **(options or {}))

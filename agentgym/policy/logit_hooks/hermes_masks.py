@@ -26,7 +26,7 @@ class HermesMasks:
     def __init__(self, renderer: TemplateRenderer, end_ids: Sequence[int], *, hook: str) -> None:
         if renderer.call_format.name != "hermes":
             raise PolicyError(
-                f"The logit hook {hook!r} knows the call format 'hermes' alone, and this model writes its calls as "
+                f"The logit hook {hook!r} supports only the call format 'hermes', but this model writes its calls as "
                 f"{renderer.call_format.name!r}. Leave the hook out, or train the model to write 'hermes'."
             )
         self._begun_thought = renderer.begun_thought

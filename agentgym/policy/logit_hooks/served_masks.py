@@ -41,9 +41,9 @@ def require_vllm_form(name: str) -> None:
     """Raise UnknownNameError; PolicyError if a vLLM server cannot compute the masks of the hook of this name."""
     if not getattr(load("logit_hooks", name), _MARK, False):
         raise PolicyError(
-            f"The logit hook {name!r} has no form for vLLM: it asks this process before each token, and a server "
-            "computes masks from a grammar alone, as those of known_tools and protocol. Leave out the hook, or sample "
-            "with transformers."
+            f"The logit hook {name!r} cannot be used with vLLM: it runs in this process before each token, whereas a "
+            "server can only apply the masks of a grammar, as known_tools and protocol do. Leave the hook out, or "
+            "sample with transformers."
         )
 
 
@@ -65,7 +65,10 @@ class ServedGrammar(NamedTuple):
 def request_options(hook: LogitHook) -> dict[str, Any]:
     """Return the fields of a completion request that make the server apply the masks of a hook. Raises: PolicyError."""
     if not isinstance(hook, AutomatonHook):
-        raise PolicyError(f"A {type(hook).__name__} has no form for vLLM: only an AutomatonHook has.")
+        raise PolicyError(
+            f"The logit hook {type(hook).__name__} cannot be used with vLLM, because it is not an AutomatonHook. "
+            "Derive it from AutomatonHook, or sample with transformers."
+        )
     automaton = hook.automaton
     ends = list(automaton.table.end_ids)
     grammar = json.dumps({"settings": dict(automaton.grammar.settings), "end_ids": ends})
@@ -113,8 +116,8 @@ def masks_of(hook: LogitHook, tokens: Sequence[int]) -> list[tuple[int, int, Tok
             continue
         if (token in mask.ids) != mask.allowed:
             raise PolicyError(
-                f"The vLLM server sampled token {token} where the logit hook refuses it, so its log-probabilities are "
-                f"not those of the masked distribution. {REMEDY}."
+                f"The vLLM server sampled the token {token}, which the logit hook forbids, so its log-probabilities "
+                f"are not those of the masked distribution. {REMEDY}."
             )
         note_mask(masks, at, mask)
     return masks

@@ -56,7 +56,8 @@ class TokenTable:
     def __init__(self, tokenizer: Any, end_ids: Sequence[int]) -> None:
         if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder")):
             raise PolicyError(
-                "A logit hook over bytes needs a tokenizer with byte-level BPE: choose another model, or none."
+                "A logit hook over bytes needs a tokenizer with byte-level BPE, which this model does not have. "
+                "Choose another model, or leave the hook out."
             )
         self.end_ids = tuple(sorted(set(end_ids)))
         added = tokenizer.added_tokens_decoder
@@ -106,7 +107,7 @@ class TokenAutomaton:
             return state
         following = self._run(state, self.table.texts[token])
         if following is None:
-            raise PolicyError(f"The token {token} may not follow in the state {state!r} of a logit hook.")
+            raise PolicyError(f"The token {token} is not allowed in the logit hook's state {state!r}.")
         return following
 
     def _compute(self, state: Hashable) -> TokenMask | None:
@@ -121,7 +122,10 @@ class TokenAutomaton:
             return TokenMask(tuple(sorted(refused)), allowed=False)
         left = {*self._ids, *self.table.end_ids} - set(refused)
         if not left:
-            raise PolicyError(f"No token of this model may follow in the state {state!r} of a logit hook.")
+            raise PolicyError(
+                f"The logit hook allows no token of this model in its state {state!r}. Choose another hook, or "
+                "another model."
+            )
         return TokenMask(tuple(sorted(left)), allowed=True)
 
     def _run(self, state: Hashable, text: str) -> Hashable | None:

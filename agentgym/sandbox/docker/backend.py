@@ -183,8 +183,8 @@ class DockerBackend:
         missing = _missing(daemon.facts, self.runtime)
         if missing and not spec.insecure_ok:
             raise LimitUnenforceable(
-                f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) "
-                "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
+                f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) To accept "
+                "weaker limits, for code that you trust, set SandboxSpec.insecure_ok=True."
             )
         guest = await self._start(spec, daemon, directory, image)
         guest.missing = missing
@@ -235,7 +235,7 @@ class DockerBackend:
                 header, _ = await greeting
             if "error" in header:
                 raise SandboxUnavailable(
-                    f"The guest cannot serve in the image {image.name!r}: {header.get('text')!s:.2000}"
+                    f"The guest process cannot run in the image {image.name!r}: {header.get('text')!s:.2000}"
                 )
             return ContainerHandle(link, daemon, name, image)
         except BaseException as error:
@@ -259,8 +259,8 @@ def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
     """
     if runtime is not None and runtime not in facts["Runtimes"]:
         raise SandboxUnavailable(
-            f"The Docker daemon knows no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. "
-            f"Add it: dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
+            f"The Docker daemon has no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. Add it by "
+            f"dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
         )
     missing = {
         name: f"{name}: the daemon's control groups have no controller for it. {_DELEGATE}"

@@ -59,7 +59,7 @@ class Daemon:
         try:
             return self._threads.submit(_translated, function, *arguments)
         except RuntimeError as error:
-            raise SandboxUnavailable("The docker backend was closed meanwhile.") from error
+            raise SandboxUnavailable("The docker backend was closed while it created a sandbox.") from error
 
     def close(self) -> None:
         """Wait for submitted calls, and disconnect."""

@@ -190,15 +190,18 @@ def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Itera
         record = _checked(line)
         parts = _parts(record)
         if parts <= before:
-            raise ValueError(f"{record['p']!r:.200} comes too late, or twice")
+            raise ValueError(f"the entry {record['p']!r:.200} is out of order, or appears twice")
         if newest[: len(parts) - 1] != parts[:-1]:
-            raise ValueError(f"{record['p']!r:.200} comes without its directory")
+            raise ValueError(f"the entry {record['p']!r:.200} comes without an entry of its directory before it")
         if record["t"] == "d":
             newest = parts
         elif record["t"] == "f":
             files.add(b"/".join(parts))
         elif record["t"] == "h" and decode(record["l"]) not in files:
-            raise ValueError(f"{record['p']!r:.200} is a name of {record['l']!r:.200}, which is no file before it")
+            raise ValueError(
+                f"the hard link {record['p']!r:.200} points to {record['l']!r:.200}, which is not a file that came "
+                "before it"
+            )
         before = parts
         content = _content(source, record)
         yield parts, record, content
@@ -210,22 +213,24 @@ def _checked(line: bytes) -> Record:
     try:
         record = json.loads(line)
     except RecursionError as error:
-        raise ValueError("a header that is nested too deep") from error
+        raise ValueError("a header is nested too deeply") from error
     if not isinstance(record, dict) or record.get("t") not in KINDS or not isinstance(record.get("p"), str):
-        raise ValueError(f"an invalid header: {line[:80]!r}")
+        raise ValueError(f"a header is invalid: {line[:80]!r}")
     kind = record["t"]
     if not FIELDS.issuperset(record) or record.get("o", 1) != 1 or record.get("s", 1) != 1:
-        raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")
+        raise ValueError(f"a header has fields other than {' '.join(sorted(FIELDS))}")
     if kind == "w" and len(record) != 2:
-        raise ValueError(f"a whiteout with more than its path: {line[:80]!r}")
+        raise ValueError(f"a whiteout has fields other than its path: {line[:80]!r}")
     if kind != "w" and not (
         _is_int_within(record.get("m"), 0o7777) and _is_int_within(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)
     ):
-        raise ValueError(f"mode {record.get('m')!r:.40}, time {record.get('u')!r:.40}")
+        raise ValueError(
+            f"a header has an invalid mode or time: mode {record.get('m')!r:.40}, time {record.get('u')!r:.40}"
+        )
     if ("n" in record) != (kind == "f") or not _is_int_within(record.get("n", 0), MAX_SIZE):
-        raise ValueError(f"a record of kind {kind!r} and size {record.get('n')!r:.40}")
+        raise ValueError(f"a record of kind {kind!r} has an invalid size: {record.get('n')!r:.40}")
     if ("l" in record) != (kind in "lh") or not isinstance(record.get("l", ""), str):
-        raise ValueError(f"a record of kind {kind!r} with the target {record.get('l')!r:.40}")
+        raise ValueError(f"a record of kind {kind!r} has an invalid link target: {record.get('l')!r:.40}")
     return record
 
 
@@ -238,9 +243,9 @@ def _parts(record: Record) -> tuple[bytes, ...]:
     parts = tuple(path.split(b"/"))
     odd = any(part in (b"", b".", b"..") for part in parts)
     if parts[0] not in ROOTS or odd or b"\0" in path or len(path) > MAX_PATH:
-        raise ValueError(f"the path {record['p']!r:.200}")
+        raise ValueError(f"a path is invalid, or outside the folders that a sandbox may write: {record['p']!r:.200}")
     if len(parts) == 1 and (record["t"] != "d" or record.get("o")):
-        raise ValueError(f"{record['p']!r} as anything but a directory")
+        raise ValueError(f"{record['p']!r} is a top folder, but its record is not that of a directory")
     return parts
 
 
@@ -256,7 +261,7 @@ def _content(source: BinaryIO, record: Record) -> Iterator[bytes | int]:
             yield length
             continue
         if held >> -(-length // BLOCK):
-            raise ValueError(f"{record['p']!r:.200} holds more blocks than it has")
+            raise ValueError(f"{record['p']!r:.200} has more data blocks than its size allows")
         for number, at in enumerate(range(0, length, BLOCK)):
             block = min(BLOCK, length - at)
             if held >> number & 1:

@@ -40,7 +40,7 @@ def main() -> None:
     order, descriptors = _read_request(control)
     try:
         if os.uname().machine != "x86_64":
-            raise OSError(f"this machine is {os.uname().machine}; the filter of system calls is for x86_64")
+            raise OSError(f"this machine is {os.uname().machine}, but the filter of system calls works only on x86_64")
         _serve(control, order, descriptors[0] if descriptors else _own_oom_score())
     except Exception as error:  # noqa: BLE001 - every failure is reported to the host
         error_text = "".join(traceback.format_exception_only(type(error), error)).strip()
@@ -78,7 +78,10 @@ def _serve(control: socket.socket, order: dict[str, Any], oom_score: int) -> Non
     for name in order["preload"]:
         importlib.import_module(name)
     if len(os.listdir("/proc/self/task")) > 1:
-        raise OSError(f"preloading {', '.join(order['preload'])} started threads; such a process cannot be forked")
+        raise OSError(
+            f"preloading {', '.join(order['preload'])} started threads, so the process cannot be forked; leave it out "
+            "of SandboxSpec.preload"
+        )
     memory = _memory_files()
     if order["address_space"]:
         most = order["address_space"] + boot.own_address_space()

@@ -102,7 +102,7 @@ def _make_parents(path: str) -> None:
     area, rest = _split_area(path)
     names = [name for name in rest.split("/")[:-1] if name not in ("", ".")]
     if ".." in names:
-        raise PermissionError(errno.EACCES, "'..' in a path whose directories do not exist", path)
+        raise PermissionError(errno.EACCES, "the path contains '..', and its directories do not exist", path)
     for count in range(1, len(names) + 1):
         below = "/".join(names[:count])
         parent = "/".join(names[: count - 1]) or "."
@@ -124,7 +124,7 @@ def names(path: str, most: int) -> list[bytes]:
             for entry in islice(entries, most + 1)
         ]
     if len(listed) > most:
-        raise OSError(errno.EFBIG, f"the directory holds more than {most} names")
+        raise OSError(errno.EFBIG, f"the directory has more than {most} names")
     return sorted(listed)
 
 

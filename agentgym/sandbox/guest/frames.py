@@ -93,7 +93,10 @@ class FrameReader:
             return None
         head, blob = PREFIX.unpack_from(buffer)
         if head > self.max_header or blob > self.max_blob:
-            raise FrameError(f"a frame of {head} + {blob} bytes; {self.max_header} + {self.max_blob} are allowed")
+            raise FrameError(
+                f"a frame of {head} header bytes and {blob} data bytes, where at most {self.max_header} and "
+                f"{self.max_blob} are allowed"
+            )
         start, end = PREFIX.size + head, PREFIX.size + head + blob
         if len(buffer) < end:
             return None
@@ -101,11 +104,11 @@ class FrameReader:
             text = buffer[PREFIX.size : start].decode()
             header, used = _scan(text, 0)
         except (ValueError, RecursionError, StopIteration) as error:
-            raise FrameError(f"a header that is not JSON ({error})") from error
+            raise FrameError(f"a frame whose header is not JSON ({error})") from error
         if used != head:
-            raise FrameError(f"a header that is not JSON: {head - used} more bytes after it")
+            raise FrameError(f"a frame whose header is not JSON: {head - used} more bytes follow the JSON value")
         if not isinstance(header, dict):
-            raise FrameError(f"a header that is a {type(header).__name__}, not an object")
+            raise FrameError(f"a frame whose header is a {type(header).__name__}, not a JSON object")
         body = bytes(buffer[start:end])
         del buffer[:end]
         return header, body

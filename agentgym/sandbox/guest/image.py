@@ -95,7 +95,7 @@ def _become_unprivileged_user(cgroups: Cgroups) -> None:
         answer = os.read(go_read, 1000)
         if answer != _GO:
             raise ImageRefused(
-                f"the spawner could not be made an ordinary user: {answer.decode() or 'its keeper died'}"
+                f"the spawner process could not give up its privileges: {answer.decode() or 'its keeper died'}"
             )
         os.setgroups([])
         os.setresgid(0, 0, 0)
@@ -164,7 +164,9 @@ def _interpreter(environment: dict[str, str]) -> str:
                 return path
             reasons.append(f"{path} {reason}")
     tried = "; ".join(dict.fromkeys(reasons)) or f"none in {environment['PATH']}"
-    raise ImageRefused(f"the image has no Python 3.9 or newer that runs here ({tried}). Add one to the image")
+    raise ImageRefused(
+        f"the image has no Python 3.9 or newer that runs on this machine ({tried}). Install one in the image"
+    )
 
 
 def _try_interpreter(path: str, environment: dict[str, str]) -> str | None:

@@ -65,7 +65,7 @@ class _Packer:
                 name = waiting[-1].pop()
                 here = path + b"/" + name if path else name
                 if len(here) > MAX_PATH:
-                    raise OSError(errno.ENAMETOOLONG, f"a path of more than {MAX_PATH} bytes")
+                    raise OSError(errno.ENAMETOOLONG, f"a path has more than {MAX_PATH} bytes")
                 status = os.lstat(name, dir_fd=folder)
                 if stat.S_ISDIR(status.st_mode):
                     folder, mode = _enter(folder, name, status)

@@ -220,7 +220,7 @@ class Runner:
         """Run code in a session's process, starting it if needed. Long code comes in a descriptor."""
         session = self.sessions.get(request["session"])
         if session is not None and session.call is not None:
-            raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
+            raise OSError(errno.EBUSY, f"session {session.name!r} is still busy with another call: wait for it")
         self.prefork.call_begins(_SESSION)
         kills, pids = self.memory_kills(), self.meter.started()
         if session is None:
@@ -340,8 +340,7 @@ class Runner:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
                     python.enter_child(standard, self.max_descriptors)
-                    # every Python ignores these signals, but not every program does
-                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, not by other programs
                         signal.signal(ignored, signal.SIG_DFL)
                     try:
                         os.execvpe(arguments[0], arguments, environment)

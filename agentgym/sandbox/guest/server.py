@@ -216,7 +216,7 @@ class Guest:
         with identity.as_agent():
             names = b"\0".join(files.names(request["path"], request["most_names"]))
         if len(names) > request["most"]:
-            raise OSError(errno.EFBIG, f"the names in the directory take {len(names)} bytes")
+            raise OSError(errno.EFBIG, f"the names in the directory take {len(names)} bytes, more than are allowed")
         self._reply(request["id"], names)
 
     def _pack(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:

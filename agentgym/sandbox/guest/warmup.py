@@ -54,7 +54,7 @@ def _serve_calls(host: socket.socket, guest: server.Guest) -> None:
             else:
                 guest.run_once()
         if "error" in reply[0]:
-            raise RuntimeError(f"the first call of a guest failed: {reply[0]}")
+            raise RuntimeError(f"the first call in a new sandbox failed: {reply[0]}")
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def _harmless() -> Iterator[None]:
 
     def kill_one(pid: int, number: int) -> None:
         if pid <= 0:
-            raise RuntimeError("a guest in its warm-up may signal only its own children")
+            raise RuntimeError(f"while a sandbox starts, it may signal only its own child processes, not {pid}")
         kill(pid, number)
 
     identity.AGENT, os.kill = os.geteuid(), kill_one

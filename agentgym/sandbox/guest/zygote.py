@@ -116,7 +116,7 @@ class Zygote:
             if answer < 0:
                 raise OSError(-answer, os.strerror(-answer), "clone")
             if answer == 0:
-                raise ConnectionResetError("the zygote is gone")
+                raise ConnectionResetError("the zygote, the process that forks new sandboxes, has ended")
         except OSError:
             orders.close()
             raise
@@ -207,7 +207,9 @@ def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
 def _check_confined() -> None:
     """Check that only the sandbox's user id is left, and that no process is above this one."""
     if 0 in getresuid() or getppid() != 0:
-        raise PermissionError(f"still user {getresuid()}, parent {getppid()}: no code is run")
+        raise PermissionError(
+            f"no code is run, because the process still has the users {getresuid()} and the parent {getppid()}"
+        )
 
 
 _KINDS: dict[str, Callable[[list[Syscall], dict[str, Any]], None]] = {

@@ -42,7 +42,7 @@ class LineChannel:
                 descriptors=[theirs.fileno(), errors_write],
             )
             if "error" in header:
-                raise OSError(f"No channel to {argv[0]!r}: {header.get('text')!s:.500}")
+                raise OSError(f"A channel to {argv[0]!r} cannot be opened: {header.get('text')!s:.500}")
         except BaseException:
             ours.close()
             os.close(errors)
@@ -60,7 +60,7 @@ class LineChannel:
         """
         async with self._serial:
             if self._stream.fileno() < 0:
-                raise SandboxDied("This channel is closed.")
+                raise SandboxDied("This channel is closed. Open a new one.")
             line_out = json.dumps(message).encode() + b"\n"
             answered = False
             try:
@@ -75,7 +75,7 @@ class LineChannel:
                 reason = f"The channel's process sent a line that is not JSON ({error!s:.200})"
                 raise SandboxDied(reason + self._stderr_text()) from error
             except (BrokenPipeError, ConnectionResetError) as error:
-                raise SandboxDied(f"The channel's process hung up{self._stderr_text()}") from error
+                raise SandboxDied(f"The channel's process closed its end{self._stderr_text()}") from error
             finally:
                 if not answered:
                     await self.close()

@@ -80,7 +80,8 @@ class GuestHandle:
         )
         if header.get("timed_out") is True:
             raise SandboxError(
-                f"The sandbox did not {operation} its files within {timeout_s:g} s: the machine is overloaded."
+                f"The sandbox did not {operation} its files within {timeout_s:g} s, because the machine is "
+                "overloaded. Run fewer sandboxes at once."
             )
         exit_code = header.get("exit")
         return exit_code == 0, blob[:500].decode("utf-8", "replace") or f"it ended with {exit_code!r:.40}"
@@ -108,7 +109,10 @@ class GuestHandle:
             except TimeoutError:
                 if self._end_if_hung is None or not await self._end_if_hung():
                     _LOGGER.warning(
-                        "A sandbox was killed %g s ago, and the kernel has not removed all of it yet. It goes on.",
+                        (
+                            "A sandbox was killed %g s ago, but the kernel has not yet removed all of its processes. "
+                            "It continues to do so."
+                        ),
                         _CLOSE_S,
                     )
             except OSError:

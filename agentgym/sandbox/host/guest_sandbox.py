@@ -66,7 +66,10 @@ class GuestSandbox:
     ) -> ExecResult:
         """Run a command and wait for its end."""
         if isinstance(argv, str | bytes) or not argv:
-            raise ValueError(f"argv is {argv!r}: pass a list with the program first. For a shell: ['sh', '-c', text].")
+            raise ValueError(
+                f"argv = {argv!r} is not valid: pass a list that begins with the program. For a shell command, pass "
+                "['sh', '-c', text]."
+            )
         request = {"op": "exec", "argv": [str(part) for part in argv], "cwd": cwd, "env": dict(env or {})}
         return await self._run(request, stdin, timeout_s, max_output_bytes)
 
@@ -99,7 +102,7 @@ class GuestSandbox:
             header, piece = await self._file("read", path, max_blob=most, offset=offset, most=most)
             size = self._parse(lambda reply: whole_number(reply, "size"), header)
             if size > max_bytes:
-                raise ValueError(f"{path} holds {size} bytes; max_bytes is {max_bytes}.")
+                raise ValueError(f"{path} has {size} bytes, but only {max_bytes} (max_bytes) are allowed.")
             pieces.append(piece)
             offset += len(piece)
             if len(piece) < most or offset >= size:  # only the last piece may be incomplete
@@ -140,7 +143,7 @@ class GuestSandbox:
             self._guest.link.close("The sandbox was reset.")
             await self._guest.close()
             if self._closed:
-                raise SandboxDied("The sandbox was closed.")
+                raise SandboxDied("The sandbox is closed. Create a new one.")
             guest = await self._make_guest()
             self._guest = guest
             if self._closed:  # meanwhile
@@ -190,9 +193,9 @@ class GuestSandbox:
 
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
-            raise ValueError(f"timeout_s is {timeout_s!r}: give a number of seconds above 0.")
+            raise ValueError(f"timeout_s = {timeout_s!r} is not valid: give a number of seconds above 0.")
         if limit < 0:
-            raise ValueError(f"max_output_bytes is {limit}: give 0 or more.")
+            raise ValueError(f"max_output_bytes = {limit} is not valid: give 0 or more.")
         request.update(timeout=timeout_s, limit=limit)
         try:
             with self._busy:
@@ -236,9 +239,9 @@ class GuestSandbox:
 
     def _current(self) -> GuestHandle:
         if self._owner != os.getpid():
-            raise SandboxDied("This sandbox was created in another process; a forked process must create its own.")
+            raise SandboxDied("This sandbox was created in another process. A forked process must create its own.")
         if self._resetting.locked():
-            raise SandboxDied("This sandbox is being reset.")
+            raise SandboxDied("This sandbox is being reset. Wait until reset() has returned.")
         return self._guest
 
     @property

@@ -18,10 +18,10 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
     check_not_refused(header)
     first = whole_number(header, "out")
     if first > len(blob):
-        raise ValueError(f"out is {first} of {len(blob)} bytes")
+        raise ValueError(f"out is {first}, but the reply has only {len(blob)} bytes")
     exit_code = header["exit"]
     if type(exit_code) is not int or not -255 <= exit_code <= 255:
-        raise ValueError(f"exit is {exit_code!r:.40}")
+        raise ValueError(f"exit is {exit_code!r:.40}, not a whole number from -255 to 255")
     return ExecResult(
         exit_code=exit_code,
         stdout=blob[:first],
@@ -44,7 +44,7 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
 def check_not_refused(header: dict[str, Any]) -> None:
     """Raise SandboxError with the guest's reason."""
     if "error" in header:
-        raise SandboxError(f"The guest refused the call: {header.get('text')!s:.500}.")
+        raise SandboxError(f"The sandbox refused the call: {header.get('text')!s:.500}.")
 
 
 def usage_of(header: dict[str, Any]) -> Usage:
@@ -66,14 +66,14 @@ def names_of(blob: bytes, most: int) -> list[str]:
         return []
     count = blob.count(b"\0") + 1
     if count > most:
-        raise ValueError(f"{count} names in a directory, of at most {most}")
+        raise ValueError(f"a directory has {count} names, where at most {most} are allowed")
     return [name.decode("utf-8", "replace") for name in blob.split(b"\0")]
 
 
 def whole_number(header: dict[str, Any], name: str) -> int:
     value = header[name]
     if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"{name} is {value!r:.40}")
+        raise ValueError(f"{name} is {value!r:.40}, not a whole number from 0 to 2**53")
     return value
 
 
@@ -85,7 +85,7 @@ def counted(header: dict[str, Any], name: str) -> int:
 def seconds(header: dict[str, Any], name: str) -> float:
     value = float(header[name])
     if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} is {value!r}")
+        raise ValueError(f"{name} is {value!r}, not a finite number of at least 0")
     return value
 
 
@@ -94,5 +94,5 @@ def file_error(header: dict[str, Any], path: str) -> OSError:
     number = whole_number(header, "errno")
     text = header["text"]
     if number not in errno.errorcode or not isinstance(text, str):
-        raise ValueError(f"errno is {number}, text {text!r:.40}")
+        raise ValueError(f"errno is {number} with the text {text!r:.40}, which is not an error of the system")
     return OSError(number, visible(text[:500]) or os.strerror(number), path)

@@ -64,12 +64,16 @@ async def replay_sessions(sandbox: Sandbox, log: SessionLog, *, timeout_s: float
     Raises: SandboxError if the log is incomplete, or a call ends with a different exit code than before; SandboxDied.
     """
     if not log.complete:
-        raise SandboxError(f"The sessions ran more than {MAX_BYTES} bytes of code: too much to be kept for a replay.")
+        raise SandboxError(
+            f"The sessions cannot be replayed: they ran more than {MAX_BYTES} bytes of code, of which no full record "
+            "is kept."
+        )
     for number, call in enumerate(log.calls, 1):
         result = await sandbox.run_python(call.code, session=call.session, timeout_s=timeout_s)
         if result.timed_out or result.exit_code != call.exit_code:
             ending = "timed out" if result.timed_out else f"ended with exit code {result.exit_code}"
             raise SandboxError(
-                f"Session {call.session!r} cannot be replayed: call {number} of {len(log.calls)} {ending}, the first "
-                f"time with {call.exit_code}. Its standard error: {result.stderr[-300:].decode('utf-8', 'replace')!r}"
+                f"Session {call.session!r} cannot be replayed: call {number} of {len(log.calls)} {ending}, but "
+                f"{call.exit_code} when it first ran. Its standard error was: "
+                f"{result.stderr[-300:].decode('utf-8', 'replace')!r}"
             )

@@ -20,6 +20,6 @@ def descriptors_available() -> Iterator[None]:
             raise
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         raise SandboxUnavailable(
-            f"This process may open no more files ({error.strerror}; its limit is {limit}). Every sandbox takes two, "
-            "and a call some more. Raise the limit (ulimit -n), or keep fewer sandboxes alive at once."
+            f"This process has reached its limit of {limit} open files ({error.strerror}). Every sandbox needs two, "
+            "and a running call some more. Raise the limit (ulimit -n), or keep fewer sandboxes open at once."
         ) from error

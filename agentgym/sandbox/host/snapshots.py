@@ -98,7 +98,10 @@ async def receive_files(
             raise FilesNotCaptured(f"The files of the sandbox cannot be captured: {error_text}.")
         await asyncio.wait({collected}, timeout=_LAST_PIECE_S)
         if not collected.done():
-            raise SandboxError("The sandbox says that it has sent its files, and has not. It is not trusted any more.")
+            raise SandboxError(
+                "The sandbox reported that it has sent its files, but they did not arrive. It may be hostile, and is "
+                "not used any more."
+            )
         data = await collected
     finally:
         collected.cancel()
@@ -110,7 +113,7 @@ async def receive_files(
         holes = b'"s":1' in data  # the zeros of holes are hashed too
         snapshot = await asyncio.to_thread(work) if holes or len(data) + upper > _SMALL_BYTES else work()
         if not snapshot.entries.keys() >= ROOTS.keys():
-            raise ValueError("it lacks a directory that every sandbox has")
+            raise ValueError("a directory that every sandbox has is missing")
         return snapshot
     except ValueError as error:
         raise SandboxError(f"The sandbox sent an invalid archive of its files ({error!s:.200}).") from error
@@ -126,7 +129,9 @@ async def _collect(read: int, most: int) -> bytes:
             return bytes(data)
         data += piece
         if len(data) > most:
-            raise FilesNotCaptured(f"The files of the sandbox take more than {most} bytes: more than the spec allows.")
+            raise FilesNotCaptured(
+                f"The files of the sandbox have more than {most} bytes, which is more than SandboxSpec.disk_mib allows."
+            )
 
 
 async def restore(guest: GuestHandle, snapshot: Snapshot) -> None:

@@ -48,9 +48,12 @@ def changes_of(archive: bytes, *, most: int | None = None, most_bytes: int | Non
         path, kind, start = b"/".join(parts), header["t"], source.tell()
         size += header.get("n", 0)
         if len(changes) == most:
-            raise FilesNotCaptured(f"There are more than {most} files.")
+            raise FilesNotCaptured(f"The sandbox has more than {most} files, which is more than the spec allows.")
         if most_bytes is not None and size > most_bytes:
-            raise FilesNotCaptured(f"The files have more than {most_bytes} bytes, holes included.")
+            raise FilesNotCaptured(
+                f"The files of the sandbox have more than {most_bytes} bytes, counting holes, which is more than the "
+                "spec allows."
+            )
         if kind == "h":
             first = files[decode(header["l"])]
             changes.append(Change(path, {**first.header, "p": header["p"]}, first.digest, first.content))

@@ -171,8 +171,8 @@ class NamespacesBackend:
             except ConnectionError as error:
                 if last:
                     raise SandboxUnavailable(
-                        f"The spawner process was killed twice while it created one sandbox ({error}). If that was not "
-                        "done on purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once."
+                        f"The spawner process was killed twice while it created one sandbox ({error}). Unless you "
+                        "killed it, the machine ran out of memory (see dmesg). Run fewer sandboxes at once."
                     ) from error
         raise AssertionError("unreachable: the second try returns or raises")
 
@@ -215,8 +215,10 @@ class NamespacesBackend:
             if spawner_report is None and not spawner.alive:
                 error_text = spawner.stderr_text()
                 if not error_text:
-                    raise ConnectionError("the spawner has ended") from error
-                raise SandboxUnavailable(f"The spawner process ended:\n{error_text}") from error
+                    raise ConnectionError("the spawner process has ended") from error
+                raise SandboxUnavailable(
+                    f"The spawner process, which creates sandboxes, has ended:\n{error_text}"
+                ) from error
             if spawner_report and spawner_report.get("kind") == "retired":
                 raise ConnectionError(spawner_report["text"]) from error
             if spawner_report and spawner_report.get("kind") == "layers":
@@ -226,8 +228,11 @@ class NamespacesBackend:
             hung = await spawner.end_if_hung()
             await guest.close()
             if hung:
-                raise ConnectionError("it hung, and was ended") from error
-            raise SandboxUnavailable(f"No sandbox came up within {_CREATE_S:g} s: machine overloaded.") from error
+                raise ConnectionError("the spawner process did not respond, so it was killed") from error
+            raise SandboxUnavailable(
+                f"No sandbox was ready within {_CREATE_S:g} s, because the machine is overloaded. Run fewer sandboxes "
+                "at once."
+            ) from error
         except BaseException:
             await guest.close()
             raise
@@ -293,18 +298,19 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     if kind == "limit":
         listed = "; ".join(f"{name}: {why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in json.loads(text).items())
         return LimitUnenforceable(
-            f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
-            "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
+            f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} To accept weaker limits, for "
+            "code that you trust, set SandboxSpec.insecure_ok=True."
         )
     if kind == "image":
-        return SandboxUnavailable(f"No sandbox can be made of this image: {text}.")
+        return SandboxUnavailable(f"No sandbox can be created from this image: {text}.")
     if kind in _SHORTAGES:
         return SandboxUnavailable(f"The sandbox could not be set up: {text}. {_SHORTAGES[kind]}")
     return SandboxUnavailable(
-        f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
-        "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
-        "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0); in a container, start "
-        "it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined, or use another backend."
+        f"No sandbox can be created here: {text or 'the guest process died during setup'}. The namespaces backend "
+        "needs Linux 5.14 or newer on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, "
+        "where these exist, kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0). "
+        "In a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined, or "
+        "use another backend."
     )
 
 

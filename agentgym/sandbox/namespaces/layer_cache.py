@@ -133,4 +133,4 @@ async def _ask_for_layer(spawner: SpawnerProcess, request: dict[str, Any], archi
             if message:
                 answer = json.loads(message)
                 return answer["kind"], answer["text"]
-    raise ConnectionError("the spawner has ended")
+    raise ConnectionError("the spawner process has ended")

@@ -22,7 +22,9 @@ def entries_of(modules: tuple[str, ...]) -> list[tuple[str, str]]:
     if not names:
         return []
     if "agentgym" in names:
-        raise SandboxUnavailable("SandboxSpec.preload names agentgym: a sandbox must not see tasks and their truth.")
+        raise SandboxUnavailable(
+            "SandboxSpec.preload names agentgym, which would show the agent tasks and their truth. Leave it out."
+        )
     holders = importlib.metadata.packages_distributions()
     entries: dict[str, str] = {}
     pending: list[str] = []
@@ -33,7 +35,8 @@ def entries_of(modules: tuple[str, ...]) -> list[tuple[str, str]]:
         module_spec = find_spec(name)
         if module_spec is None or module_spec.origin is None:
             raise SandboxUnavailable(
-                f"SandboxSpec.preload names {name!r}, which is not installed here. Install it, or leave it out."
+                f"SandboxSpec.preload names {name!r}, which is not installed on this machine. Install it, or leave it "
+                "out."
             )
         path = Path(module_spec.origin)
         path = path.parent if path.name.startswith("__init__.") else path

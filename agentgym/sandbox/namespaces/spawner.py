@@ -129,7 +129,7 @@ class SpawnerProcess:
             except BlockingIOError:  # the socket's queue is full
                 await asyncio.sleep(0.001)
             except OSError as error:
-                raise ConnectionError("the spawner has ended") from error
+                raise ConnectionError("the spawner process has ended") from error
 
     @property
     def alive(self) -> bool:

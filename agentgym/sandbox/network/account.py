@@ -51,7 +51,9 @@ class NetworkLimits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
-                raise SandboxError(f"NetworkLimits.{name} is {getattr(self, name)!r}: a limit is above 0.")
+                raise SandboxError(
+                    f"NetworkLimits.{name} = {getattr(self, name)!r} is not valid: a limit must be above 0."
+                )
 
 
 class Refusal(Exception):
@@ -87,7 +89,7 @@ class Account:
     def enter(self, host: str, port: int) -> Entry:
         """Record a request. Raises: Refusal if the limit on requests is reached."""
         if len(self.entries) >= self.limits.requests:
-            raise Refusal(429, f"This sandbox has made the {self.limits.requests} requests it may make.")
+            raise Refusal(429, f"This sandbox has already made as many requests as it may: {self.limits.requests}.")
         entry = Entry(host, port)
         self.entries.append(entry)
         return entry
@@ -96,7 +98,9 @@ class Account:
         """Count transferred bytes. Raises: Refusal if the limit on transfer is exceeded."""
         self.transferred += count
         if self.transferred > self.limits.transfer_mib * _MIB:
-            raise Refusal(429, f"This sandbox has transferred the {self.limits.transfer_mib} MiB it may transfer.")
+            raise Refusal(
+                429, f"This sandbox has already transferred as much data as it may: {self.limits.transfer_mib} MiB."
+            )
 
     async def pace(self, reads: int = 1) -> None:
         """Wait until the sandbox may read again; at least yield to other tasks."""

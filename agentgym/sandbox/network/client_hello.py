@@ -32,7 +32,7 @@ class _Cursor:
     def take(self, count: int) -> bytes:
         piece = self._data[self._position : self._position + count]
         if len(piece) < count:
-            raise ValueError("a TLS message that is shorter than it says")
+            raise ValueError("a TLS message that is shorter than its stated length")
         self._position += count
         return piece
 
@@ -60,21 +60,21 @@ def read_client_hello(data: bytes) -> ClientHello | None:
     while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
         head = data[position : position + _RECORD_BYTES]
         if not bytes([_HANDSHAKE, 3]).startswith(head[:2]):
-            raise ValueError("no TLS")
+            raise ValueError("data that is not TLS")
         if len(head) < _RECORD_BYTES:
             return None
         length = int.from_bytes(head[3:], "big")
         if not 0 < length <= _MAX_RECORD:
-            raise ValueError(f"a TLS record of {length} bytes")
+            raise ValueError(f"a TLS record of {length} bytes, which is not a valid length")
         piece = data[position + _RECORD_BYTES : position + _RECORD_BYTES + length]
         message += piece
         if message[:1] != bytes([_CLIENT_HELLO]) and message:
-            raise ValueError("a TLS connection that does not begin with a client's hello")
+            raise ValueError("a TLS message that is not a client hello")
         if len(piece) < length:
             return None
         position, records = position + _RECORD_BYTES + length, records + 1
         if records > _MAX_RECORDS:
-            raise ValueError(f"a TLS hello in more than {_MAX_RECORDS} records")
+            raise ValueError(f"a TLS client hello in more than {_MAX_RECORDS} records")
     return ClientHello(_server_name(_Cursor(message[4 : 4 + int.from_bytes(message[1:4], "big")])))
 
 
@@ -90,8 +90,8 @@ def _server_name(hello: _Cursor) -> str | None:
             entries = body.vector(2)
             while entries.more:
                 if entries.number(1) != _HOST_NAME:
-                    raise ValueError("a TLS server name that is no host name")
+                    raise ValueError("a TLS server name that is not a host name")
                 names.append(entries.vector(2).rest().decode("ascii"))
     if len(names) > 1:
-        raise ValueError(f"{len(names)} TLS server names in one hello")
+        raise ValueError(f"a TLS client hello with {len(names)} server names, where one is allowed")
     return names[0] if names else None

@@ -67,7 +67,7 @@ class Exchange:
 
     def give_way(self) -> None:
         """End soon without an answer: there are too many connections, and this sandbox has the most."""
-        self._record(Refusal(503, "It was ended to make room: all sandboxes together have too many connections."))
+        self._record(Refusal(503, "It was ended to make room for others: the sandboxes have too many connections."))
         assert self._task is not None
         self._task.cancel()
 
@@ -80,10 +80,10 @@ class Exchange:
             await self._refuse(refusal)
         except TimeoutError:
             status = 408 if self._server is None and self._entry is None else 504
-            await self._refuse(Refusal(status, f"It took too long: the time ended while {self._step}."))
+            await self._refuse(Refusal(status, f"The connection was ended: it took too long while {self._step}."))
         except h11.RemoteProtocolError as error:
             side = "request" if self._server is None else "exchange"
-            await self._refuse(Refusal(error.error_status_hint, f"The {side} is no HTTP: {error}."))
+            await self._refuse(Refusal(error.error_status_hint, f"The {side} is not valid HTTP: {error}."))
         except OSError as error:
             await self._refuse(Refusal(502, f"The connection broke while {self._step}: {error.strerror or error}."))
         finally:
@@ -96,7 +96,7 @@ class Exchange:
         if request is None:
             return
         if request.http_version not in (b"1.0", b"1.1"):
-            raise Refusal(505, "This proxy speaks HTTP/1.1 and HTTP/1.0.")
+            raise Refusal(505, "This proxy supports only HTTP/1.1 and HTTP/1.0.")
         if request.method == b"CONNECT":
             await self._tunnel(request)
         else:
@@ -122,7 +122,7 @@ class Exchange:
             raise Refusal(400, f"{error}.") from error
         self._entry = self._account.enter(destination.host, destination.port)
         if not self._allow_list.allow(destination):
-            raise Refusal(403, f"{destination} is not among the places this sandbox may reach: {self._allow_list}.")
+            raise Refusal(403, f"{destination} is not on the allow list of this sandbox: {self._allow_list}.")
         return destination
 
     async def _connect(self, destination: Destination) -> PacedSocket:
@@ -150,15 +150,15 @@ class Exchange:
         try:
             addresses = (await self._resolve(destination.host, destination.port))[:_MAX_CHECKED]
         except OSError as error:
-            raise Refusal(502, f"{destination.host} has no address: {error.strerror or error}.") from error
+            raise Refusal(502, f"{destination.host} has no known address: {error.strerror or error}.") from error
         problems = {address: why_not_public(address) or _own(address) for address in addresses}
         public = [address for address in addresses if not problems[address]]
         if not public:
             named = "; ".join(f"{address} is {why}" for address, why in list(problems.items())[:_MAX_TRIED])
             raise Refusal(
                 403,
-                f"{destination.host} leads nowhere public ({named or 'it has no address'}). Only a rule that names "
-                f"such an address itself, as in '127.0.0.1:{destination.port}', allows it.",
+                f"{destination.host} has no public address ({named or 'it has no address'}). Only a rule that "
+                f"gives such an address itself, as in '127.0.0.1:{destination.port}', allows it.",
             )
         return public
 
@@ -168,7 +168,7 @@ class Exchange:
         destination = self._destination(request.target, None)
         self._check_host(request, destination, destination.port)
         if any(name in FRAMING for name, _ in request.headers):
-            raise Refusal(400, "A CONNECT request has no body.")
+            raise Refusal(400, "A CONNECT request must not have a body.")
         server = await self._connect(destination)
         while self._http.next_event() not in (h11.PAUSED, h11.NEED_DATA):
             pass  # read to the end of the request; the following bytes are not HTTP
@@ -187,19 +187,21 @@ class Exchange:
         try:
             while (hello := read_client_hello(data)) is None:
                 if len(data) > self._limits.header_bytes:
-                    raise ValueError(f"a TLS hello of more than {self._limits.header_bytes} bytes")
+                    raise ValueError(f"a TLS client hello of more than {self._limits.header_bytes} bytes")
                 piece = await self._client.receive()
                 if not piece:
-                    raise ValueError("a stream that ends before it has begun")
+                    raise ValueError("no data at all")
                 data += piece
             named = None if hello.server_name is None else Destination.parse(hello.server_name + f":{destination.port}")
         except ValueError as error:
-            raise Refusal(403, f"A tunnel carries TLS only; this one began with {error}.") from error
+            raise Refusal(403, f"A tunnel must carry TLS, but this one began with {error}.") from error
         if (destination.address is None and named != destination) or (
             destination.address is not None and named is not None
         ):
             raise Refusal(
-                403, f"The TLS hello is for {named.host if named else 'no name'}, the tunnel for {destination}."
+                403,
+                f"The TLS client hello asks for {named.host if named else 'no name'}, but the tunnel was opened to "
+                f"{destination}.",
             )
         return data
 
@@ -234,13 +236,13 @@ class Exchange:
         if url is None:
             raise Refusal(
                 400,
-                "This is the sandbox's proxy: it takes 'GET http://name/path' with the whole URL, without user "
-                "or fragment, and CONNECT for https.",
+                "This is the sandbox's proxy. Send 'GET http://name/path' with the whole URL, without user or "
+                "fragment; for https, send CONNECT.",
             )
         destination = self._destination(url[1], 80)
         self._check_host(request, destination, 80)
         if sum(name in FRAMING for name, _ in request.headers) > 1:
-            raise Refusal(400, "The request gives its length twice (Content-Length and Transfer-Encoding).")
+            raise Refusal(400, "The request gives its length twice: send Content-Length or Transfer-Encoding.")
         server = await self._connect(destination)
         upstream = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * self._limits.header_bytes)
         path = url[2] or b"/"
@@ -270,7 +272,7 @@ class Exchange:
                 await self._passed_on(server, upstream.send(h11.EndOfMessage()) or b"")
                 return
             else:
-                raise Refusal(400, "The request ended before its body did.")
+                raise Refusal(400, "The request ended before its body was complete.")
 
     async def _answer(self, server: PacedSocket, upstream: h11.Connection) -> None:
         """Rewrite and forward the server's response."""
@@ -282,7 +284,7 @@ class Exchange:
                 upstream.receive_data(await self._from_server(server))
             elif isinstance(event, h11.InformationalResponse):
                 if event.status_code == 101:
-                    raise Refusal(502, "The server wants another protocol, which nobody asked for.")
+                    raise Refusal(502, "The server switched to another protocol, which was not requested.")
             elif isinstance(event, h11.Response):
                 headers = [*end_to_end(event.headers), (b"connection", b"close")]
                 self._answered = True
@@ -306,7 +308,10 @@ class Exchange:
                 except ValueError:
                     same = False
                 if not same:
-                    raise Refusal(400, f"The Host header says {value!r:.80}, the request's target {destination}.")
+                    raise Refusal(
+                        400,
+                        f"The Host header {value!r:.80} differs from the target {destination}.",
+                    )
 
     # Bytes
 

@@ -58,7 +58,7 @@ class LoopThread:
             try:
                 done.result(_END_S)
             except TimeoutError as error:
-                raise SandboxError(f"The proxy did not end its connections within {_END_S:g} s.") from error
+                raise SandboxError(f"The proxy could not close its connections within {_END_S:g} s.") from error
 
     def end(self) -> None:
         """Cancel everything that runs in the loop, and end the thread."""

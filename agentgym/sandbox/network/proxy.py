@@ -75,8 +75,8 @@ class Proxy:
             header, _ = await link.call({"op": "listen"}, deadline_s=_LISTEN_S, descriptors=[theirs.fileno()])
             if "error" in header:
                 raise SandboxUnavailable(
-                    f"The sandbox cannot hand its proxy's socket to the host ({header.get('text')!s:.200}). A network "
-                    "needs a backend that shares the host's kernel; else use network=False."
+                    f"The sandbox cannot pass its proxy's socket to the host ({header.get('text')!s:.200}). Use a "
+                    "backend that shares the host's kernel, or network=False."
                 )
             listener = await _received(ours)
         return self.serve(listener, names)
@@ -209,11 +209,15 @@ async def _received(stream: socket.socket) -> socket.socket:
     except (OSError, IndexError) as error:
         for descriptor in descriptors:
             await in_thread(os.close, descriptor)  # closing an unknown descriptor may block
-        raise SandboxDied("The sandbox handed over no socket for its network. It is not trusted any more.") from error
+        raise SandboxDied(
+            "The sandbox passed no socket for its network to the host. It may be hostile, and was closed."
+        ) from error
     kind = (received.family, received.proto, received.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
     if kind != (socket.AF_INET, socket.IPPROTO_TCP, 1) or received.getsockname() != PROXY_ADDRESS:
         await in_thread(received.close)
-        raise SandboxDied(f"The sandbox handed over a socket that is not at {PROXY_ADDRESS}: not trusted any more.")
+        raise SandboxDied(
+            f"The sandbox passed a socket that is not bound to {PROXY_ADDRESS}. It may be hostile, and was closed."
+        )
     received.setblocking(True)
     return received
 

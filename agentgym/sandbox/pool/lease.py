@@ -90,6 +90,6 @@ class Lease(SandboxWrapper):
     def _check(self, cause: BaseException | None = None) -> None:
         if self.expired:
             raise SandboxDied(
-                f"The lease of this sandbox ran out after {self._lease_s:g} s, so the pool closed it. Close sandboxes "
-                "that are not needed, extend the lease of one that is, or give the pool a larger lease_s."
+                f"The pool closed this sandbox, because its lease of {self._lease_s:g} s ended. Close sandboxes that "
+                "are no longer needed, extend the lease of one that is, or give the pool a larger lease_s."
             ) from cause

@@ -53,10 +53,10 @@ class Pool:
         """Make a pool. Raises: ValueError for a number out of range."""
         for name, value, least in (("ready", ready, 0), ("max_alive", 1 if max_alive is None else max_alive, 1)):
             if value < least:
-                raise ValueError(f"Pool's {name} is {value}: give {least} or more.")
+                raise ValueError(f"Pool({name}={value}) is not valid: give {least} or more.")
         for name, seconds in (("lease_s", lease_s), ("wait_s", wait_s), ("idle_s", idle_s)):
             if not seconds > 0:
-                raise ValueError(f"Pool's {name} is {seconds}: give a number of seconds above 0.")
+                raise ValueError(f"Pool({name}={seconds}) is not valid: give a number of seconds above 0.")
         self.backend, self.name = backend, f"pool of {backend.name}"
         self._ready, self._max_alive = ready, max_alive
         self._lease_s, self._wait_s, self._idle_s = lease_s, wait_s, idle_s
@@ -204,7 +204,7 @@ class Pool:
             await self._fill(warm_set, slot)
             if self._close_count != close_count:
                 await self._end(slot)
-                raise SandboxUnavailable("No sandbox: the pool was closed meanwhile.")
+                raise SandboxUnavailable("The pool was closed while it created a sandbox.")
         finally:
             del self._creating[finished]
             finished.set()

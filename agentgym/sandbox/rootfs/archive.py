@@ -43,13 +43,15 @@ def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", a
         with _opened(content) as archive:
             tree.apply(archive)
         if any(content.last):  # tarfile takes an invalid header for the end, but a true end is zeros
-            raise ImageError("An archive of the image is damaged: it ends in an invalid header.")
+            raise ImageError("An archive of the image is damaged: its last header is invalid. Save the image again.")
         content.finish(archive_digest)
         blob.finish(blob_digest)
     except ImageError:
         raise
     except _DAMAGE_ERRORS as error:
-        raise ImageError(f"An archive of the image is damaged ({type(error).__name__}: {error!s:.300}).") from error
+        raise ImageError(
+            f"An archive of the image is damaged ({type(error).__name__}: {error!s:.300}). Save the image again."
+        ) from error
 
 
 def first_names(path: Path) -> list[str]:
@@ -59,8 +61,8 @@ def first_names(path: Path) -> list[str]:
             return [member.name.removeprefix("./") for member in islice(members(archive), _FIRST)]
     except _DAMAGE_ERRORS as error:
         raise ImageError(
-            f"{path} is not an archive of an image ({error!s:.200}): expected a tar, plain or compressed with gzip, "
-            "bzip2 or xz."
+            f"{path} is not an archive of an image ({error!s:.200}). Give a tar, plain or compressed with gzip, bzip2 "
+            "or xz."
         ) from error
 
 
@@ -80,7 +82,7 @@ class ForwardReader(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Read bytes. Raises: ImageError for a larger read than any honest archive needs."""
         if not 0 <= size <= _MAX_READ_BYTES:
-            raise ImageError(f"A header in an archive of the image claims {size} bytes.")
+            raise ImageError(f"An archive of the image is damaged: a header claims {size} bytes. Save the image again.")
         piece = self._source.read(size)
         self._hash.update(piece)
         self._position += len(piece)
@@ -93,7 +95,10 @@ class ForwardReader(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Skip forwards. Raises: ImageError for any other seek."""
         if whence != os.SEEK_SET or offset < self._position:
-            raise ImageError("An archive of the image points back into what was read already.")
+            raise ImageError(
+                "An archive of the image is damaged: it refers back to data that was already read. Save the image "
+                "again."
+            )
         while self._position < offset and self.read(min(offset - self._position, _MAX_READ_BYTES)):
             pass
         return self._position
@@ -105,7 +110,8 @@ class ForwardReader(io.RawIOBase):
         actual = f"sha256:{self._hash.hexdigest()}"
         if digest and digest != actual:
             raise ImageError(
-                f"A part of the image has the digest {actual}, not {digest}: it is damaged or was changed."
+                f"A part of the image is damaged or was changed: its digest is {actual}, not {digest}. Save the image "
+                "again."
             )
 
 
@@ -137,7 +143,7 @@ class _DecompressingReader(io.RawIOBase):
         while size > 0 and not self._decompressor.eof:
             packed = self._source.read(_PACKED_PIECE) if self._decompressor.needs_input else b""
             if self._decompressor.needs_input and not packed:
-                raise EOFError("the archive is cut short")
+                raise EOFError("the archive ends too early")
             piece = self._decompressor.decompress(packed, size)
             pieces.append(piece)
             size -= len(piece)
@@ -155,7 +161,10 @@ def _decompressed(blob: ForwardReader) -> BinaryIO:
     if head == b"\xfd7zXZ\x00":
         return cast(BinaryIO, _DecompressingReader(lzma.LZMADecompressor(memlimit=_MAX_XZ_MEMORY), stream))
     if head.startswith(b"\x28\xb5\x2f\xfd"):
-        raise ImageError("An archive of the image is compressed with zstd: save it with gzip, or not compressed.")
+        raise ImageError(
+            "An archive of the image is compressed with zstd, which is not supported. Save it with gzip, or "
+            "uncompressed."
+        )
     return stream
 
 

@@ -68,10 +68,10 @@ def make_python_image(python: str, interpreter: Path | None = None) -> Path:
     if target.exists():
         return target
     if not re.fullmatch(r"\d+\.\d+", python):
-        raise SandboxUnavailable(f"{python!r} is not a version of Python: give two numbers, such as 3.9.")
+        raise SandboxUnavailable(f"{python!r} is not a Python version. Give two numbers, such as 3.9.")
     if tuple(map(int, python.split("."))) < OLDEST_PYTHON:
         raise SandboxUnavailable(
-            f"Sandboxes have Python {'.'.join(map(str, OLDEST_PYTHON))} or newer, and not {python}."
+            f"Python {python} is too old for a sandbox. Choose {'.'.join(map(str, OLDEST_PYTHON))} or newer."
         )
     path = interpreter or find_interpreter(python)
     answer = _ask(path) if path else None
@@ -112,7 +112,9 @@ def write_python_image(
     """
     answer = _ask(Path(interpreter))
     if answer is None:
-        raise SandboxUnavailable(f"{interpreter} is no Python that runs here.")
+        raise SandboxUnavailable(
+            f"{interpreter} is not a Python that runs on this machine. Give the path of another interpreter."
+        )
     version, real, library = answer
     for part in ("usr/bin", "etc", "opt"):
         (folder / part).mkdir(parents=True, exist_ok=True)

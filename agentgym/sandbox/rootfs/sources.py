@@ -80,8 +80,8 @@ class FolderImage:
     def __post_init__(self) -> None:
         if not any((self.path / name).is_dir() for name in ("usr", "bin", "lib")):
             raise ImageError(
-                f"{self.path} is not a root file system: it has none of usr, bin and lib. An image is a folder with "
-                "the files of a Linux system, an OCI image layout, or a tar of either (docker export, docker save)."
+                f"{self.path} is not a root file system: it has no folder usr, bin or lib. Give a folder with the "
+                "files of a Linux system, an OCI image layout, or a tar of either (docker export, docker save)."
             )
         total = hashlib.sha256()
         for parts, status, where in self._walk():
@@ -174,7 +174,8 @@ class _Layout:
             descriptor = kernel.open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise ImageError(
-                f"{self.display_path} names {name!r:.120}, which it does not contain ({error.strerror})."
+                f"{self.display_path} refers to {name!r:.120}, which it does not contain ({error.strerror}). Save the "
+                "image again."
             ) from error
         finally:
             os.close(folder)
@@ -188,10 +189,14 @@ class _Layout:
         with self.open(name) as file:
             data = file.read(_MAX_JSON + 1)
         if len(data) > _MAX_JSON:
-            raise ImageError(f"{name} in {self.display_path} is larger than {_MAX_JSON >> 20} MiB.")
+            raise ImageError(
+                f"{name} in {self.display_path} is larger than {_MAX_JSON >> 20} MiB, which is the limit for such a "
+                "file."
+            )
         if digest and f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
             raise ImageError(
-                f"{name} in {self.display_path} is not what its digest says: it is damaged or was changed."
+                f"{name} in {self.display_path} is damaged or was changed: its digest does not match. Save the image "
+                "again."
             )
         return data
 
@@ -224,7 +229,7 @@ def _read_oci_layout(layout: _Layout) -> LayeredImage:
 def _read_docker_save(layout: _Layout) -> LayeredImage:
     images = json.loads(layout.content("manifest.json"))
     if len(images) != 1:
-        raise ImageError(f"{layout.display_path} holds {len(images)} images: save exactly one.")
+        raise ImageError(f"{layout.display_path} contains {len(images)} images. Save exactly one.")
     data = layout.content(str(images[0]["Config"]))
     config = json.loads(data)
     names, digests = (
@@ -244,7 +249,10 @@ def _make_opener(opening: Callable[[str], BinaryIO], name: str) -> Callable[[], 
 
 def _check_layer_count(layers: list[str]) -> list[str]:
     if len(layers) > _MAX_LAYERS:
-        raise ImageError(f"The image has {len(layers)} layers; {_MAX_LAYERS} are allowed.")
+        raise ImageError(
+            f"The image has {len(layers)} layers, but at most {_MAX_LAYERS} are allowed. Flatten it, for example with "
+            "docker export."
+        )
     return layers
 
 
@@ -258,14 +266,14 @@ def _digest_for_this_platform(manifests: list[dict[str, Any]], layout: _Layout) 
             digests.append(_check_digest(entry["digest"]))
     if len(set(digests)) != 1:
         raise ImageError(
-            f"{layout.display_path} holds {len(digests)} images for linux/{architecture}: expected exactly one."
+            f"{layout.display_path} contains {len(digests)} images for linux/{architecture}. Save exactly one."
         )
     return digests[0]
 
 
 def _check_digest(digest: object) -> str:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise ImageError(f"{digest!r:.120} is not a digest: 'sha256:' and 64 hexadecimal digits are expected.")
+        raise ImageError(f"{digest!r:.120} is not a digest: expected 'sha256:' and 64 hexadecimal digits.")
     return digest
 
 

@@ -66,10 +66,10 @@ def prepare_rootfs(name: str) -> RootFilesystem:
         _remember_digest(roots, path, stamp, image.digest)
         return image
     except ImageError as error:
-        raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: {error}") from error
+        raise SandboxUnavailable(f"SandboxSpec.image = {name!r} cannot be used: {error}") from error
     except OSError as error:
         raise SandboxUnavailable(
-            f"The image {name!r} cannot be unpacked below {cache_folder()} ({error}). Free space there, or set "
+            f"The image {name!r} cannot be unpacked in {cache_folder()} ({error}). Free some space there, or set "
             "AGENTGYM_CACHE to another folder."
         ) from error
 
@@ -80,15 +80,15 @@ def locate(name: str) -> Path:
         path = Path(name).expanduser().absolute()
         if path.exists():
             return path
-        raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: there is no such file or folder.")
+        raise SandboxUnavailable(f"SandboxSpec.image = {name!r}: this file or folder does not exist. Check the path.")
     folder = cache_folder() / "images"
     for ending in _ENDINGS:
         if name not in ("", ".", "..") and (folder / (name + ending)).exists():
             return (folder / (name + ending)).resolve()
     raise SandboxUnavailable(
-        f"SandboxSpec.image is {name!r}: no image has this name. Known: {', '.join([HOST_IMAGE, *names()])}. "
-        f"An image is '{HOST_IMAGE}' (this machine's own Python and programs), the path of a root file system "
-        f"or OCI image layout (a folder or a tar), or the name of one in {folder}."
+        f"SandboxSpec.image = {name!r}: no image has this name. Choose one of {', '.join([HOST_IMAGE, *names()])}, or "
+        f"give a path. An image is '{HOST_IMAGE}' (this machine's own Python and programs), the path of a root file "
+        f"system or OCI image layout (a folder or a tar), or the name of one in {folder}."
     )
 
 

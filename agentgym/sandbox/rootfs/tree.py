@@ -92,20 +92,25 @@ class RootfsTree:
     def file(self, path: Parts, content: BinaryIO, size: int, mode: int = 0o644, time_s: float = 0.0) -> None:
         """Write a regular file of exactly `size` bytes."""
         if size < 0:
-            raise ImageError(f"{_quoted(path)} has a size of {size} bytes.")
+            raise ImageError(
+                f"{_quoted(path)} claims a size of {size} bytes, so the archive is damaged. Save the image again."
+            )
         parent = self._replace(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path[-1], flags, 0o600, dir_fd=parent), "wb") as out:
             while size:
                 piece = content.read(min(size, _PIECE))
                 if not piece:
-                    raise ImageError(f"{_quoted(path)} ends {size} bytes too early: the archive is cut short.")
+                    raise ImageError(
+                        f"{_quoted(path)} ends {size} bytes too early, so the archive is incomplete. Save the image "
+                        "again."
+                    )
                 self.bytes += len(piece)
                 if self.bytes > self._max_bytes:
                     raise ImageError(
-                        f"The image unpacks to more than {self._max_bytes / 2**30:.3g} GiB: {_MAX_RATIO} times its "
-                        f"size and {_FREE_BYTES >> 20} MiB are allowed, up to {MAX_BYTES >> 30} GiB. If it is honest, "
-                        "unpack it into a folder, and name that folder."
+                        f"The image unpacks to more than {self._max_bytes / 2**30:.3g} GiB. Allowed are {_MAX_RATIO} "
+                        f"times its size and {_FREE_BYTES >> 20} MiB, up to {MAX_BYTES >> 30} GiB. If you trust the "
+                        "image, unpack it into a folder, and give that folder."
                     )
                 size -= len(piece)
                 out.write(piece)
@@ -120,15 +125,18 @@ class RootfsTree:
     def link(self, path: Parts, target: Parts) -> None:
         """Create a hard link to an existing file."""
         if not target:
-            raise ImageError(f"{_quoted(path)} is a hard link to nothing.")
+            raise ImageError(f"{_quoted(path)} is a hard link without a target.")
         parent = os.dup(self._replace(path))
         try:
             source = self._open_parent(target)
             if self._is_directory(source, target[-1]):
-                raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, a directory.")
+                raise ImageError(
+                    f"{_quoted(path)} is a hard link to {_quoted(target)}, which is a directory. Only files can be "
+                    "linked."
+                )
             os.link(target[-1], path[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError as error:
-            raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, which is not there.") from error
+            raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, which does not exist.") from error
         finally:
             os.close(parent)
 
@@ -153,7 +161,7 @@ class RootfsTree:
             self.directory(path, mode, time_s)
         elif not path:
             raise ImageError(
-                f"An entry named {member.name!r:.200} is not a directory, and this is the name of the root itself."
+                f"The entry {member.name!r:.200} stands for the root of the image, but is not a directory."
             )
         elif member.isfile():
             content = layer.extractfile(member)
@@ -171,7 +179,7 @@ class RootfsTree:
         elif not name.startswith(_AUFS_PRIVATE):
             hidden = (*path[:-1], name.removeprefix(_WHITEOUT))
             if hidden[-1] in ("", ".", ".."):
-                raise ImageError(f"The whiteout {_quoted(path)} names no file.")
+                raise ImageError(f"The whiteout {_quoted(path)} does not name the file that it removes.")
             if hidden not in self._fresh:
                 self._remove(hidden)
 
@@ -246,7 +254,7 @@ class RootfsTree:
             return kernel.open_beneath(self._root, "/".join(path) or ".", flags, resolve=kernel.RESOLVE_IN_ROOT)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG):
-                raise ImageError(f"{_quoted(path)} cannot be reached in the image: {error.strerror}.") from error
+                raise ImageError(f"{_quoted(path)} cannot be reached inside the image: {error.strerror}.") from error
             raise
 
     def _open_parent(self, path: Parts, *, make: bool = True) -> int:
@@ -261,7 +269,7 @@ class RootfsTree:
                 raise
             above = self._open_parent(folder)
             if stat.S_ISLNK(_mode(above, folder[-1])):
-                raise ImageError(f"{_quoted(path)} lies below {_quoted(folder)}, a dangling link.") from None
+                raise ImageError(f"{_quoted(path)} is below {_quoted(folder)}, which is a link to nothing.") from None
             os.mkdir(folder[-1], 0o700, dir_fd=above)
             self._count_entry(folder)
             self._modes[folder] = (0o755, 0.0)
@@ -283,7 +291,7 @@ class RootfsTree:
 
     def _remove(self, path: Parts) -> None:
         if not path:
-            raise ImageError("An archive replaces or hides the root itself.")
+            raise ImageError("An archive of the image replaces or removes the root itself.")
         try:
             parent = self._open_parent(path, make=False)
             mode = os.lstat(path[-1], dir_fd=parent).st_mode
@@ -302,7 +310,7 @@ class RootfsTree:
             self._fresh.add(path[:count])
         self.entries += 1
         if self.entries > MAX_ENTRIES:
-            raise ImageError(f"The image holds more than {MAX_ENTRIES} files and directories.")
+            raise ImageError(f"The image has more than {MAX_ENTRIES} files and directories, which is the limit.")
 
     @staticmethod
     def _is_directory(parent: int, name: str) -> bool:
@@ -315,14 +323,16 @@ def members(layer: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         yield member
         layer.members = []  # type: ignore[attr-defined]  # typeshed does not know it
         if len(layer.pax_headers) > _MAX_GLOBAL_HEADERS:
-            raise ImageError("An archive of the image has too many global headers.")
+            raise ImageError(
+                f"An archive of the image has more than {_MAX_GLOBAL_HEADERS} global headers, which is the limit."
+            )
 
 
 def split(name: str) -> Parts:
     """Return the components of a path in an archive. Raises: ImageError if it contains `..`, or is invalid."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts or "\0" in name or len(parts) > _MAX_DEPTH:
-        raise ImageError(f"The image names the path {name!r:.200}: that leads out of the image, or is invalid.")
+        raise ImageError(f"The image contains the path {name!r:.200}, which is invalid or leads out of the image.")
     return parts
 
 

@@ -356,7 +356,9 @@ async def breeding_faster_than_it_is_killed(target: Target) -> None:
     await target.idle("after the line of processes was ended", most=1)
     result = await target.sandbox.run_python("print('well')", session="bystander")
     if result.stdout != b"well\n":
-        raise Breach(f"a session answered {result.stdout!r:.60} {result.stderr!r:.200}")
+        raise Breach(
+            f"a session returned {result.stdout!r:.60} in place of 'well', with the error {result.stderr!r:.200}"
+        )
 
 
 CHECKS = checks_of(

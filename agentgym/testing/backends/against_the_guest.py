@@ -23,7 +23,7 @@ _FORGING = """
 
 async def _check_guest_is_visible(target: Target) -> None:
     if not await target.report("report(os.getpid() != 1 and os.path.exists('/proc/1'))"):
-        raise NotApplicable("process 1 of the sandbox cannot be seen from within")
+        raise NotApplicable("process 1 of the sandbox is not visible from inside")
 
 
 async def signals_to_the_guest(target: Target) -> None:

@@ -64,12 +64,12 @@ async def reaching_the_host_over_ipv4(target: Target) -> None:
 async def reaching_the_host_over_ipv6(target: Target) -> None:
     """Connects by IPv6 to the host's loopback, to mapped addresses and to every node of the link."""
     if not socket.has_ipv6:
-        raise NotApplicable("this host speaks no IPv6")
+        raise NotApplicable("this host does not support IPv6")
     async with contextlib.AsyncExitStack() as stack:
         try:
             port, arrived = await stack.enter_async_context(_listening(socket.AF_INET6, "::"))
         except OSError as error:
-            raise NotApplicable(f"this host has no IPv6 address to listen at ({error.strerror})") from error
+            raise NotApplicable(f"this host has no IPv6 address on which to listen ({error.strerror})") from error
         through = await target.through(
             _REACH,
             addresses=["::1", "::ffff:127.0.0.1", "ff02::1", "2606:4700:4700::1111"],

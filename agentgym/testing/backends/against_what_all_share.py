@@ -93,7 +93,7 @@ async def evicting_the_cache(target: Target) -> None:
     """
     state = await target.report(code)
     if state.startswith("unknown"):
-        raise NotApplicable(f"the file system does not tell what is cached ({state.partition(': ')[2]})")
+        raise NotApplicable(f"the file system does not report what is cached ({state.partition(': ')[2]})")
     check_equal(state, "kept", "a program of the host, in the machine's cache")
 
 
@@ -194,14 +194,14 @@ async def terminals_of_all(target: Target) -> None:
     """)
     opened, options = terminals
     if target.backend.name in _CONTAINERS and not any(option.startswith("max=") for option in options):
-        raise NotApplicable("the container runtime mounts the terminals, and bounds them by open_files alone")
+        raise NotApplicable("the container runtime mounts the terminals, so only open_files bounds them")
     check_not(opened > 64, f"it has {opened} terminals")
 
 
 async def core_scheduling(target: Target) -> None:
     """Asks for cores of its own, by which the kernel switches the scheduler of the whole machine."""
     if platform.machine() != "x86_64":
-        raise NotApplicable("the number of the call is that of x86-64")
+        raise NotApplicable("the attack uses a system call number of x86-64")
     through = await target.through("""
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)

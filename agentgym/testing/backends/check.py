@@ -101,4 +101,4 @@ async def check_raises(
     except kind as error:
         return error
     names = " or ".join(error_class.__name__ for error_class in (kind if isinstance(kind, tuple) else (kind,)))
-    raise Breach(f"{what} returned {got!r:.100}; {names} was expected")
+    raise Breach(f"{what} returned {got!r:.100}, but {names} was expected")

@@ -44,7 +44,7 @@ async def fake_guest(target: Target) -> AsyncIterator[FakeGuest]:
     """A sandbox of the backend whose guest is the check. Raises: NotApplicable if it speaks to no guest."""
     async with target.another() as sandbox:
         if not isinstance(sandbox, GuestSandbox):
-            raise NotApplicable(f"a {type(sandbox).__name__} has no guest whose place could be taken")
+            raise NotApplicable(f"a {type(sandbox).__name__} has no guest process that an attacker could replace")
         ours, guest = socket.socketpair()
         honest, sandbox._guest.link = sandbox._guest.link, Link(ours)
         try:

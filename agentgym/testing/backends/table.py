@@ -66,7 +66,9 @@ def spliced(document: str, block: str) -> str:
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise EvaluationError(f"The document has no place for the table. Put these two lines there:\n{BEGIN}\n{END}")
+        raise EvaluationError(
+            f"The document has no place for the table. Add these two lines where it belongs:\n{BEGIN}\n{END}"
+        )
     return f"{before}{BEGIN}\n{block}{END}{after}"
 
 
@@ -97,7 +99,7 @@ def load(path: Path) -> list[TableColumn]:
             for column in record["columns"]
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EvaluationError(f"{path} holds no attacks that were run: {type(error).__name__}: {error}.") from error
+        raise EvaluationError(f"{path} is not a file of attack results: {type(error).__name__}: {error}.") from error
 
 
 def _cell(text: str) -> str:

@@ -139,7 +139,9 @@ class Target:
         result = await self.python(code, **values)
         report = reported(result)
         if report is None:
-            raise Breach(f"the check's own code failed, nothing is proved: {result.exit_code} {result.stderr[-500:]!r}")
+            raise Breach(
+                f"the check's own code failed, so nothing was tested: {result.exit_code} {result.stderr[-500:]!r}"
+            )
         return report["value"]
 
     async def through(self, code: str, **values: Any) -> list[str]:
@@ -154,7 +156,7 @@ class Target:
             if count <= most:
                 return
             await asyncio.sleep(0.02)
-        raise Breach(f"{count} processes are alive {what}; at most {most} may be")
+        raise Breach(f"{count} processes are alive {what}, but at most {most} are allowed")
 
     def beside(self) -> Target:
         """Return the neighbour as the target."""

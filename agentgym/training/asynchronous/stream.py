@@ -161,7 +161,8 @@ class GroupStream:
             self.raise_error()
             if self._ready_count() < count:
                 raise AgentGymError(
-                    f"The source of tasks is exhausted: a step trains on {count} groups, {self.outstanding} are left."
+                    f"The source of tasks is exhausted: a step trains on {count} groups, but only {self.outstanding} "
+                    "are left. Give the sampler more tasks, or lower train.tasks_per_step or train.steps."
                 )
             ready = [(begun, group) for begun in self._steps for group in begun.ready][:count]
             groups = [begun.take(group) for begun, group in ready]
@@ -203,8 +204,8 @@ class GroupStream:
         for step in state["steps"]:
             if missing := [name for name in step["tasks"] if name not in by_id]:
                 raise RecipeError(
-                    f"The checkpoint has groups of the task {missing[0]!r} in flight, which the task set lacks. Resume "
-                    "with the task set that the run was begun with."
+                    f"The checkpoint has unfinished groups of the task {missing[0]!r}, which the task set does not "
+                    "contain. Resume with the task set that the run was started with."
                 )
             self._play([by_id[name] for name in step["tasks"]], step["number"], set(step["consumed"]))
 

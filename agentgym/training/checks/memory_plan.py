@@ -178,9 +178,9 @@ def memory_note(recipe: Recipe, processes: int = 1) -> tuple[str, bool] | None:
         fixed = {**plan.always, "gradients": plan.training["gradients"]}
         parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in fixed.items())
         raise RecipeError(
-            f"policy.path = {source!r} does not fit: it takes {plan.fixed / _GB:.1f} GB ({parts}) and "
-            f"{plan.available / _GB:.1f} GB are free. Train an adapter ([policy.lora], policy.quantization) or a "
-            "smaller model."
+            f"policy.path = {source!r} does not fit into memory: it takes {plan.fixed / _GB:.1f} GB ({parts}), and "
+            f"only {plan.available / _GB:.1f} GB are free. Train an adapter ([policy.lora], policy.quantization), or "
+            "choose a smaller model."
         )
     summary = f"Memory: about {plan.peak / _GB:.1f} GB at the peak, and {plan.available / _GB:.1f} GB are free."
     if plan.peak <= plan.available:

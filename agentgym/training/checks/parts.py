@@ -79,7 +79,7 @@ class PlannedHook(PlannedPart):
             try:
                 require_vllm_form(name)
             except PolicyError as error:
-                raise RecipeError(f"[vllm] and policy.logit_hook = {name!r}: {error}") from error
+                raise RecipeError(f"policy.logit_hook = {name!r} cannot be used with [vllm]: {error}") from error
         if generation != "transformers":
             yield f"policy.logit_hook = {name!r} needs train.generation = 'transformers', not {generation!r}."
 
@@ -153,4 +153,4 @@ def _named_parts(losses: Sequence[PlannedLoss], train: TrainSection) -> list[Tra
     try:
         return make_parts(train.parts, {name for loss in losses for name in loss.needs.from_parts})
     except (CreditError, UnknownNameError, ValueError) as error:
-        raise RecipeError(f"[train.parts]: {error}") from error
+        raise RecipeError(f"A part named in [train.parts] cannot be made: {error}") from error

@@ -68,8 +68,9 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
     trained = [stage for stage in stages if stage.stage.checkpoint]
     if any(stage.recipe.policy.lora and stage.stage.checkpoint == FINAL for stage in trained[:-1]):
         raise RecipeError(
-            f"policy.lora: the stage {trained[-1].name!r} would train after one that has merged the adapter into the "
-            "model. With an adapter, `reinforce` is the last stage that trains."
+            "With [policy.lora], only the last training stage may train, because it merges the adapter into the "
+            f"model; but the stage {trained[-1].name!r} would train after one that has merged it. Make `reinforce` "
+            "the only stage that trains an adapter, or leave [policy.lora] out."
         )
 
 
@@ -103,7 +104,10 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
             sampler.draw(train.tasks_per_step, 0)
         make_gatherer(play_groups, train.gather).read_tasks(trained)
     except (CreditError, TaskError) as error:
-        raise RecipeError(f"train.sampler = {train.sampler!r}, train.gather = {train.gather}: {error}") from error
+        raise RecipeError(
+            f"train.sampler = {train.sampler!r} with train.gather = {train.gather} cannot be used on these tasks: "
+            f"{error}"
+        ) from error
 
 
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
@@ -133,8 +137,8 @@ def _check_splits(task_set: TaskSet, title: str, *, is_validated: bool) -> None:
         if not len(task_set[split]):
             sizes = ", ".join(f"{name} {len(tasks)}" for name, tasks in task_set.items())
             raise RecipeError(
-                f"{title} has no task in its split {split!r}, which is needed: {reason}. It "
-                f"has: {sizes}. Give some of its tasks split={split!r}."
+                f"{title} has no tasks in its split {split!r}, which this recipe needs: {reason}. Its splits are: "
+                f"{sizes}. Give some of its tasks split={split!r}."
             )
 
 
@@ -143,6 +147,4 @@ def _check_tag(key: str, tag: str | None, task_set: TaskSet, split: str) -> None
     if tag is not None and tag not in tags:
         close = get_close_matches(tag, tags, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
-        raise RecipeError(
-            f"{key} = {tag!r} is not a tag of any {split.replace('_', '-')} task of {task_set.name}. {hint}"
-        )
+        raise RecipeError(f"{key} = {tag!r}: no {split.replace('_', '-')} task of {task_set.name} has this tag. {hint}")

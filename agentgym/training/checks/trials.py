@@ -97,7 +97,7 @@ class _Reset:
             raise
         except Exception as error:
             key = "evaluate.control" if condition else self.title
-            raise RecipeError(f"{key}: {cause_of(error, activity)}") from error
+            raise RecipeError(f"{key} failed in the trial before training: {cause_of(error, activity)}") from error
         finally:
             await environment.close()
 
@@ -127,7 +127,7 @@ def check_environments(
     try:
         check_environment_options((task for split in SPLITS for task in task_set[split]), config)
     except EnvironmentOptionError as error:
-        raise RecipeError(f"environment_options: {error}") from error
+        raise RecipeError(f"The recipe's environment_options are not valid: {error}") from error
     asyncio.run(_reset_each(task_set, _Reset(episode, config, title, seed), control))
 
 
@@ -149,8 +149,8 @@ async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, An
         close = get_close_matches(key, parameters_read, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"They read: {', '.join(sorted(parameters_read))}."
         raise RecipeError(
-            f"evaluate.control.{key}: no environment of {task_set.name} reads a task parameter {key!r}, so the control "
-            f"would repeat the evaluation. {hint}"
+            f"evaluate.control.{key}: no environment of {task_set.name} reads a task parameter {key!r}, so the "
+            f"control would only repeat the evaluation. {hint}"
         )
 
 
@@ -189,7 +189,10 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
             return
         trajectory = _oracle_episode(task_set, _with_pair(task, task_set), episode.config(seed=seed, reward=reward))
         if _cannot_judge(reward, error := trajectory.error or ""):
-            raise RecipeError(f"{title}: the oracle's episode of {task.id!r} cannot be judged. {error}")
+            raise RecipeError(
+                f"{title}: the reward cannot judge the oracle's episode of {task.id!r}, so it could not judge "
+                f"training episodes. {error}"
+            )
         if not trajectory.valid:
             return
         known |= _components(reward, trajectory)
@@ -220,8 +223,8 @@ def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
     for name in sorted(declared - given):
         if close := get_close_matches(name, given - declared, n=1, cutoff=_ALIKE):
             raise RecipeError(
-                f"A reward's `weights` name {name!r}, and it gives {close[0]!r}, which then counts in full. "
-                "Write the two alike."
+                f"A reward's `weights` name the component {name!r}, but it gives {close[0]!r}, which would therefore "
+                "count with weight 1. Write both names alike."
             )
     return given | declared
 
@@ -240,9 +243,12 @@ def _check_section(section: RewardSection, known: Iterable[str]) -> None:
         if name not in names:
             close = get_close_matches(name, names, n=1)
             raise RecipeError(
-                f"reward.{key}: no reward here gives a component {name!r}. "
+                f"reward.{key}: no reward of this recipe gives a component {name!r}. "
                 + (f"Did you mean {close[0]!r}? " if close else "")
-                + f"Components: {', '.join(names)}. If only some episodes have it, name it in the reward's `weights`."
+                + (
+                    f"Components are: {', '.join(names)}. If only some episodes have this component, name it in the "
+                    "reward's `weights`."
+                )
             )
 
 
@@ -254,8 +260,8 @@ async def _check_truth(reward: Reward, trajectory: Trajectory, title: str) -> No
     await validate_components(reward.outcome(trajectory), reward)
     if getattr(noted, "truth_was_read", False):
         raise RecipeError(
-            f"{title}: the reward reads `task.truth`, which is None in every training task, and the "
-            f"oracle's episode of {task.id!r} has no success. Give each task its `truth`."
+            f"{title}: the reward reads `task.truth`, which is None in every training task, so the oracle's episode "
+            f"of {task.id!r} has no success. Give each task its `truth`."
         )
 
 
@@ -279,5 +285,5 @@ def _oracle_episode(task_set: TaskSet, tasks: list[Task], config: RolloutConfig)
     try:
         trajectories = asyncio.run(manager.collect(tasks, 1))
     except AgentGymError as error:
-        raise RecipeError(f"The oracle's first episode cannot be played: {error}") from error
+        raise RecipeError(f"The trial episode, which the oracle plays before training, failed: {error}") from error
     return next(trajectory for trajectory in trajectories if trajectory.task.id == tasks[0].id)

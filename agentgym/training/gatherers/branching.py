@@ -83,14 +83,14 @@ class Branching:
     def _check(self, rollouts: StepRollouts, group_size: int) -> None:
         if rollouts.reward is not None and rollouts.reward.has_stage("group"):
             raise CreditError(
-                f"{type(rollouts.reward).__name__} judges whole groups, and branches are in no group: their rewards "
-                "would lack components that their siblings have. Take it out of [reward], or choose an estimator that "
-                "needs no branches."
+                f"{type(rollouts.reward).__name__} judges whole groups, but branches belong to no group, so their "
+                "rewards would lack components that their siblings have. Remove it from [reward], or choose an "
+                "estimator that needs no branches."
             )
         if not 2 <= self.root_episodes < group_size:
             raise CreditError(
-                f"A group of {group_size} with {self.root_episodes} root episodes cannot be grown as trees: set "
-                "train.signals.root_episodes to at least 2 and less than train.group_size."
+                f"train.signals.root_episodes = {self.root_episodes} does not fit a group of {group_size}: give at "
+                "least 2, and less than train.group_size, so that branches can be added."
             )
 
     def _first_samples(self, tasks: Sequence[Task]) -> list[int]:

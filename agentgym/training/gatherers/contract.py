@@ -181,7 +181,10 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
     wrapped: list[GathererWrapper] = []
     for text in wrappers:
         if wrapped and wrapped[-1].is_outermost:
-            raise CreditError(f"{wrapped[-1].label} learns from all that a step plays: name it after {text}.")
+            raise CreditError(
+                f"train.gather: {wrapped[-1].label} reads every episode of a step, so it must come last. Write it "
+                f"after {text}."
+            )
         part = parse_part(text)
         gatherer = load_part("gatherers", part.name, part.options)(base)
         wrapper = gatherer if isinstance(gatherer, GathererWrapper) else GathererWrapper(gatherer)
@@ -189,8 +192,8 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
             ignored := [name for name in ("state", "read_tasks") if hasattr(gatherer, name)]
         ):
             raise CreditError(
-                f"The gatherer {text!r} has {' and '.join(ignored)}, which would not be called: derive its class from "
-                "agentgym.training.gatherers.GathererWrapper."
+                f"The gatherer {text!r} defines {' and '.join(ignored)}, which agentgym would not call. Derive its "
+                "class from agentgym.training.gatherers.GathererWrapper."
             )
         wrapper.label = text
         wrapped.append(wrapper)

@@ -126,8 +126,8 @@ def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[st
     roles = {turn.role for trajectory in trajectories if trajectory.valid for turn in trajectory.turns}
     if trainable_roles and roles and not roles & set(trainable_roles):
         raise RecipeError(
-            f"train.roles.trainable = {list(trainable_roles)}, but the episodes of this step have the roles "
-            f"{sorted(roles)} ('' where a turn has none): nothing would be trained. Name one of these."
+            f"train.roles.trainable = {list(trainable_roles)} would train nothing: the roles in this step's episodes "
+            f"are {sorted(roles)} ('' is a turn without a role). Name one of these roles."
         )
 
 

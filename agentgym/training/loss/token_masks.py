@@ -140,8 +140,8 @@ def _plain_head(model: Any) -> Any:
     scales = [name for name in _SCALES if getattr(configuration, name, None) not in (None, 1.0)]
     if type(head) is not torch.nn.Linear or scales:
         raise AgentGymError(
-            f"Tokens that a logit hook restricted cannot be trained on in a {type(own).__name__}: "
+            f"The model {type(own).__name__} cannot be trained on tokens that a logit hook restricted: "
             + (f"it scales its logits ({scales[0]})." if scales else f"its output layer is a {type(head).__name__}.")
-            + " Leave policy.logit_hook out."
+            + " Remove policy.logit_hook from the recipe."
         )
     return head

@@ -57,8 +57,9 @@ class VisionInputs:
         expected = sum(self._images.count(self._images.encode(image)) for image in images)
         if token_count != expected:
             raise PolicyError(
-                f"{trajectory.id} holds {token_count} image tokens where its {len(images)} image(s) have {expected}, "
-                "so it cannot be trained on. It was recorded with another image processor: play it again with this one."
+                f"{trajectory.id} cannot be trained on: it has {token_count} image tokens, but its {len(images)} "
+                f"image(s) give {expected} here. It was recorded with a differently configured image processor: play "
+                "the episode again with this one."
             )
         return images
 
@@ -74,9 +75,9 @@ class VisionInputs:
             return {}
         if unknown := sorted(set(features) - PASSED_ON):
             raise PolicyError(
-                f"{type(self._images.processor).__name__} makes {', '.join(unknown)} of an image, which TRL's trainer "
-                f"does not pass on to the model (it passes {', '.join(sorted(PASSED_ON))}). Models like LLaVA and "
-                "Qwen-VL can be trained; others can be evaluated with the policy 'vision'."
+                f"{type(self._images.processor).__name__} makes {', '.join(unknown)} from an image, but TRL's trainer "
+                f"passes only {', '.join(sorted(PASSED_ON))} on to the model, so it cannot be trained. Train a model "
+                "like LLaVA or Qwen-VL; use the policy 'vision' to evaluate this one."
             )
         if self._needs_token_types:
             features["mm_token_type_ids"] = (ids == self._images.image_token_id).long()

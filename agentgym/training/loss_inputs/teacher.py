@@ -32,10 +32,11 @@ def load_teacher(path: str, tokenizer: Any, device: str) -> Any:
     try:
         model, processing_class = load_checkpoint(path if folder is None else str(folder), device=device)
     except PolicyError as error:
-        raise RecipeError(f"train.teacher.path cannot be loaded. {error}") from error
+        raise RecipeError(f"The teacher named in train.teacher.path cannot be loaded. {error}") from error
     if tokenizer_of(processing_class).get_vocab() != tokenizer.get_vocab():
         raise RecipeError(
-            f"train.teacher.path = {path!r}: its vocabulary is not the policy's, so it cannot score its tokens."
+            f"train.teacher.path = {path!r}: this model's vocabulary differs from the policy's, so it cannot score "
+            "the policy's tokens. Choose a teacher with the same tokenizer."
         )
     return model.eval().requires_grad_(False)
 

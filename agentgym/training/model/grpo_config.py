@@ -136,7 +136,7 @@ def grpo_config(
     try:
         config = GRPOConfig(**options)
     except (TypeError, ValueError) as error:
-        raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
+        raise RecipeError(f"TRL's GRPOConfig does not accept [train.trl] {section.trl}: {error}") from error
     if section.group_size == 1:
         config.num_generations = 1  # TRL's trainer supports 1; only the check in GRPOConfig rejects it
     return config
@@ -150,20 +150,29 @@ def check_trl_options(section: TrainSection, config: GRPOConfig) -> None:
     for key, value in section.trl.items():
         default = GRPOConfig.__dataclass_fields__[key].default
         if isinstance(value, str) and isinstance(default, (bool, int, float)):
-            raise RecipeError(f"[train.trl] {key} = {value!r} is text, where TRL expects a value such as {default!r}.")
+            raise RecipeError(f"[train.trl] {key} = {value!r} is text, but TRL expects a value such as {default!r}.")
     _check_sampling(section, config)
     try:
         get_reporting_integration_callbacks(config.report_to)
     except ValueError as error:
-        raise RecipeError(f"[train.trl] report_to = {section.trl['report_to']!r}: {error}") from error
+        raise RecipeError(f"[train.trl] report_to = {section.trl['report_to']!r} cannot be used: {error}") from error
     if missing := set(config.report_to) - set(get_available_reporting_integrations()):
-        raise RecipeError(f"[train.trl] report_to: {', '.join(sorted(missing))} is not installed.")
+        raise RecipeError(
+            f"[train.trl] report_to names {', '.join(sorted(missing))}, which is not installed. Install it, or leave "
+            "it out."
+        )
     if not config.use_vllm:
         return
     if section.generation != "trl":
-        raise RecipeError("[train.trl] use_vllm = true is used only with train.generation = 'trl'.")
+        raise RecipeError(
+            "[train.trl] use_vllm = true has an effect only with train.generation = 'trl'. Set that, or leave "
+            "use_vllm out."
+        )
     if not is_vllm_available():
-        raise RecipeError("[train.trl] use_vllm = true needs the package vllm, which is not installed.")
+        raise RecipeError(
+            "[train.trl] use_vllm = true needs the package vllm, which is not installed. Install it, or leave "
+            "use_vllm out."
+        )
 
 
 def _check_sampling(section: TrainSection, config: GRPOConfig) -> None:
@@ -173,6 +182,7 @@ def _check_sampling(section: TrainSection, config: GRPOConfig) -> None:
         if section.steps and given[name] not in (neutral, None):
             key = "episode.top_p" if name == "top_p" and "top_p" not in section.trl else f"train.trl.{name}"
             raise RecipeError(
-                f"{key} = {given[name]}: training samples from the whole distribution, because the probabilities that "
-                f"are trained are the model's own. Leave it out; episode.temperature is corrected for."
+                f"{key} = {given[name]} is not possible in training: tokens must be sampled from the model's full "
+                "distribution, because the loss uses its probabilities. Leave it out, or set episode.temperature, "
+                "which the loss accounts for."
             )

@@ -104,7 +104,9 @@ def out_of_memory_named(stage: str, remedy: str) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, PolicyError) or not is_out_of_memory(error):
             raise
-        raise PolicyError(f"The memory ran out in {stage}. {remedy} {str(error).partition('. ')[0]}.") from error
+        raise PolicyError(
+            f"Memory ran out in {stage}. {remedy} The error was: {str(error).partition('. ')[0]}."
+        ) from error
 
 
 class DivergenceCallback(TrainerCallback):
@@ -123,6 +125,6 @@ class DivergenceCallback(TrainerCallback):
         for name in ("loss", "grad_norm"):
             if not math.isfinite(value := float((logs or {}).get(name, 0.0))):
                 raise PolicyError(
-                    f"The {self._stage} diverged: {name} was {value} at step {state.global_step}. "
-                    f"Lower {self._learning_rate}."
+                    f"The {self._stage} diverged: {name} was {value} at step {state.global_step}. Lower "
+                    f"{self._learning_rate}."
                 )

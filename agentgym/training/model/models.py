@@ -37,9 +37,13 @@ def check_model(section: PolicySection) -> None:
     """
     source, template = section.path, section.chat_template
     if section.logit_hook is None and section.logit_hook_options:
-        raise RecipeError("policy.logit_hook_options belong to a policy.logit_hook, and the recipe names none.")
+        raise RecipeError(
+            "policy.logit_hook_options is given without policy.logit_hook. Name a logit hook, or leave its options out."
+        )
     if template is not None and not Path(template).is_file():
-        raise RecipeError(f"policy.chat_template = {template!r}: there is no such file here.")
+        raise RecipeError(
+            f"policy.chat_template = {template!r}: this file does not exist. Give the path of a Jinja template."
+        )
     if section.quantization:
         try:
             quantization_config()
@@ -49,13 +53,13 @@ def check_model(section: PolicySection) -> None:
         return
     if (checkpoint := checkpoint_in(Path(source))) is None:
         raise RecipeError(
-            f"policy.path = {source!r} holds no checkpoint. Give a folder written by save_pretrained (it has a "
+            f"policy.path = {source!r} contains no checkpoint. Give a folder written by save_pretrained (it has a "
             "config.json), a run folder whose training or warm start has ended, or the name of a hub model."
         )
     try:
         check_checkpoint(checkpoint, section.load_options(), section.lora)
     except (PolicyError, MissingExtraError) as error:
-        raise RecipeError(f"policy.path cannot be loaded. {error}") from error
+        raise RecipeError(f"The model named in policy.path cannot be loaded. {error}") from error
 
 
 def reads_images(source: str, options: LoadOptions) -> bool:
@@ -79,13 +83,14 @@ def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any
         model, processing_class = load_checkpoint(source, device=device, options=section.load_options())
         if (adapters := role_adapters_of(model)) is not None:
             raise PolicyError(
-                f"{source} has an adapter for each of {', '.join(adapters.roles)}, which can be played and not trained "
-                "further. Name the adapter of one role, which the run has saved beside it."
+                f"policy.path = {source} has several adapters, one for each of {', '.join(adapters.roles)}. Such a "
+                "model can be played but not trained further. Give the path of one role's adapter, which the run has "
+                "saved beside it."
             )
         if section.lora is not None:
             model = new_adapter(model, section.lora, base=source, seed=seed)
     except PolicyError as error:
-        raise RecipeError(f"policy.path cannot be loaded. {error}") from error
+        raise RecipeError(f"The model named in policy.path cannot be loaded. {error}") from error
     return model, processing_class
 
 

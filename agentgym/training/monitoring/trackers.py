@@ -137,7 +137,7 @@ def check_trackers(names: Sequence[str]) -> None:
     """Raise RecipeError for a tracker that is unknown or not installed, with the command that installs it."""
     for name in names:
         if name not in TRACKERS:
-            raise RecipeError(f"track: there is no tracker {name!r}. Trackers are {', '.join(TRACKERS)}.")
+            raise RecipeError(f"track: there is no tracker {name!r}. Choose from: {', '.join(TRACKERS)}.")
         try:
             check_package(TRACKERS[name].package, TRACKERS[name].extra, f"track = [{name!r}]")
         except MissingExtraError as error:
@@ -162,7 +162,7 @@ def tracked(
             return work(*arguments)
         except Exception as error:  # noqa: BLE001  a service that is down must not end a training
             trackers.pop(name, None)
-            warn(f"{name} no longer gets this run's metrics: {type(error).__name__}: {error}")
+            warn(f"The tracker {name} failed and gets no more metrics of this run: {type(error).__name__}: {error}")
             return None
 
     for name in names:

@@ -92,8 +92,8 @@ class TokenBatch:
             return values
         if not self.returns.isnan().all():
             raise CreditError(
-                f"No episode has the outcome component {name!r}, but: {', '.join(self.outcomes) or 'none'}. Choose a "
-                "reward that gives it."
+                f"No episode has the outcome component {name!r}, which the objective reads. The components are: "
+                f"{', '.join(self.outcomes) or 'none'}. Choose a reward that gives {name!r}."
             )
         return torch.full_like(self.returns, float("nan"))
 
@@ -150,7 +150,10 @@ class TokenBatch:
         Raises: CreditError in a run without a reference model.
         """
         if self.reference_logps is None:
-            raise CreditError("There is no reference model. Set train.kl above 0, or [train.reference] kind.")
+            raise CreditError(
+                "The objective reads a reference model, and there is none. Set train.kl above 0, or set "
+                "[train.reference] kind."
+            )
         return (self.reference_logps - self.logps) * self.own
 
     def row_log_ratios(self) -> torch.Tensor:
@@ -286,7 +289,8 @@ def losses_by_row(
     for name, _, losses in weighted:
         if losses.shape != tokens.returns.shape:
             raise ShapeError(
-                f"{name} returned losses of the shape {tuple(losses.shape)} for {len(tokens.own)} episodes."
+                f"The objective {name} returned losses of shape {tuple(losses.shape)}, but it must return one loss "
+                f"for each of the {len(tokens.own)} episodes."
             )
         key = f"loss/{name}" + (of_others if name == "objective" else "")
         metrics[key] = float(losses.detach().mean())
@@ -322,7 +326,7 @@ def make_objective(text: str) -> RowLosses | TrlLoss:
     if not isinstance(registered, TrlLoss):
         return load_part("objectives", part.name, part.options)
     if part.options:
-        raise CreditError(f"{text!r}: TRL computes this loss, and takes its options in [train.trl].")
+        raise CreditError(f"{text!r}: TRL computes this loss, so it takes no options here. Write them in [train.trl].")
     return registered
 
 

@@ -148,20 +148,22 @@ def planned_losses(train: TrainSection) -> list[PlannedLoss]:
     try:
         objective = make_objective(train.objective)
     except (CreditError, ValueError) as error:
-        raise RecipeError(f"train.objective = {train.objective!r}: {error}") from error
+        raise RecipeError(f"train.objective = {train.objective!r} cannot be used: {error}") from error
     try:
         terms = make_terms(train.terms)
     except (CreditError, ValueError) as error:
-        raise RecipeError(f"[train.terms]: {error}") from error
+        raise RecipeError(f"A loss term of [train.terms] cannot be used: {error}") from error
     unread = [key for key in train.trl if key.startswith(_ONLY_IN_LOSSES_OF_TRL)]
     if unread and not isinstance(objective, TrlLoss):
         key, value = unread[0], train.trl[unread[0]]
         has_its_own = key in inspect.signature(getattr(objective, "func", objective)).parameters
         own = f"{parse_part(train.objective).name}({key}={value!r})"
         raise RecipeError(
-            f"[train.trl] {key} = {value!r} is an option of the losses that TRL computes, and train.objective = "
-            f"{train.objective!r} is none of them. "
-            + (f"Write the objective's own as {own!r}." if has_its_own else "Leave it out.")
+            (
+                f"[train.trl] {key} = {value!r} applies only to losses that TRL computes, but agentgym computes "
+                f"train.objective = {train.objective!r}. "
+            )
+            + (f"Write it as the objective's own option: {own!r}." if has_its_own else "Leave it out.")
         )
     if not train.steps:
         return []

@@ -38,7 +38,10 @@ class AdaptSection(Section):
         """
         unlabelled = [_unlabelled(task) for task in task_set[self.split]]
         if not unlabelled:
-            raise RecipeError(f"train.adapt.split = {self.split!r}: {task_set.name} has no task there.")
+            raise RecipeError(
+                f"train.adapt.split = {self.split!r}: {task_set.name} has no tasks in this split. Choose one that has "
+                "tasks."
+            )
         return TaskSet(task_set.name, {"train": unlabelled, "validation": task_set["validation"]})
 
     def make_reward(self) -> Reward:
@@ -48,12 +51,12 @@ class AdaptSection(Section):
             part = parse_part(self.reward)
             reward = registry.load_reward(part.name, **part.options)
         except (UnknownNameError, CreditError, TypeError, ValueError) as error:
-            raise RecipeError(f"{where}: {error}") from error
+            raise RecipeError(f"The reward of {where} cannot be made: {error}") from error
         others = [stage for stage in get_args(RewardStage) if stage not in ("group", "feedback")]
         if not reward.has_stage("group") or any(map(reward.has_stage, others)):
             raise RecipeError(
-                f"{where} judges an episode by itself, and there is no truth to judge it by. Choose a reward that only "
-                "compares the episodes of a group, such as majority_vote or region_votes."
+                f"{where} names a reward that judges each episode by the task's truth, which is not available here. "
+                "Choose a reward that only compares the episodes of a group, such as majority_vote or region_votes."
             )
         return reward
 

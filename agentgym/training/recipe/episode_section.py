@@ -40,9 +40,11 @@ class BudgetScheduleSection(Section):
     def _from_step_0_in_order(cls, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         steps = [step for step, _ in pairs]
         if steps and steps[0] != 0:
-            raise ValueError(f"the first pair begins at step {steps[0]}: say what holds from step 0 on")
+            raise ValueError(
+                f"the first pair begins at step {steps[0]}: add a pair for step 0, so that every step has a value"
+            )
         if any(later <= earlier for earlier, later in pairwise(steps)):
-            raise ValueError(f"the steps {steps} do not rise: order the pairs, and give each step once")
+            raise ValueError(f"the steps {steps} are not in ascending order: sort the pairs, and give each step once")
         return pairs
 
     def largest(self) -> dict[str, int]:
@@ -129,7 +131,8 @@ class EpisodeSection(Section):
         for name, value in self.schedule.largest().items():
             if value > (full := getattr(self, name)):
                 raise ValueError(
-                    f"schedule.{name} rises to {value}, and {name} = {full}, with which evaluations play: raise it"
+                    f"schedule.{name} rises to {value}, above {name} = {full}, which evaluations use: raise {name}, "
+                    "or lower the schedule"
                 )
         parse_hooks([*self.stop_if, *self.hooks])
         return self
@@ -184,5 +187,5 @@ def parse_hooks(texts: Sequence[str]) -> tuple[EpisodeHook, ...]:
         except (CreditError, UnknownNameError) as error:
             raise ValueError(str(error)) from error
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{text!r}: {error}") from error
+            raise ValueError(f"{text!r} cannot be used: {error}") from error
     return tuple(hooks)

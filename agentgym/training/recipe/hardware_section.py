@@ -48,13 +48,16 @@ class VllmSection(Section):
     def _one_server(self) -> VllmSection:
         of_started = [key for key in ("python", "gpus", "options") if getattr(self, key)]
         if self.url is not None and not self.urls:
-            raise ValueError("url is an empty list; name a server, or leave it out to have one started")
+            raise ValueError("url is an empty list: name a server, or leave url out to have one started")
         if twice := [url for url, count in Counter(self.urls).items() if count > 1]:
-            raise ValueError(f"url names {twice[0]!r} twice")
+            raise ValueError(f"url lists {twice[0]!r} twice: give each server once")
         if self.url is not None and of_started:
-            raise ValueError(f"{of_started[0]} is for a server that the run starts, and url names one that runs")
+            raise ValueError(
+                f"{of_started[0]} applies to a server that the run starts, but url names one that is already running: "
+                "leave out one of them"
+            )
         if self.url is None and self.model is not None:
-            raise ValueError("model is for a server that runs already; give its url")
+            raise ValueError("model names the model of a server that is already running: give its url as well")
         return self
 
 

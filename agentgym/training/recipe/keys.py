@@ -35,7 +35,7 @@ def override_key(data: dict[str, Any], text: str) -> None:
     """Apply `a.b=value` to recipe data; a value that is not valid TOML is plain text. Raises: RecipeError."""
     key, equals, value = text.partition("=")
     if not equals or not (key := key.strip()):
-        raise RecipeError(f"--set {text!r}: write key=value, for example train.steps=10.")
+        raise RecipeError(f"--set {text!r} cannot be read: write key=value, for example --set train.steps=10.")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -57,7 +57,9 @@ def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
             continue
         new_section, new_name = _section_with(current, new)
         if new_name in new_section:
-            raise RecipeError(f"{where} has both {old} and {new}, two names of one key: leave {old} out.")
+            raise RecipeError(
+                f"{where} has both {old} and {new}, which are the old and the new name of one key. Leave {old} out."
+            )
         warn_renamed(old, new, stacklevel=2)
         _write(current, new, section.pop(name), where)
     return current
@@ -79,7 +81,10 @@ def _write(data: dict[str, Any], key: str, value: Any, where: str) -> None:
     for part in path:
         section = section.setdefault(part, {})
         if not isinstance(section, dict):
-            raise RecipeError(f"{where}: {part!r} is a value, not a section.")
+            raise RecipeError(
+                f"{where}: {part!r} is a value, not a section, so it has no keys below it. Set {part!r} itself, or "
+                "name a section."
+            )
     section[last] = value
 
 

@@ -45,7 +45,7 @@ def check_names(
         if not name.endswith((".jsonl", ".json")):
             references.append(("task_sets", name, key))
         elif not Path(name).is_file():
-            raise RecipeError(f"{where}: {key} = {name!r}: there is no such file.")
+            raise RecipeError(f"{where}: {key} = {name!r}: this file does not exist. Check the path.")
     references += [("stages", stage.kind, "stage.kind") for stage in stages]
     references += [("loss_terms", name, "train.terms") for name in train.terms]
     try:
@@ -62,13 +62,13 @@ def check_names(
             key = "gather"
             references.append(("gatherers", parse_part(value).name, "train.gather"))
     except (UnknownNameError, CreditError) as error:
-        raise RecipeError(f"{where}: train.{key} = {value!r}. {error}") from error
+        raise RecipeError(f"{where}: train.{key} = {value!r} cannot be used. {error}") from error
     for kind, name, key in references:
         if name not in registry.names(kind):
             try:
                 registry.load(kind, name)
             except UnknownNameError as error:
-                raise RecipeError(f"{where}: {key} = {name!r}. {error}") from error
+                raise RecipeError(f"{where}: {key} = {name!r} cannot be used. {error}") from error
 
 
 def check_treatments(treatments: Mapping[str, str]) -> None:
@@ -78,15 +78,22 @@ def check_treatments(treatments: Mapping[str, str]) -> None:
     """
     for kind, treatment in treatments.items():
         if kind not in FAILURES:
-            raise RecipeError(f"train.failures.{kind}: there is no such kind. Kinds are {', '.join(FAILURES)}.")
+            raise RecipeError(
+                f"train.failures.{kind}: there is no failure kind {kind!r}. Kinds are: {', '.join(FAILURES)}."
+            )
         if treatment not in TREATMENTS:
-            raise RecipeError(f"train.failures.{kind} = {treatment!r}: treatments are {', '.join(TREATMENTS)}.")
+            raise RecipeError(
+                f"train.failures.{kind} = {treatment!r}: there is no such treatment. Treatments are: "
+                f"{', '.join(TREATMENTS)}."
+            )
         if (kind == "failed") != (treatment == "excluded"):
             raise RecipeError(
-                f"train.failures.{kind} = {treatment!r}: episodes that failed are always excluded, because nobody "
-                "judged them, and nothing else is. Mask other kinds by mask_turn or mask_episode."
+                f"train.failures.{kind} = {treatment!r} is not possible: the kind 'failed' is always 'excluded', "
+                "because those episodes were not judged, and no other kind can be. Use mask_turn or mask_episode for "
+                "other kinds."
             )
         if treatment == "mask_turn" and FAILURES[kind].level == "end":
             raise RecipeError(
-                f"train.failures.{kind} = 'mask_turn': this kind concerns a whole episode. Write mask_episode."
+                f"train.failures.{kind} = 'mask_turn': a failure of this kind concerns the whole episode, not one "
+                "turn. Write 'mask_episode'."
             )

@@ -31,7 +31,7 @@ class TinySection(Section):
     @model_validator(mode="after")
     def _shared_heads(self) -> TinySection:
         if self.heads % self.kv_heads:
-            raise ValueError(f"heads = {self.heads} is not a multiple of kv_heads = {self.kv_heads}")
+            raise ValueError(f"heads = {self.heads} must be a multiple of kv_heads = {self.kv_heads}")
         return self
 
 
@@ -61,16 +61,20 @@ class PolicySection(LoadOptions):
     @model_validator(mode="after")
     def _one_source(self) -> PolicySection:
         if self.path is None and self.tiny is None:
-            raise ValueError("no model is named: give policy.path or a [policy.tiny] section")
+            raise ValueError("the recipe names no model: give policy.path, or a section [policy.tiny]")
         if self.path is not None and self.tiny is not None:
             raise ValueError(f"policy.path = {self.path!r} and [policy.tiny] are both given: leave out one of them")
         if self.tiny:
             of_files = [name for name in ("lora", *LoadOptions.model_fields) if getattr(self, name) != _default(name)]
             if of_files:
-                raise ValueError(f"policy.{of_files[0]} is for a model of policy.path, not for [policy.tiny]")
+                raise ValueError(
+                    f"policy.{of_files[0]} applies only to a model loaded from policy.path: leave it out with "
+                    "[policy.tiny]"
+                )
         if self.quantization and not self.lora:
             raise ValueError(
-                f"policy.quantization = {self.quantization!r} needs [policy.lora]: such weights stay fixed"
+                f"policy.quantization = {self.quantization!r} freezes the model's weights, so only an adapter can be "
+                "trained: add [policy.lora], or leave the quantization out"
             )
         return self
 

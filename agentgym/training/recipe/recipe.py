@@ -75,14 +75,17 @@ class Recipe(Section):
     def _sections_that_fit(self) -> Recipe:
         if self.policy.lora and self.train.reference.moves_as != "fixed":
             raise ValueError(
-                f"train.reference.{'kind' if self.train.reference.kind else 'reset_every'}: the reference of a LoRA "
-                "adapter stays; leave it out"
+                f"train.reference.{'kind' if self.train.reference.kind else 'reset_every'}: with [policy.lora] the "
+                "reference is the base model and cannot change. Leave this key out"
             )
         names = [stage.given_name for stage in self.stage]
         if repeated := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two entries of [[stage]] are called {repeated[0]!r}: give one of them another `name`")
+            raise ValueError(f"two entries of [[stage]] have the name {repeated[0]!r}: give one of them another `name`")
         if self.evaluate.zero_shot and not (self.policy.path and self.warm_start):
-            raise ValueError("evaluate.zero_shot measures the model of policy.path before its [warm_start]: give both")
+            raise ValueError(
+                "evaluate.zero_shot measures the model of policy.path before its [warm_start]: give both, or leave "
+                "zero_shot out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -90,9 +93,15 @@ class Recipe(Section):
         roles = self.policy.lora.roles if self.policy.lora else []
         if unknown := [role for role in self.train.roles.order if role not in roles]:
             known = ", ".join(roles) or "none"
-            raise ValueError(f"train.roles.order: {unknown[0]!r} has no adapter; policy.lora.roles has {known}")
+            raise ValueError(
+                f"train.roles.order names {unknown[0]!r}, which has no adapter: choose from policy.lora.roles, which "
+                f"has {known}"
+            )
         if self.train.roles.rotate_every and not roles:
-            raise ValueError("train.roles.rotate_every: no adapters could change hands; name policy.lora.roles")
+            raise ValueError(
+                "train.roles.rotate_every takes turns among the adapters of roles, and there are none: set "
+                "policy.lora.roles, or leave it out"
+            )
         without = {
             "[vllm]": self.vllm is not None,
             "machine.sharding": self.machine.sharding is not None,
@@ -100,7 +109,7 @@ class Recipe(Section):
             'train.generation = "trl"': self.train.generation == "trl",
         }
         if roles and (unfit := [name for name, there in without.items() if there]):
-            raise ValueError(f"policy.lora.roles and {unfit[0]} do not go together: leave out one of them")
+            raise ValueError(f"policy.lora.roles and {unfit[0]} cannot be combined: leave out one of them")
         return self
 
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
@@ -167,7 +176,7 @@ class Recipe(Section):
         except OSError as error:
             raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path} is not valid TOML: {error}.{_toml_hint(path, error)}") from error
+            raise RecipeError(f"The recipe {path} is not valid TOML: {error}.{_toml_hint(path, error)}") from error
         data = with_current_keys(data, str(path))
         for override in overrides:
             override_key(data, override)

@@ -88,14 +88,17 @@ class RewardSection(Section):
             return self.name
         first = self.name or next(iter(declared), None)
         if first is None:
-            raise RecipeError("[reward] needs reward.name: the environment declares no reward of its own.")
+            raise RecipeError("The recipe must set reward.name, because the environment declares no reward of its own.")
         names = [first, *self.also]
         if unused := sorted(set(self.options) - set(names)):
-            raise RecipeError(f"reward.options.{unused[0]}: no such reward judges here. Judges: {', '.join(names)}.")
+            raise RecipeError(
+                f"reward.options.{unused[0]}: this recipe uses no reward {unused[0]!r}. Its rewards are: "
+                f"{', '.join(names)}."
+            )
         try:
             gates = [Gate(gate.by, gate.threshold, tuple(gate.opens)) for gate in self.gates]
             schedules = {name: section.make() for name, section in self.schedules.items()}
             parts = [registry.load_reward(name, **self.options.get(name, {})) for name in names]
         except (TypeError, ValueError) as error:
-            raise RecipeError(f"[reward] cannot be made: {error}") from error
+            raise RecipeError(f"The reward of [reward] cannot be made: {error}") from error
         return Combined(*parts, weights=self.weights, schedules=schedules, gates=gates, caps=self.caps)

@@ -51,9 +51,9 @@ class ReadsEpisodes(Section):
     def _names_of_stages(cls, data: Any) -> Any:
         if isinstance(data, dict) and (isinstance(data.get("episodes"), str) or "runs" in data):
             raise ValueError(
-                f"`episodes` lists names of stages, such as ['collect'], and those of other runs as "
-                f"'runs/other:collect'. A beginning of ids as in episodes = {data.get('episodes', 'train-')!r}, and "
-                "`runs`, are of an earlier agentgym"
+                f"episodes = {data.get('episodes', 'train-')!r}: since this release, `episodes` lists stages, such as "
+                "['collect'], or stages of other runs, such as ['runs/other:collect']. The beginning of an episode's "
+                "id, and the key `runs`, are no longer accepted"
             )
         return data
 
@@ -96,7 +96,10 @@ class CollectSection(Section):
     @model_validator(mode="after")
     def _traces_of_a_search(self) -> CollectSection:
         if self.traces and not self.search:
-            raise ValueError("traces = true tells what a search found: give one, such as search = 'mcts(nodes=32)'")
+            raise ValueError(
+                "traces = true writes down what a search visited, so it needs a search: set one, such as search = "
+                "'mcts(nodes=32)'"
+            )
         return self
 
     @model_validator(mode="after")
@@ -104,15 +107,20 @@ class CollectSection(Section):
         if self.search:
             make_search(self.search)
             if self.trees or self.policy != "current":
-                raise ValueError("search needs trees = false and policy = 'current', which moves in it")
+                raise ValueError(
+                    "search works only with trees = false and policy = 'current': set both, or leave search out"
+                )
         return self
 
     @model_validator(mode="after")
     def _trees_of_the_policy(self) -> CollectSection:
         if self.trees and self.policy != "current":
-            raise ValueError(f"trees = true needs policy = 'current', which can go on from a turn, not {self.policy!r}")
+            raise ValueError(
+                f"trees = true needs policy = 'current', because {self.policy!r} cannot continue an episode from a "
+                "given turn"
+            )
         if self.trees and self.group_size < 3:
-            raise ValueError(f"trees = true needs group_size = 3 or more, not {self.group_size}")
+            raise ValueError(f"trees = true needs a group_size of at least 3, but it is {self.group_size}")
         return self
 
 

@@ -47,14 +47,22 @@ class TasksSection(Section):
     @model_validator(mode="after")
     def _one_or_several(self) -> TasksSection:
         if bool(self.set) == bool(self.sources):
-            raise ValueError("give either `set`, for one task set, or `sources`, for several that are mixed")
+            raise ValueError(
+                "give either `set`, which names one task set, or `sources`, which mixes several; not both, and not "
+                "neither"
+            )
         if self.sources and self.tags:
-            raise ValueError(f"tags = {list(self.tags)} belongs to one of the `sources`: write it there")
+            raise ValueError(
+                f"tags = {list(self.tags)} cannot stand beside `sources`: write the tags in the source that they "
+                "select from"
+            )
         names = [source.set for source in self.sources]
         if repeated := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"`sources` names {repeated[0]!r} twice: give its tags and its weight in one entry")
+            raise ValueError(f"`sources` lists {repeated[0]!r} twice: combine its tags and its weight in one entry")
         if self.sources and not any(source.weight for source in self.sources):
-            raise ValueError("every weight in `sources` is 0, so no task would be drawn: give one a weight above 0")
+            raise ValueError(
+                "every weight in `sources` is 0, so no task would be drawn: give at least one a weight above 0"
+            )
         return self
 
     def load(self) -> TaskSet:

@@ -106,11 +106,15 @@ class ReferenceSection(Section):
         expected = {"reset": (True, False), "moving_average": (True, True)}
         if self.kind is not None and (steps, mixes) != expected.get(self.kind, (False, False)):
             raise ValueError(
-                f"reference.kind = {self.kind!r} does not go with reset_every = {self.reset_every} and mix = "
-                f"{self.mix}: a reset needs reset_every above 0, a moving average also a mix below 1, others neither"
+                f"reference.kind = {self.kind!r} cannot be combined with reset_every = {self.reset_every} and mix = "
+                f"{self.mix}: kind 'reset' needs reset_every above 0, a moving average also needs a mix below 1, and "
+                "other kinds need neither"
             )
         if self.reset_optimiser and self.moves_as != "reset":
-            raise ValueError("reference.reset_optimiser belongs to a reference that is reset (reset_every above 0)")
+            raise ValueError(
+                "reference.reset_optimiser has an effect only where the reference is reset: set "
+                "reference.reset_every above 0, or leave it out"
+            )
         return self
 
     @property
@@ -144,7 +148,10 @@ class ExpertsSection(ReadsEpisodes):
     @model_validator(mode="after")
     def _plays_or_reads(self) -> ExpertsSection:
         if self.player is not None and self.episodes:
-            raise ValueError(f"player = {self.player!r} plays, and `episodes` are read: leave out one of the two")
+            raise ValueError(
+                f"player = {self.player!r} plays new episodes, but `episodes` names recorded ones: leave out one of "
+                "the two"
+            )
         return self
 
     @property
@@ -279,7 +286,8 @@ class TrainSection(Section):
     def _experts_solved_the_same_tasks(self) -> TrainSection:
         if self.tasks_of is not None and self.experts is not None and self.experts.episodes:
             raise ValueError(
-                f"experts.episodes solved whole tasks, and tasks_of = {self.tasks_of!r} makes others: leave out one"
+                f"experts.episodes solve the tasks of the task set, but tasks_of = {self.tasks_of!r} trains on other "
+                "tasks: leave out one of the two"
             )
         return self
 
@@ -288,8 +296,8 @@ class TrainSection(Section):
         moves = self.reference.reset_every or self.trl.get("sync_ref_model")
         if moves and not self.keeps_reference:
             raise ValueError(
-                "a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0, or reference.kind "
-                "and an objective or a term that reads it"
+                "the reference model changes (reference.reset_every, trl.sync_ref_model), but nothing reads it: set "
+                "kl above 0, or reference.kind and an objective or loss term that reads it"
             )
         return self
 
@@ -306,22 +314,31 @@ class TrainSection(Section):
     @model_validator(mode="after")
     def _groups_of_one(self) -> TrainSection:
         if self.group_size == 1 and self.tasks_per_step == 1:
-            raise ValueError("group_size = 1 with tasks_per_step = 1 is a step of one episode: raise one of them")
+            raise ValueError(
+                "group_size = 1 with tasks_per_step = 1 gives a step of one episode, which is too few: raise one of "
+                "them"
+            )
         if self.group_size == 1 and self.gather:
-            raise ValueError(f"gather = {self.gather} chooses among episodes of a group, and group_size = 1 plays one")
+            raise ValueError(
+                f"gather = {self.gather} chooses among the episodes of a group, so it needs a group_size above 1"
+            )
         return self
 
     @model_validator(mode="after")
     def _quorum_of_a_group(self) -> TrainSection:
         if self.group_quorum is not None and self.group_quorum > self.group_size:
-            raise ValueError(f"group_quorum = {self.group_quorum} is more than the group_size = {self.group_size}")
+            raise ValueError(
+                f"group_quorum = {self.group_quorum} is larger than group_size = {self.group_size}: a group cannot "
+                "have that many episodes. Lower it"
+            )
         return self
 
     @model_validator(mode="after")
     def _tasks_of_one_kind(self) -> TrainSection:
         if self.adapt is not None and self.tasks_of is not None:
             raise ValueError(
-                f"tasks_of = {self.tasks_of!r} and adapt both say which tasks are trained on: leave one of them out"
+                f"tasks_of = {self.tasks_of!r} and [train.adapt] both choose the tasks to train on: leave out one of "
+                "them"
             )
         return self
 
@@ -358,8 +375,8 @@ class TrainSection(Section):
         """Raise RecipeError if a task set has too few tasks for one step, of which training would take none."""
         if self.steps and len(task_set["train"]) < self.tasks_per_step:
             raise RecipeError(
-                f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} "
-                "training task(s), so no step could be filled. Lower it, or give the set more tasks."
+                f"train.tasks_per_step = {self.tasks_per_step}, but {task_set.name} has only {len(task_set['train'])} "
+                "training task(s), too few for one step. Lower it, or add tasks to the set."
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:

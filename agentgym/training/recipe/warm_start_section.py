@@ -54,5 +54,7 @@ class WarmStartSection(ReadsEpisodes):
     @model_validator(mode="after")
     def _selects_among_episodes(self) -> WarmStartSection:
         if self.select is not None and not self.episodes:
-            raise ValueError(f"select = {self.select!r} chooses among stored episodes: name some in `episodes`")
+            raise ValueError(
+                f"select = {self.select!r} chooses among recorded episodes, and none are named: name some in `episodes`"
+            )
         return self

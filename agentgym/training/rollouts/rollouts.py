@@ -227,7 +227,7 @@ class Rollouts:
             lines = format_causes(Counter(t.error or no_turn(t) for t in trajectories))
             if self.ledger is not None:  # otherwise a resumed run would read these failures
                 self.loop.call(partial(_set_aside, self.ledger, recorded_as))
-            raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
+            raise EpisodesFailed(f"All {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
         causes = Counter(t.error or no_turn(t) for t in trajectories if not t.scored)
         if not causes:
             return

@@ -43,9 +43,9 @@ class TrlPolicy(Policy):
         """Sample a reply. Raises: PolicyError if the conversation has an image: TRL's backend gets none."""
         if images_of(request.messages):
             raise PolicyError(
-                "The conversation holds an image, and TRL's own generation is not given any. Train with a VisionPolicy "
-                "of the same model (generation = 'transformers'), or where the environment answers in text, such as a "
-                "page's accessibility tree."
+                "The conversation contains an image, but TRL's own generation does not support images. Train with a "
+                "VisionPolicy of the same model (generation = 'transformers'), or use an environment that answers in "
+                "text, such as a page's accessibility tree."
             )
         return await self._batcher.submit(request, request.episode)
 

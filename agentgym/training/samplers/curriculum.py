@@ -33,7 +33,7 @@ class Curriculum:
         self, tasks: Sequence[Task], seed: int = 0, *, window: Count = 4, accuracy: Share = 0.9, prompts: Count = 8
     ) -> None:
         if not len(tasks):
-            raise TaskError("A curriculum needs tasks to draw from.")
+            raise TaskError("The sampler 'curriculum' was given no tasks. Give it at least one.")
         self._by_level: dict[float, list[Task]] = {}
         for task in tasks:
             self._by_level.setdefault(task.difficulty, []).append(task)
@@ -81,6 +81,7 @@ class Curriculum:
         """Restore a value that `state` returned. Raises: TaskError if no task has its difficulty."""
         if state["cap"] not in self.levels:
             raise TaskError(
-                f"The curriculum was at difficulty {state['cap']}, which no task has. Levels are {self.levels}."
+                f"The saved curriculum was at difficulty {state['cap']}, but no task has this difficulty. The tasks' "
+                f"difficulties are {self.levels}. Resume with the task set that the run was started with."
             )
         self._cap, self._recent = self.levels.index(state["cap"]), list(state["seen"])

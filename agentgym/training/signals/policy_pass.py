@@ -85,8 +85,9 @@ def policy_pass(trainer: Any, batch: Mapping[str, torch.Tensor], *, measures: Co
     forward = getattr(trainer, "_get_per_token_logps_and_entropies", None)
     if forward is None:
         raise AgentGymError(
-            "TRL's GRPOTrainer._get_per_token_logps_and_entropies has moved: agentgym is built on trl 1.16. Install "
-            "trl>=1.16,<1.17, or choose an estimator that needs neither log_ratios nor entropies."
+            "The installed TRL has no GRPOTrainer._get_per_token_logps_and_entropies, which agentgym calls: it was "
+            "written for trl 1.16. Install trl>=1.16,<1.17, or choose an estimator that needs neither log_ratios nor "
+            "entropies."
         )
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)

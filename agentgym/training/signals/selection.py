@@ -123,6 +123,6 @@ def check_environment_signals(estimator: Estimator, task_set: TaskSet) -> None:
                 environment_class = type(registry.prototype(environment))
                 if getattr(environment_class, method.__name__, method) is method:
                     raise CreditError(
-                        f"{estimator.name} requires {name}, which {environment} does not provide: it does not override "
-                        f"`{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
+                        f"The estimator {estimator.name} requires {name}, but {environment} does not provide it: it "
+                        f"does not override `{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
                     )

@@ -68,11 +68,14 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         try:
             load_part("policies", (part := parse_part(options.policy)).name, part.options)
         except (UnknownNameError, CreditError) as error:
-            raise RecipeError(f"[[stage]] {stage.name!r}: policy = {options.policy!r}. {error}") from error
+            raise RecipeError(
+                f"[[stage]] {stage.name!r}: policy = {options.policy!r} cannot be used. {error}"
+            ) from error
     if options.trees and options.group_size <= (roots := stage.recipe.train.signals.root_episodes):
         raise RecipeError(
-            f"[[stage]] {stage.name!r}: a group of {options.group_size} with {roots} root episodes has no branch. "
-            "Set train.signals.root_episodes lower, or group_size higher."
+            f"[[stage]] {stage.name!r}: trees = true needs a group_size above train.signals.root_episodes, but a "
+            f"group of {options.group_size} with {roots} root episodes has no branch. Lower "
+            "train.signals.root_episodes, or raise group_size."
         )
 
 
@@ -128,5 +131,5 @@ def _player(context: RunContext, learner: Learner, policy: str) -> Any:
     part = parse_part(policy)
     player = registry.load("policies", part.name)(**part.options)
     if not isinstance(player, Policy):
-        raise RecipeError(f"policy = {policy!r} makes {player!r:.80}, which is no Policy.")
+        raise RecipeError(f"policy = {policy!r} makes {player!r:.80}, which is not a Policy. Name a registered policy.")
     return player

@@ -136,8 +136,8 @@ class StoredEpisodes:
                 trajectory = _with_tokens(readers[run].load(entry["id"].removeprefix(f"{run}:")), renderer, run)
                 if digest_of(trajectory) != entry["sha256"]:
                     raise RecipeError(
-                        f"The episode {entry['id']!r} is not what it was when {self.folder.path / file} was "
-                        "written. Restore the ledger, or remove the manifest to choose anew."
+                        f"The episode {entry['id']!r} has changed since {self.folder.path / file} was written. "
+                        "Restore the ledger, or delete the manifest to select episodes anew."
                     )
                 episodes[entry["id"]] = trajectory
         finally:
@@ -165,11 +165,14 @@ def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Seq
     """Raise RecipeError unless the sources have a finished episode and all episodes are of training tasks."""
     if not any(trajectory.valid for trajectory in trajectories):
         named = ", ".join(f"{source.run}:{source.label}".lstrip(":") for source in sources)
-        raise RecipeError(f"The stage {stage!r} found no finished episode of {named} in the ledger.")
+        raise RecipeError(
+            f"The stage {stage!r} needs episodes of {named}, but the ledger has none that finished. Play them again, "
+            "or name other episodes."
+        )
     if tested := [t.task.id for t in trajectories if t.task.split != "train"]:
         raise RecipeError(
-            f"The stage {stage!r} would learn from {tested[0]!r}, which is not a training task. Name the episodes "
-            "of a stage or run that plays training tasks."
+            f"The stage {stage!r} would learn from {tested[0]!r}, which is not a training task. Name episodes of a "
+            "stage or run that plays training tasks."
         )
 
 

@@ -68,7 +68,7 @@ def sources_of(section: ReadsEpisodes, name: str, players: Sequence[NamedStage])
     if not names and section.reads_last_player:
         if not players:
             raise RecipeError(
-                f"The stage {name!r} has no episodes to learn from: put a stage `collect` before it, or name some in "
+                f"The stage {name!r} has no episodes to learn from. Put a stage `collect` before it, or name some in "
                 "its option `episodes`, for example ['runs/other:train']."
             )
         names = [players[-1].base_name]
@@ -82,13 +82,21 @@ def _other_run(text: str, name: str, section: ReadsEpisodes) -> EpisodeSource:
     run, _, stage = text.rpartition(":")
     label = _label_of(stage, section) if stage else ""
     if not (Path(run) / LEDGER).is_file():
-        raise RecipeError(f"The stage {name!r} names the episodes {text!r}, but there is no {run}/{LEDGER}.")
+        raise RecipeError(
+            f"The stage {name!r} names the episodes {text!r}, but the file {run}/{LEDGER} does not exist. Check the "
+            "path of the run."
+        )
     if not label:
-        raise RecipeError(f"The stage {name!r} names the episodes {text!r} without a label, such as {run}:train.")
+        raise RecipeError(
+            f"The stage {name!r} names the episodes {text!r} without a label. Add one, for example {run}:train."
+        )
     reader = LedgerReader(Path(run) / LEDGER)
     try:
         if not any(reader.finished(f"{label}{separator}") for separator in LABEL_ENDS):
-            raise RecipeError(f"The stage {name!r} names the episodes {text!r}, and that run finished none of them.")
+            raise RecipeError(
+                f"The stage {name!r} names the episodes {text!r}, but that run finished none with this label. Check "
+                "the label, or let the run play them first."
+            )
     finally:
         reader.close()
     return EpisodeSource(label, run)
@@ -101,7 +109,7 @@ def _of_this_run(text: str, name: str, players: Sequence[NamedStage], section: R
         known = [stage.base_name for stage in players]
         close = get_close_matches(text, known, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Such stages: {', '.join(dict.fromkeys(known)) or 'none'}."
-        raise RecipeError(f"The stage {name!r} names the episodes {text!r}: no stage before it plays those. {hint}")
+        raise RecipeError(f"The stage {name!r} names the episodes {text!r}, but no earlier stage plays them. {hint}")
     rounds = named if section.earlier_rounds else named[-1:]
     return [EpisodeSource(_label_of(stage.name, section), is_earlier=stage is not named[-1]) for stage in rounds]
 

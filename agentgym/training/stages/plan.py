@@ -38,7 +38,7 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
         planned.append(stage)
     counts = Counter(stage.name for stage in planned)
     if repeated := [name for name, count in counts.items() if count > 1]:
-        raise RecipeError(f"Two stages are called {repeated[0]!r}: give one of them another `name`.")
+        raise RecipeError(f"Two stages have the name {repeated[0]!r}. Give one of them another `name`.")
     return planned
 
 
@@ -49,7 +49,7 @@ def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> P
     if not named:
         known = ", ".join(stage.name for stage in makers) or "none"
         raise RecipeError(
-            f"[[stage]] {name!r}: train.tasks_of = {maker!r} is not a stage before it that makes tasks, as "
+            f"[[stage]] {name!r}: train.tasks_of = {maker!r} must name an earlier stage that makes tasks, as "
             f"`step_tasks` does. Such stages: {known}."
         )
     return named[-1]
@@ -73,7 +73,7 @@ def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
     try:
         stage: Stage = registry.load("stages", section.kind)
     except UnknownNameError as error:
-        raise RecipeError(f"stage.kind = {section.kind!r}. {error}") from error
+        raise RecipeError(f"stage.kind = {section.kind!r} cannot be used. {error}") from error
     has_folder = bool(recipe.stage) and stage.has_folder
     if stage.options is not None:
         return PlannedStage(
@@ -83,7 +83,7 @@ def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
         try:
             check_options(section.kind, stage.run, section.options, kind="stage")
         except CreditError as error:
-            raise RecipeError(f"[[stage]] {section.given_name!r}: {error}") from error
+            raise RecipeError(f"[[stage]] {section.given_name!r} cannot be used: {error}") from error
         return PlannedStage(section.given_name, section.kind, stage, recipe, section.options, has_folder)
     if not section.options and getattr(recipe, stage.section) is not None:
         return PlannedStage(section.given_name, section.kind, stage, recipe, has_folder=has_folder)
@@ -96,7 +96,7 @@ def _parsed(kind: type[Section], section: StageSection) -> Any:
     try:
         return kind.model_validate(section.options)
     except ValidationError as error:
-        raise RecipeError(f"[[stage]] {section.given_name!r}: {explain_refusal(error, kind)}") from error
+        raise RecipeError(f"[[stage]] {section.given_name!r} is not valid: {explain_refusal(error, kind)}") from error
 
 
 @define_stage(options=RepeatSection)

@@ -30,7 +30,7 @@ def make_selection(text: str) -> Selection:
     try:
         select = load_named_part("selections", text)
     except (CreditError, UnknownNameError) as error:
-        raise RecipeError(f"select = {text!r}: {error}") from error
+        raise RecipeError(f"select = {text!r} cannot be used: {error}") from error
     return lambda group: [Selected(*each) for each in select(group)]
 
 
@@ -59,15 +59,15 @@ def expert_episodes(
     solved = [each.episode for group in groups_of(trajectories) for each in success(group)]
     if not solved:
         raise RecipeError(
-            f"The stage {stage!r}: train.experts.episodes names {len(trajectories)} episodes, and none of them solved "
-            "its task. Name those of an expert, such as of a stage `collect` with policy = 'oracle'."
+            f"The stage {stage!r}: train.experts.episodes names {len(trajectories)} episodes, but none of them solved "
+            "its task. Name episodes of an expert, such as those of a stage `collect` with policy = 'oracle'."
         )
     content_by_id = {task.id: task.content_key() for task in tasks}
     matching = [episode for episode in solved if content_by_id.get(episode.task.id) == episode.task.content_key()]
     if not matching:
         raise RecipeError(
-            f"The stage {stage!r}: train.experts.episodes names {len(solved)} successes, such as of the task "
-            f"{solved[0].task.id!r}, and none is of the {len(content_by_id)} tasks that it trains on. Name "
+            f"The stage {stage!r}: train.experts.episodes names {len(solved)} successes (one is of the task "
+            f"{solved[0].task.id!r}), but none is of the {len(content_by_id)} tasks that the stage trains on. Name "
             "episodes that were played on the same task set."
         )
     best = [each.episode for group in groups_of(matching) for each in best_of(group)]

@@ -96,8 +96,8 @@ def _chosen_by(stage: str, text: str, trajectories: list[Trajectory]) -> tuple[l
     selected = [each for group in groups_of(trajectories) for each in select(group)]
     if not selected:
         raise RecipeError(
-            f"The stage {stage!r} selects none of {len(trajectories)} episodes by {text!r}: there is nothing to "
-            "imitate. Choose another `select`, or collect more episodes."
+            f"The stage {stage!r} has nothing to imitate: select = {text!r} keeps none of {len(trajectories)} "
+            "episodes. Choose another `select`, or collect more episodes."
         )
     rows: list[Row] = [
         {"episode": each.episode.id, "weight": each.weight} | ({} if each.turn is None else {"turn": each.turn})

@@ -58,14 +58,15 @@ def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: 
     checkpoint = checkpoint_in(Path(source)) if source is not None else None
     if checkpoint is not None and hasattr(load_configuration(checkpoint), "vision_config"):
         raise RecipeError(
-            "[vllm]: the model of policy.path reads images. Such a model samples in the process that trains: leave the "
-            "section out."
+            "[vllm] cannot be used with the model of policy.path, because it reads images. Leave the section out: "
+            "such a model samples in the training process."
         )
     if section.url is None:
         if policy.quantization:
             raise RecipeError(
-                f"[vllm]: a server that is started here would serve other weights than those that policy.quantization "
-                f"= {policy.quantization!r} leaves. Start one with the quantised model, and give vllm.url."
+                "[vllm]: a server started here would load the full weights, not those quantised by "
+                f"policy.quantization = {policy.quantization!r}. Start a server with the quantised model, and give "
+                "its address in vllm.url."
             )
         _check_version(_installed(section.python), f"[vllm] python = {section.python or sys.executable!r}")
     for url in section.urls:
@@ -77,7 +78,7 @@ def served_model(url: str) -> str:
     models: Any = _get(url, "/v1/models").get("data") or []
     names = [str(model["id"]) for model in models if model.get("parent") is None]
     if not names:
-        raise RecipeError(f"vllm.url = {url!r}: the server lists no model.")
+        raise RecipeError(f"vllm.url = {url!r}: the server lists no model. Start it with the model of policy.path.")
     return names[0]
 
 
@@ -86,31 +87,32 @@ def _check_server(url: str, section: VllmSection, policy: PolicySection, max_epi
     offered = _get(url, "/openapi.json").get("paths", {})
     if missing := [path for path in _FOR_WEIGHTS if path not in offered]:
         raise RecipeError(
-            f"vllm.url = {url!r}: the server does not offer {missing[0]}, by which it is given new weights. Start it "
-            "with VLLM_SERVER_DEV_MODE=1, where nobody else reaches its port."
+            f"vllm.url = {url!r}: the server does not offer {missing[0]}, which is needed to send it new weights. "
+            "Start it with VLLM_SERVER_DEV_MODE=1, on a port that no other user can reach."
         )
     if policy.lora and (missing := [path for path in _FOR_ADAPTERS if path not in offered]):
         raise RecipeError(
-            f"vllm.url = {url!r}: the server does not offer {missing[0]}, by which it is given new adapters. Start it "
-            "with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora."
+            f"vllm.url = {url!r}: the server does not offer {missing[0]}, which is needed to send it new adapters. "
+            "Start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora."
         )
     model = section.model or served_model(url)
     lengths = {row["id"]: row.get("max_model_len") for row in _get(url, "/v1/models").get("data") or []}
     if model not in lengths:
-        raise RecipeError(f"vllm.model = {model!r}: the server serves {', '.join(map(repr, lengths))}.")
+        raise RecipeError(
+            f"vllm.model = {model!r} is not a model of this server. It serves: {', '.join(map(repr, lengths))}."
+        )
     if isinstance(lengths[model], int) and lengths[model] <= max_episode_tokens:
         raise RecipeError(
-            f"vllm.url = {url!r}: the server holds {lengths[model]} tokens of a conversation, and "
-            f"episode.max_episode_tokens = {max_episode_tokens} come after the prompt. Start it with a larger "
-            "--max-model-len."
+            f"vllm.url = {url!r}: the server's context has {lengths[model]} tokens, too few for a prompt and "
+            f"episode.max_episode_tokens = {max_episode_tokens}. Start it with a larger --max-model-len."
         )
     if policy.logit_hook is not None:
         _check_masks(url, model)
     likeliest = [_likeliest(url, model, temperature) for temperature in (1.0, 0.5)]
     if math.isclose(*likeliest, rel_tol=1e-6) and likeliest[0] < -1e-3:
         raise RecipeError(
-            f"vllm.url = {url!r}: the server's log-probabilities are not those that it samples from, as they do not "
-            "follow the temperature. Start it with --logprobs-mode processed_logprobs."
+            f"vllm.url = {url!r}: the server's log-probabilities ignore the temperature, so they are not those of the "
+            "distribution that it samples from. Start it with --logprobs-mode processed_logprobs."
         )
 
 
@@ -120,7 +122,7 @@ def _check_masks(url: str, model: str) -> None:
     try:
         check_probe(choice["token_ids"][0], choice["logprobs"]["token_logprobs"][0])
     except (PolicyError, LookupError, TypeError) as error:
-        raise RecipeError(f"vllm.url = {url!r} and policy.logit_hook: {error}") from error
+        raise RecipeError(f"vllm.url = {url!r}: the server cannot use policy.logit_hook: {error}") from error
 
 
 def _likeliest(url: str, model: str, temperature: float) -> float:
@@ -131,7 +133,7 @@ def _likeliest(url: str, model: str, temperature: float) -> float:
         likely: dict[str, float] = choice["logprobs"]["top_logprobs"][0]
         return max(likely.values())
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RecipeError(f"vllm.url = {url!r}: the server gives no log-probabilities: {error}") from error
+        raise RecipeError(f"vllm.url = {url!r}: the server's answer has no log-probabilities: {error}") from error
 
 
 def _completion(url: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +143,9 @@ def _completion(url: str, request: dict[str, Any]) -> dict[str, Any]:
         choice: dict[str, Any] = answer.json()["choices"][0]
         return choice
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-        raise RecipeError(f"vllm.url = {url!r}: the server does not complete a prompt of one token: {error}") from error
+        raise RecipeError(
+            f"vllm.url = {url!r}: the server failed to complete a prompt of one token: {error}"
+        ) from error
 
 
 def _get(url: str, path: str) -> dict[str, Any]:
@@ -152,8 +156,8 @@ def _get(url: str, path: str) -> dict[str, Any]:
         content, failure = None, str(error)
     if content is None:
         raise RecipeError(
-            f"vllm.url = {url!r}: no vLLM server answers there ({path}: {failure}). Give the address without /v1, for "
-            "example http://127.0.0.1:8000, or leave it out to have one started."
+            f"vllm.url = {url!r}: no vLLM server answers at this address ({path}: {failure}). Give the address "
+            "without /v1, for example http://127.0.0.1:8000, or leave vllm.url out to have a server started."
         )
     return content if isinstance(content, dict) else {}
 
@@ -167,18 +171,18 @@ def _installed(python: str | None) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RecipeError(f"[vllm] python = {python!r} cannot be run: {error}.") from error
     if done.returncode:
-        raise RecipeError(f"[vllm] python = {python!r} is no Python: {done.stderr.strip()[-200:]}")
+        raise RecipeError(f"[vllm] python = {python!r} is not a Python interpreter: {done.stderr.strip()[-200:]}")
     return done.stdout.strip() or None
 
 
 def _check_version(version: str | None, where: str) -> None:
     if version is None:
         raise RecipeError(
-            f"{where} has no vLLM. Install the extra vllm there ({install_command('vllm')}), name the interpreter of "
-            "an environment that has it, or give the url of a server that runs."
+            f"{where} has no vLLM. Install the extra vllm there ({install_command('vllm')}), name another interpreter "
+            "that has it in vllm.python, or give the url of a running server."
         )
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers and numbers < OLDEST:
         raise RecipeError(
-            f"{where} has vLLM {version}, which is too old: {'.'.join(map(str, OLDEST))} or newer is needed."
+            f"{where} has vLLM {version}, which is too old. Install {'.'.join(map(str, OLDEST))} or newer."
         )

@@ -58,10 +58,10 @@ class BaseModelCheck:
         difference = float(np.mean(np.abs(np.subtract(served, own))))
         if not difference <= self.most:
             raise RecipeError(
-                f"vllm.url = {self.url!r}: the server's model {server.model!r} is not the base model of policy.path = "
-                f"{self.source!r}, for which the adapter is trained: the log-probabilities of a short prompt are "
-                f"{difference:.2g} nats a token apart, and guard.drift = {self.most:g} allows for rounding. Start the "
-                "server anew with that model. A server that was given the weights of another run needs that, too."
+                f"vllm.url = {self.url!r}: the server's model {server.model!r} is not policy.path = {self.source!r}, "
+                f"the base model of the adapter. Their log-probabilities of a short prompt differ by {difference:.2g} "
+                f"nats per token, and guard.drift = {self.most:g} is allowed. Restart the server with that model, "
+                "also if another run has given it new weights."
             )
 
     def _own_logprobs(self, ids: list[int]) -> list[float]:

@@ -66,5 +66,7 @@ def _of_component(group: Group, component: str) -> float:
     components = group.signal("outcome_components")
     if component not in components:
         known = ", ".join(components) or "none"
-        raise CreditError(f"difficulty_scaled: no outcome has the component {component!r}. Components are {known}.")
+        raise CreditError(
+            f"difficulty_scaled: no outcome has the component {component!r}. The components are: {known}."
+        )
     return float(np.mean(components[component]))

@@ -77,7 +77,9 @@ def _by_level(group: Group, levels: Mapping[str, float]) -> Group:
         weight = (group.weights or {}).get(name, 1.0)
         if name not in of_turns and name not in of_outcome:
             known = ", ".join([*of_outcome, *of_turns]) or "none"
-            raise CreditError(f"The level {name!r} is no component of this group's rewards. Components are {known}.")
+            raise CreditError(
+                f"The level {name!r} is not a component of this group's rewards. The components are: {known}."
+            )
         reached = np.zeros(group.size)
         if name in of_outcome:
             reached = reached + of_outcome[name]

@@ -81,8 +81,8 @@ def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, p
     """
     if not (1 <= buffer_tokens <= limit_tokens and 0 <= penalty < np.inf):
         raise CreditError(
-            f"limit_tokens={limit_tokens}, buffer_tokens={buffer_tokens}, penalty={penalty}: expected "
-            "1 <= buffer_tokens <= limit_tokens and a penalty from 0 up."
+            f"limit_tokens={limit_tokens}, buffer_tokens={buffer_tokens}, penalty={penalty} is not valid: expected 1 "
+            "<= buffer_tokens <= limit_tokens, and a finite penalty of at least 0."
         )
     tokens = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
     excess = np.clip((tokens - (limit_tokens - buffer_tokens)) / buffer_tokens, 0.0, 1.0)

@@ -178,7 +178,7 @@ class Trees:
         deadline = time.monotonic() + UP_S
         while not os.path.exists(BUS):
             if time.monotonic() > deadline:
-                raise RuntimeError("The session bus does not come up")
+                raise RuntimeError("The session bus did not start")
             time.sleep(0.02)
         start(["/usr/libexec/at-spi-bus-launcher", "--launch-immediately"])
         self._reader = self._begin(deadline)
@@ -214,7 +214,7 @@ class Trees:
             self._reader.kill()
             self._reader.wait()
             time.sleep(0.05)
-        raise RuntimeError("The bus of accessibility does not come up")
+        raise RuntimeError("The accessibility bus did not start")
 
     def _answer(self, limit_s: float) -> list[str] | None:
         """Return the next line of the reading process; None if none comes."""

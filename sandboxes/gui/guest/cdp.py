@@ -177,7 +177,7 @@ class ChromiumProcess:
                 self._waiting.pop(number, None)
                 raise Late("the page is busy")
         if answer is None:
-            raise Crashed("the process of the page is gone")
+            raise Crashed("the page's process has ended")
         if answer is _DIALOG:
             raise DialogOpened
         if "error" in answer:

@@ -225,8 +225,8 @@ class OwnApp(Site):
             time.sleep(_POLL_S)
         self._end_processes()
         raise SiteFailed(
-            f"after {self._description['start_s']:g} s nothing listens on its port of 127.0.0.1, which is in $PORT and "
-            f"stands for {{port}}: {output}"
+            "its command does not listen on its port of 127.0.0.1 (which is in $PORT and stands for {port}) after "
+            f"{self._description['start_s']:g} s: {output}"
         )
 
     def _listens(self) -> bool:
@@ -250,7 +250,7 @@ class OwnApp(Site):
         try:
             self._state(self._prepared.folder)  # the state before the agent acts
         except SiteFailed as error:
-            raise SandboxFailed(f"{error}, where no agent has acted") from error
+            raise SandboxFailed(f"{error}, although no agent has acted yet") from error
         return self._state(self._folder)
 
     def _state(self, folder: str) -> Any:
@@ -261,8 +261,8 @@ class OwnApp(Site):
             raise SiteFailed(f"its state command printed no JSON ({error}): {output[:200]!r}") from error
         if not isinstance(state, dict):
             raise SiteFailed(
-                f"its state command printed {output[:200]!r}, and not an object: print one, whose changed entries are "
-                "the effects"
+                f"its state command printed {output[:200]!r}, which is not an object. Print one whose changed entries "
+                "are the effects"
             )
         return state
 
@@ -288,7 +288,8 @@ class OwnApp(Site):
         text = bytes(printed)
         if hook == "state" and printed.is_cut:
             raise SiteFailed(
-                f"its {hook} command {command!r} prints over {MAX_STATE >> 20} MiB: it may print only what is judged"
+                f"its {hook} command {command!r} prints more than {MAX_STATE >> 20} MiB. It should print only what is "
+                "judged"
             )
         if process.returncode != 0:
             raise SiteFailed(f"its {hook} command {command!r} ended with {process.returncode}: {errors or printed}")

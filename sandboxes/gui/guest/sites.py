@@ -105,7 +105,7 @@ class Folder(Site):
             )
             if "exceptionDetails" in compiled:
                 about = compiled["exceptionDetails"].get("exception", {}).get("description", "")
-                raise SiteFailed(f"its state script is no JavaScript: {about[:300]}")
+                raise SiteFailed(f"its state script is not valid JavaScript: {about[:300]}")
         return super().begin(tab)
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Folder(Site):
         if self._state:
             effects = tab.evaluate(self._state, wait=True)
             if not isinstance(effects, dict):
-                raise SiteFailed(f"its state script gives {json.dumps(effects)[:200]}: it must give an object")
+                raise SiteFailed(f"its state script must return an object, not {json.dumps(effects)[:200]}")
             outcome["effects"] = effects
         return outcome
 

@@ -34,7 +34,7 @@ def write_bm25(folder: Path, pages: Iterable[Page], *, k1: float = K1, b: float 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         blocks, lengths = _write_blocks(Path(scratch), pages, numbers)
         if not numbers:
-            raise TaskError("No page of the corpus holds a word to be searched for.")
+            raise TaskError("No page of the corpus contains a word that can be searched for.")
         frequency = np.zeros(len(numbers), np.int64)
         for block in blocks:
             frequency += np.bincount(np.load(block / "terms.npy"), minlength=len(numbers))

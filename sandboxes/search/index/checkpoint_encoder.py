@@ -40,7 +40,8 @@ class CheckpointEncoder:
             from transformers import AutoModel, AutoTokenizer
         except ImportError as error:
             raise MissingExtraError(
-                f"An encoder from a checkpoint needs torch and transformers: {install_command('train')}."
+                "An encoder from a checkpoint needs the packages torch and transformers. Run: "
+                f"{install_command('train')}"
             ) from error
         self._torch = torch
         self._tokenizer = AutoTokenizer.from_pretrained(path)

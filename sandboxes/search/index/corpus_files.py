@@ -19,7 +19,7 @@ def corpus_file(path: Path) -> Path:
     """Return the file of a corpus that is a file or a BEIR folder. Raises: TaskError if there is none."""
     corpus = path / "corpus.jsonl" if path.is_dir() else path
     if not corpus.is_file():
-        raise TaskError(f"There is no corpus at {path}: give a .jsonl or .json file, or a folder with corpus.jsonl.")
+        raise TaskError(f"There is no corpus at {path}. Give a .jsonl or .json file, or a folder with corpus.jsonl.")
     return corpus
 
 
@@ -73,7 +73,7 @@ def pages_of_json(data: Any, where: str) -> Iterator[Page]:
             if isinstance(row, Mapping) and "context" in row:
                 for pair in _contexts(row["context"]):
                     if not (isinstance(pair, (list, tuple)) and len(pair) == 2):
-                        raise TaskError(f"{at}: a context is {str(pair)[:60]!r}, where [title, sentences] is expected.")
+                        raise TaskError(f"{at}: a context must be [title, sentences], not {str(pair)[:60]!r}.")
                     yield Page(str(pair[0]), str(pair[0]), _joined(pair[1], at))
             elif isinstance(row, Mapping) and isinstance(row.get("paragraphs"), list):
                 yield from _rows(row["paragraphs"], at)
@@ -101,7 +101,7 @@ def _page(row: Any, where: str, number: str) -> Page:
         raise TaskError(f"{where}: expected a page as a JSON object, found {type(row).__name__}.")
     text = next((row[name] for name in TEXTS if name in row), None)
     if not isinstance(text, str):
-        raise TaskError(f"{where}: no text: expected one of the fields {', '.join(TEXTS)}.")
+        raise TaskError(f"{where} has no text. Put it into one of the fields {', '.join(TEXTS)}.")
     title = next((row[name] for name in TITLES if isinstance(row.get(name), str)), None)
     if title is None:  # Search-R1 and FlashRAG write "title"\ntext into one field
         first, _, rest = text.partition("\n")
@@ -109,14 +109,14 @@ def _page(row: Any, where: str, number: str) -> Page:
     name = next((str(row[key]) for key in IDS if isinstance(row.get(key), (str, int))), number)
     links = row.get("links", ())
     if not (isinstance(links, (list, tuple)) and all(isinstance(link, str) for link in links)):
-        raise TaskError(f"{where}: the links are {str(links)[:60]!r}, where a list of titles is expected.")
+        raise TaskError(f"{where}: the links must be a list of titles, not {str(links)[:60]!r}.")
     return Page(name, title, text, tuple(links))
 
 
 def _squad(articles: list[Any], where: str) -> Iterator[Page]:
     for index, article in enumerate(articles):
         if not (isinstance(article, Mapping) and isinstance(article.get("paragraphs"), list)):
-            raise TaskError(f"{where}, article {index}: no paragraphs.")
+            raise TaskError(f"{where}, article {index}: there are no paragraphs.")
         total = len(article["paragraphs"])
         title = squad_title(article, index)
         for number, paragraph in enumerate(article["paragraphs"], start=1):
@@ -140,7 +140,7 @@ def _joined(text: Any, where: str) -> str:
         return text
     if isinstance(text, (list, tuple)) and all(isinstance(sentence, str) for sentence in text):
         return " ".join(sentence.strip() for sentence in text)
-    raise TaskError(f"{where}: the text is {str(text)[:60]!r}, where text or a list of sentences is expected.")
+    raise TaskError(f"{where}: the text must be text or a list of sentences, not {str(text)[:60]!r}.")
 
 
 def _once(pages: Iterable[Page], titles: dict[str, str] | None = None) -> Iterator[Page]:

@@ -41,7 +41,7 @@ def write_keys(folder: Path, name: str, texts: Iterable[str]) -> None:
     hashes = hashes[order]
     if len(hashes) > 1 and (same := np.flatnonzero(hashes[1:] == hashes[:-1])).size:
         first, other = order[same[0]], order[same[0] + 1]
-        raise ValueError(f"The texts number {first} and {other} of {name} have the same hash: each text is given once.")
+        raise ValueError(f"The texts number {first} and {other} of {name} have the same hash. Give each text once.")
     np.save(folder / f"{name}.hashes.npy", hashes)
     np.save(folder / f"{name}.numbers.npy", order.astype(np.int32))
 

@@ -57,7 +57,7 @@ def write_lsa(folder: Path, bm25: Path, dimensions: int) -> None:
         from sklearn.utils.extmath import randomized_svd
     except ImportError as error:
         raise MissingExtraError(
-            f"A dense index of the corpus's own words needs scikit-learn: {install_command('search')}."
+            f"A dense index of the corpus's own words needs the package scikit-learn. Run: {install_command('search')}"
         ) from error
     about = json.loads((bm25 / "about.json").read_text())
     starts, pages, gains = (np.load(bm25 / f"{name}.npy") for name in ("starts", "pages", "gains"))

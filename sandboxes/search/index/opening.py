@@ -45,7 +45,7 @@ class Library:
         Raises: ValueError for another kind; MissingExtraError if the encoder's packages are not installed.
         """
         if kind not in KINDS:
-            raise ValueError(f"There is no retriever of the kind {kind!r}. Kinds are {', '.join(KINDS)}.")
+            raise ValueError(f"There is no retriever of the kind {kind!r}. Kinds are: {', '.join(KINDS)}.")
         with self._lock:
             return self._ranking(kind, encoder)
 
@@ -88,7 +88,7 @@ class Library:
             return made_once(self._folder / name, build)
         except OSError as error:
             raise SandboxUnavailable(
-                f"The corpus cannot be indexed below {root()} ({error}). Make room there, or let AGENTGYM_CACHE name "
+                f"The corpus cannot be indexed in {root()} ({error}). Free some space there, or set AGENTGYM_CACHE to "
                 "another folder."
             ) from error
 

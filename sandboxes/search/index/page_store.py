@@ -66,17 +66,22 @@ def write_pages(folder: Path, pages: Iterable[Page]) -> None:
     with (folder / "pages.jsonl").open("wb") as file:
         for page in pages:
             if len(page.text) > MAX_PAGE_CHARS:
-                raise TaskError(f"The page {page.title!r} has {len(page.text)} characters; at most {MAX_PAGE_CHARS}.")
+                raise TaskError(
+                    f"The page {page.title!r} has {len(page.text)} characters, but at most {MAX_PAGE_CHARS} are "
+                    "allowed."
+                )
             title = " ".join(page.title.split())
             if not title or folded(title) in taken:
                 title = f"{title} ({page.id})".strip()
             if folded(title) in taken:
-                raise TaskError(f"Two pages have the title {page.title!r} and the id {page.id!r}; give them ids.")
+                raise TaskError(
+                    f"Two pages have the title {page.title!r} and the id {page.id!r}. Give them different ids."
+                )
             taken.add(folded(title))
             titles.append(folded(title))
             line = json.dumps([page.id, title, page.text, page.links], ensure_ascii=False).encode("utf-8", "replace")
             offsets.append(offsets[-1] + file.write(line + b"\n"))
     if not titles:
-        raise TaskError("The corpus holds no page.")
+        raise TaskError("The corpus contains no pages.")
     np.save(folder / "offsets.npy", np.array(offsets, np.int64))
     write_keys(folder, "titles", titles)

@@ -36,8 +36,8 @@ class RemoteRetriever:
             return [self._hit(row) for row in rows[:k]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SandboxError(
-                f"The retriever {self.url} answered {str(answer)[:200]!r}, where "
-                '{"result": [[{"document": {"id", "contents"}, "score"}]]} is expected.'
+                f'The retriever {self.url} must answer {{"result": [[{{"document": {{"id", "contents"}}, '
+                f'"score"}}]]}}, but it answered {str(answer)[:200]!r}.'
             ) from error
 
     async def close(self) -> None:

@@ -92,7 +92,7 @@ async def build(
             reasons.append(str(error))
             left_out(f"{release.old} to {release.new}", str(error))
     if not building.tasks and reasons:
-        raise TaskError(f"No package of the recipe gave a task. {reasons[0]}")
+        raise TaskError(f"No package of the recipe gave a task. The first reason: {reasons[0]}")
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
     for task in building.tasks:
         splits[task.split].append(task)

@@ -54,11 +54,11 @@ class Package:
         """Read the table of a package. Raises: TaskError, beginning with `where`, naming key and value."""
         known = cls.__slots__
         if unknown := set(data) - set(known):
-            raise TaskError(f"{where}: unknown keys {sorted(unknown)}. A package has {', '.join(known)}.")
+            raise TaskError(f"{where}: unknown keys {sorted(unknown)}. The keys of a package are: {', '.join(known)}.")
         if not data.get("pinned"):
             raise TaskError(f"{where}: the key 'pinned' is missing or empty.")
         if data.get("split", "train") not in ("train", "validation", "held_out"):
-            raise TaskError(f"{where}: split = {data['split']!r} is none of train, validation, held_out.")
+            raise TaskError(f"{where}: split = {data['split']!r} is not valid. Choose train, validation or held_out.")
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
         }
@@ -105,7 +105,9 @@ class Package:
         )
         if not complete.sources or not complete.tests:
             missing = "tests" if complete.sources else "sources"
-            raise TaskError(f"{self.pinned}: no {missing} where they usually are: name them in the recipe ({missing}).")
+            raise TaskError(
+                f"{self.pinned}: there are no {missing} in their usual places. Name them in the recipe ({missing})."
+            )
         return complete
 
     def breakable(self, repository: Repository) -> dict[str, str]:
@@ -116,7 +118,7 @@ class Package:
             if matches(path, self.sources) and not matches(path, self.test_files)
         }
         if not sources:
-            raise TaskError(f"{self.pinned}: sources = {list(self.sources)} match no file of it.")
+            raise TaskError(f"{self.pinned}: sources = {list(self.sources)} matches none of its files.")
         return sources
 
     def task(self, *, id: str = "", prompt: str = "-", patch: str = "", **fields: Any) -> Task:  # noqa: A002
@@ -148,7 +150,7 @@ class Package:
                 break
         if not (passing_tests := steady(rounds)):
             reason = reasons[0][-500:] if reasons else "None was found, or they took more time or memory than there is."
-            raise TaskError(f"{self.pinned}: none of its tests passes here. {reason}")
+            raise TaskError(f"{self.pinned}: none of its tests passes on this machine. {reason}")
         return passing_tests, quickest_s
 
     async def observe(self, judge: RepositoryTests, task: Task, function: str, tests: Sequence[str]) -> Any:

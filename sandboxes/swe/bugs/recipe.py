@@ -33,7 +33,7 @@ class Release:
         new, new_sha256 = values.pop("new", ""), values.pop("new_sha256", "")
         old = Package.parse(values, where)
         if not isinstance(new, str) or new.partition("==")[0] != old.name or new == old.pinned:
-            raise TaskError(f"{where}: new = {new!r}: give another version of {old.name}, as name==version.")
+            raise TaskError(f"{where}: new = {new!r} must be another version of {old.name}, written as name==version.")
         return cls(old, new, new_sha256)
 
 
@@ -78,15 +78,20 @@ class BugRecipe:
             Release.parse(item, f"{path}, release {number}") for number, item in enumerate(data.pop("release", ()), 1)
         )
         if not (packages or releases) or not isinstance(data.get("name"), str):
-            raise TaskError(f"{path}: a recipe has a name and at least one [[package]] or [[release]].")
+            raise TaskError(f"{path}: a recipe needs a name and at least one [[package]] or [[release]].")
         if unknown := set(data) - {field.name for field in fields(cls)}:
             known = ", ".join(field.name for field in fields(cls))
-            raise TaskError(f"{path}: unknown keys {sorted(unknown)}. Known: {known}.")
+            raise TaskError(f"{path}: unknown keys {sorted(unknown)}. The keys are: {known}.")
         names = [package.name for package in packages]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise TaskError(f"{path}: {twice[0]} is there twice. One version of a package would give away the other.")
+            raise TaskError(
+                f"{path} lists {twice[0]} twice, but one version of a package would give away the other. List it once."
+            )
         splits = {package.name: package.split for package in (*(r.old for r in releases), *packages)}
         for package in (*packages, *(release.old for release in releases)):
             if splits[package.name] != package.split:
-                raise TaskError(f"{path}: {package.name} is in two splits. One would give away the other.")
+                raise TaskError(
+                    f"{path}: {package.name} is in two splits, but one would give away the other. Put it into one "
+                    "split."
+                )
         return cls(packages=packages, releases=releases, **data)

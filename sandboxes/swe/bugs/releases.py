@@ -74,9 +74,9 @@ async def release_task(release: Release, judge: RepositoryTests) -> Task:
     both = await asyncio.to_thread(_Releases.fetch, release)
     gold, test_patch = both.patch(tests=False), both.patch(tests=True)
     if not gold or not test_patch:
-        raise TaskError(f"{both.where}: its {'tests' if gold else 'sources'} are the same.")
+        raise TaskError(f"{both.where}: the {'tests' if gold else 'sources'} of both releases are the same.")
     if (count := changed_lines(gold)) > MAX_LINES:
-        raise TaskError(f"{both.where}: {count} lines of the sources differ, more than {MAX_LINES}.")
+        raise TaskError(f"{both.where}: the sources differ in {count} lines, more than {MAX_LINES}.")
     draft = both.older.task(truth={"tests": list(both.newer.test_files), "test_patch": test_patch, "gold": gold})
     runs = [await judge.judge(draft, patch, both.newer.tests) for patch in (gold, gold, "", "")]
     passing = [test for test in (runs[0].outcomes if runs[0] else ()) if all(_passes(run, test) for run in runs[:2])]
@@ -85,10 +85,12 @@ async def release_task(release: Release, judge: RepositoryTests) -> Task:
     if not failing:
         raise TaskError(f"{both.where}: no test passes with the newer sources and fails with the older ones.")
     if len(failing) > MAX_FAILING_SHARE * len(passing):
-        raise TaskError(f"{both.where}: {len(failing)} of {len(passing)} tests fail with the older sources, too many.")
+        raise TaskError(
+            f"{both.where}: {len(failing)} of {len(passing)} tests fail with the older sources, which is too many."
+        )
     prompt = await _prompt(both, judge, test_patch, failing, runs[2])
     if leaks(prompt, gold):
-        raise TaskError(f"{both.where}: its notes say a line of the fix.")
+        raise TaskError(f"{both.where}: its release notes contain a line of the fix.")
     reach = Reach(
         *(await both.newer.observe(judge, both.newer.task(truth={}), "reached", both.newer.tests) or ([], {}))
     )
@@ -133,7 +135,7 @@ async def _prompt(
         parts += ["Its notes say:", "\n".join(f"> {line}".rstrip() for line in notes.splitlines())]
     parts += [f"{number}. {title}. {text}" for number, (title, text) in enumerate(list(reports.items())[:REPORTED], 1)]
     if len(parts) == 1:
-        raise TaskError(f"{both.where}: it has no notes, and no test shows what was run.")
+        raise TaskError(f"{both.where}: it has no release notes, and no test shows what was run.")
     return "\n\n".join(parts)
 
 

@@ -118,7 +118,7 @@ class GenericToolKit(ToolKitBase):
     """Named by domains that have their tools from it, which are not here."""
 
     def __init_subclass__(cls) -> None:
-        raise NotImplementedError(f"{cls.__name__} builds on tau2's GenericToolKit, which is not known in the sandbox")
+        raise NotImplementedError(f"{cls.__name__} uses tau2's GenericToolKit, which is not supported in the sandbox")
 
 
 class DomainEnvironment:
@@ -166,7 +166,7 @@ def load_file(path: str | Path, **options: Any) -> Any:
         return tomllib.loads(text)
     if path.suffix in (".md", ".txt"):
         return text
-    raise NotImplementedError(f"{path.name}: {path.suffix} is not known in the sandbox")
+    raise NotImplementedError(f"{path.name}: files of the type {path.suffix} are not supported in the sandbox")
 
 
 def get_dict_hash(values: Mapping[str, Any]) -> str:
@@ -193,4 +193,6 @@ def _merged(values: dict[Any, Any], others: Mapping[Any, Any]) -> dict[Any, Any]
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise ImportError(f"tau2's {name} is not known in the sandbox, which has only what tau2-bench's own domains use")
+    raise ImportError(
+        f"tau2's {name} is not supported in the sandbox, which has only what tau2-bench's own domains use"
+    )

@@ -58,7 +58,7 @@ def Field(
 def ConfigDict(*, extra: str = "ignore") -> dict[str, str]:
     """Return what becomes of names that are not fields: "ignore" or "forbid"."""
     if extra not in ("ignore", "forbid"):
-        raise NotImplementedError(f"pydantic's ConfigDict(extra={extra!r}) is not known in the sandbox")
+        raise NotImplementedError(f"pydantic's ConfigDict(extra={extra!r}) is not supported in the sandbox")
     return {"extra": extra}
 
 
@@ -171,7 +171,7 @@ def unwrapped(annotation: Any) -> tuple[Any, FieldInfo | None]:
         return annotation, None
     inner, *metadata = typing.get_args(annotation)
     if len(metadata) != 1 or not isinstance(metadata[0], FieldInfo):
-        raise NotImplementedError(f"pydantic's {annotation!r} is not known in the sandbox")
+        raise NotImplementedError(f"pydantic's {annotation!r} is not supported in the sandbox")
     return inner, metadata[0]
 
 
@@ -193,7 +193,7 @@ def check_of(annotation: Any) -> Check:
         return _model(annotation)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return enum_of(annotation)
-    raise NotImplementedError(f"pydantic's fields of type {annotation!r} are not known in the sandbox")
+    raise NotImplementedError(f"pydantic's fields of type {annotation!r} are not supported in the sandbox")
 
 
 def _union(members: tuple[Any, ...]) -> Check:
@@ -201,7 +201,7 @@ def _union(members: tuple[Any, ...]) -> Check:
     kinds = [unwrapped(member)[0] for member in members if member is not type(None)]
     checks = [check_of(kind) for kind in kinds]
     if len(kinds) > 1 and not all(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
-        raise NotImplementedError(f"pydantic's unions of {kinds} are not known in the sandbox")
+        raise NotImplementedError(f"pydantic's unions of {kinds} are not supported in the sandbox")
     takes_none = len(kinds) < len(members)
 
     def check(value: Any) -> Any:
@@ -218,7 +218,7 @@ def _union(members: tuple[Any, ...]) -> Check:
             except ValidationError as error:
                 faults += [((kind.__name__, *path), fault) for path, fault in error.faults]
         if len(fitting) > 1:
-            raise NotImplementedError(f"{value!r:.100} fits several of {[kind.__name__ for kind in kinds]}")
+            raise NotImplementedError(f"{value!r:.100} matches more than one of {[kind.__name__ for kind in kinds]}")
         if not fitting:
             raise ValidationError(*faults)
         return fitting[0]
@@ -240,4 +240,6 @@ def _model(kind: type[BaseModel]) -> Check:
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise ImportError(f"pydantic.{name} is not known in the sandbox, which has only what tau2-bench's own domains use")
+    raise ImportError(
+        f"pydantic.{name} is not supported in the sandbox, which has only what tau2-bench's own domains use"
+    )

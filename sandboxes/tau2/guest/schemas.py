@@ -90,7 +90,7 @@ def schema_of(annotation: Any) -> dict[str, Any]:
         return _choices([member.value for member in inner])
     if isinstance(inner, type) and issubclass(inner, BaseModel):
         return _object(inner)
-    raise NotImplementedError(f"parameters of type {annotation!r} are not known in the sandbox")
+    raise NotImplementedError(f"parameters of type {annotation!r} are not supported in the sandbox")
 
 
 def _object(model: type[BaseModel]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Tau2Tools:
         for call in initial.get("calls", ()):
             text = self._respond(call["requestor"], call["name"], call["arguments"])
             if _parsed(text) != _parsed(call["result"]):
-                raise ValueError(f"{call['name']} gives {text:.200}, and not {call['result']:.200}")
+                raise ValueError(f"{call['name']} returned {text:.200}, but {call['result']:.200} was expected")
         self._environment.sync_tools()
 
     def _state(self) -> str:

@@ -82,8 +82,11 @@ def test_episodes_that_others_helped_in_teach_nothing(rollouts):
 @pytest.mark.parametrize(
     ("wrappers", "reason"),
     [
-        (["knowledge", "refill"], "knowledge learns from all that a step plays: name it after refill"),
-        (["knowledge(capacity=0)"], "capacity is 0: Input should be greater than or equal to 1"),
+        (
+            ["knowledge", "refill"],
+            "knowledge reads every episode of a step, so it must come last. Write it after refill",
+        ),
+        (["knowledge(capacity=0)"], "capacity = 0 is not valid: Input should be greater than or equal to 1"),
     ],
 )
 def test_a_wrong_order_and_wrong_options_are_refused(wrappers, reason):
@@ -171,5 +174,5 @@ def test_a_later_stage_does_not_begin_with_half_of_what_was_known(unbroken, tmp_
     path = folder.joinpath(*FILE)
     path.write_text(path.read_text()[:-20])
     (folder / "evaluation" / "after.json").unlink()
-    with pytest.raises(LedgerError, match=r"knowledge\.json holds no knowledge of a run, or not all of it"):
+    with pytest.raises(LedgerError, match=r"knowledge\.json does not contain the complete saved knowledge"):
         run(taught(), folder, resume=True)

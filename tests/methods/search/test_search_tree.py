@@ -118,7 +118,7 @@ async def test_an_environment_without_a_potential_and_a_reward_of_groups_are_ref
             return [{} for _ in episodes]
 
     counting = RolloutConfig(environment=Counter)
-    with pytest.raises(SearchError, match="has no potential"):
+    with pytest.raises(SearchError, match="has none after turn"):
         await searched(manager_of(Wanderer(), environment=counting.environment), rooms(1), SEARCH)
     with pytest.raises(CreditError, match="Beside judges whole groups"):
         await searched(manager_of(Wanderer(), reward=Beside()), rooms(1), SEARCH)

@@ -37,7 +37,7 @@ async def test_the_cost_stands_beside_the_success_and_the_plain_policy_is_compar
 @pytest.mark.parametrize("value", ["rollouts(count=2)", "reward(name='final_state')"])
 async def test_a_value_that_reads_the_outcome_is_refused_unless_the_record_calls_it_an_oracle(value):
     search = BestFirst(nodes=24, candidates=4, value=value)
-    with pytest.raises(EvaluationError, match="reads the outcome that the evaluation measures"):
+    with pytest.raises(EvaluationError, match="which reads the very outcome that the evaluation measures"):
         await evaluate(Wanderer(), TASKS, "validation", config=CONFIG, search=search, limit=1)
     named = BestFirst(nodes=24, candidates=4, value=value, oracle=True)
     evaluation = await evaluate(Wanderer(), TASKS, "validation", config=CONFIG, search=named, limit=1)
@@ -57,7 +57,7 @@ def test_a_recipe_with_a_wrong_search_or_an_oracle_that_is_not_called_one_is_ref
     recipe = {"name": "x", "tasks": {"set": "text/sokoban-v1"}, "policy": {"path": "model"}}
     for text, message in (
         ("best_first(nods=3)", "Did you mean 'nodes'"),
-        ("mcts(value='rollouts')", "write oracle=True"),
+        ("mcts(value='rollouts')", "or set oracle=True"),
     ):
         with pytest.raises(RecipeError) as raised:
             Recipe.parse(recipe | {"evaluate": {"search": text}})

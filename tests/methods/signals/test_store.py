@@ -90,7 +90,7 @@ def test_what_cannot_be_stored_or_drawn_is_said():
     without_tokens, without_logprobs = recorded(), recorded()
     without_tokens.turns[0].token_ids = []
     without_logprobs.turns[0].logprobs = []
-    with pytest.raises(CreditError, match="holds no token ids"):
+    with pytest.raises(CreditError, match="has no token ids"):
         StoredEpisode.of(without_tokens, ReturnSpec())
     with pytest.raises(CreditError, match="no log-probabilities"):
         StoredEpisode.of(without_logprobs, ReturnSpec())
@@ -118,7 +118,7 @@ def test_episodes_of_other_runs_keep_their_run_in_their_id(tmp_path):
     check_runs("runs", [run], "train-")
     with pytest.raises(RecipeError, match="no valid episode whose id begins with 'eval-'"):
         check_runs("train.signals.replay.runs", [run], "eval-")
-    with pytest.raises(RecipeError, match="is no run folder"):
+    with pytest.raises(RecipeError, match="is not a run folder"):
         check_runs("train.signals.replay.runs", [str(tmp_path / "none")], "")
 
 
@@ -130,5 +130,5 @@ def test_episodes_with_the_tokens_of_another_model_are_refused():
     trajectory.prompt_ids = renderer.prompt(trajectory.opening, trajectory.tools)
     check_tokens([trajectory], renderer)
     trajectory.prompt_ids = trajectory.prompt_ids[:-1]
-    with pytest.raises(RecipeError, match="with other tokens than those of the model"):
+    with pytest.raises(RecipeError, match="with other tokens than those of the trained model"):
         check_tokens([trajectory], renderer)

@@ -45,9 +45,9 @@ def test_both_phrasings_are_drawn_in_one_step_and_all_pairs_before_any_again():
 
 def test_no_pair_and_an_odd_number_are_refused_with_what_to_do():
     tasks = [Task(f"t{index}", "test/none-v1", truth={"pair": index}) for index in range(4)]
-    with pytest.raises(TaskError, match=r"none of the 4 .* Give both phrasings of a question the same truth\['pair'\]"):
+    with pytest.raises(TaskError, match=r"no two of the 4 .* Give both tasks of a pair the same truth\['pair'\]"):
         make_sampler("paired", tasks, seed=0)
-    with pytest.raises(RecipeError, match=r"train\.sampler = 'paired'.* 3 are to be drawn: make it an even number"):
+    with pytest.raises(RecipeError, match=r"train\.sampler = 'paired'.* cannot draw 3. Give an even number"):
         check_before_start(recipe(train__sampler="paired", train__tasks_per_step=3), paired_set())
 
 

@@ -124,14 +124,17 @@ def test_tasks_that_a_recorded_run_solved_sometimes_are_trained_on_also_once_the
     restore_sampler(wider, tmp_path)
     assert wider.draw(6, 4) == sampler.draw(6, 4), "a resumed run goes on with the tasks that it began with"
     for options, message in (
-        (f"run='{recorded_run}', label='other'", "holds no judged episode of the training tasks"),
-        (f"run='{recorded_run}', low=0.6, high=0.9", r"of 10 tasks .* none was solved in 0.6 to 0.9 of its episodes"),
-        (f"run='{tmp_path}'", "is no run folder with a ledger"),
+        (f"run='{recorded_run}', label='other'", "has no judged episode of the present training tasks"),
+        (
+            f"run='{recorded_run}', low=0.6, high=0.9",
+            r"played 10 tasks, but solved none of them in 0.6 to 0.9 of its episodes",
+        ),
+        (f"run='{tmp_path}'", "is not a run folder with a ledger"),
     ):
         with pytest.raises(TaskError, match=message):
             make_sampler(f"pass_rate({options})", TASKS, 0)
     others = [replace(task, prompt=f"{task.prompt}!") for task in TASKS]
-    with pytest.raises(TaskError, match="holds no judged episode of the training tasks"):  # of equal names
+    with pytest.raises(TaskError, match="has no judged episode of the present training tasks"):  # of equal names
         make_sampler(f"pass_rate(run='{recorded_run}')", others, 0)
 
 

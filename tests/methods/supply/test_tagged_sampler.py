@@ -31,7 +31,7 @@ def test_a_step_depends_on_the_seed_and_the_step_alone():
 
 
 def test_a_tag_that_no_task_carries_is_refused_with_those_that_exist():
-    with pytest.raises(TaskError, match=r"no training task is tagged many\. Tags are all, even, odd"):
+    with pytest.raises(TaskError, match=r"no training task has the tag many\. The tags are: all, even, odd"):
         make_sampler("tagged(tag='many')", TASKS, seed=0)
     with pytest.raises(CreditError, match=r"'tagged' needs the option 'tag'\. Write it as tagged\(tag=\.\.\.\)"):
         make_sampler("tagged", TASKS, seed=0)

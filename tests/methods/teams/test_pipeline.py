@@ -52,14 +52,17 @@ async def test_each_stage_is_a_row_that_reads_what_was_said_before():
     ("stages", "words"),
     [
         ([], "at least one stage"),
-        ([PipelineStage("a", "x"), PipelineStage("a", "y")], "'a' of a pipeline is empty, or taken"),
-        ([PipelineStage("task", "x")], "'task' of a pipeline is empty, or taken"),
-        ([PipelineStage("a", "{b}"), PipelineStage("b", "{a}")], r"'a' reads \{b\}, and only task are said"),
-        ([PipelineStage("a", "{a}")], r"'a' reads \{a\}"),
-        ([PipelineStage("a", 'Give {"x": 1')], r"prompt of 'a' is no template .*write \{\{ and \}\} for a brace"),
-        ([PipelineStage("a", "{task:{width}}")], r"'a' reads \{task\} with a format"),
-        ([PipelineStage("a", "{task!r}")], r"'a' reads \{task\} with a format"),
-        ([PipelineStage("0", "x"), PipelineStage("b", "{0}")], "role '0' cannot stand in a prompt"),
+        ([PipelineStage("a", "x"), PipelineStage("a", "y")], "'a' of a pipeline is empty, or is used"),
+        ([PipelineStage("task", "x")], "'task' of a pipeline is empty, or is used"),
+        ([PipelineStage("a", "{b}"), PipelineStage("b", "{a}")], r"'a' uses \{b\}, but before it only task are known"),
+        ([PipelineStage("a", "{a}")], r"'a' uses \{a\}"),
+        (
+            [PipelineStage("a", 'Give {"x": 1')],
+            r"prompt of 'a' is not a valid template .*Write \{\{ and \}\} for a literal brace",
+        ),
+        ([PipelineStage("a", "{task:{width}}")], r"'a' uses \{task\} with a format"),
+        ([PipelineStage("a", "{task!r}")], r"'a' uses \{task\} with a format"),
+        ([PipelineStage("0", "x"), PipelineStage("b", "{0}")], "role '0' cannot be used in a prompt"),
     ],
 )
 def test_a_pipeline_that_cannot_be_is_refused_at_once(stages, words):
@@ -69,7 +72,9 @@ def test_a_pipeline_that_cannot_be_is_refused_at_once(stages, words):
 
 async def test_a_tool_that_the_environment_has_not_is_named():
     environment = with_pipeline(CounterWithState, [PipelineStage("a", "x", tools=("fly",))])()
-    with pytest.raises(AgentGymError, match="'a' has the tool 'fly', and the environment has: add"):
+    with pytest.raises(
+        AgentGymError, match=r"'a' has the tool 'fly', which the environment does not have. It has: add"
+    ):
         await environment.reset(TASK, seed=0)
 
 

@@ -102,12 +102,12 @@ async def test_the_team_that_was_built_does_the_task_and_each_role_reads_its_own
 @pytest.mark.parametrize(
     ("calls", "words"),
     [
-        ([DONE], "The team has nobody"),
+        ([DONE], "The team has no roles"),
         ([add("boss")], "There is no role 'boss'. Roles: reader, counter, critic, closer."),
-        ([add("reader"), add("reader")], "The team has 'reader' already"),
-        ([link("reader", "counter")], "The team has no 'reader': add it first. It has: nobody."),
-        ([add("reader"), link("reader", "boss")], "The team has no 'boss': add it first. It has: reader."),
-        ([add("reader"), link("reader", "reader")], "closes a circle: reader -> reader."),
+        ([add("reader"), add("reader")], "The team already has 'reader'"),
+        ([link("reader", "counter")], "The team has no role 'reader'. Add it first. It has: none."),
+        ([add("reader"), link("reader", "boss")], "The team has no role 'boss'. Add it first. It has: reader."),
+        ([add("reader"), link("reader", "reader")], "would close a circle: reader -> reader."),
         (
             [
                 add("reader"),
@@ -117,12 +117,12 @@ async def test_the_team_that_was_built_does_the_task_and_each_role_reads_its_own
                 link("critic", "closer"),
                 link("closer", "reader"),
             ],
-            "closes a circle: reader -> critic -> closer -> reader.",
+            "would close a circle: reader -> critic -> closer -> reader.",
         ),
         ([add("reader"), add("critic"), link("reader", "critic"), link("reader", "critic")], "already"),
-        ([add("reader"), add("critic"), add("closer")], "at most 2 roles"),
-        ([add("reader"), DONE, add("critic")], "The team is built."),
-        ([add("reader"), DONE, DONE], "The team is built."),
+        ([add("reader"), add("critic"), add("closer")], "already has 2 roles"),
+        ([add("reader"), DONE, add("critic")], "The team is already built."),
+        ([add("reader"), DONE, DONE], "The team is already built."),
         ([Call("add", {"amount": 1}, "a")], "There is no tool named 'add'"),
     ],
 )
@@ -144,7 +144,7 @@ async def test_edges_are_bounded():
         link("reader", "closer"),
         edges=1,
     )
-    assert "at most 1 edges" in results[-1].content
+    assert "already has 1 edges" in results[-1].content
 
 
 async def test_whoever_never_ends_building_wins_nothing():
@@ -203,21 +203,23 @@ async def test_it_goes_on_from_a_checkpoint_as_it_was_while_it_is_built_and_afte
     ("roles", "words"),
     [
         ({}, "at least one role"),
-        ({"task": TeamRole("x")}, "'task' of a pipeline is empty, or taken"),
-        ({"builder": TeamRole("x")}, "'builder' of a pipeline is empty, or taken"),
-        ({"a b": TeamRole("x")}, "'a b' cannot stand in a prompt"),
+        ({"task": TeamRole("x")}, "'task' of a pipeline is empty, or is used"),
+        ({"builder": TeamRole("x")}, "'builder' of a pipeline is empty, or is used"),
+        ({"a b": TeamRole("x")}, "'a b' cannot be used in a prompt"),
     ],
 )
 def test_roles_that_cannot_be_are_refused_at_once(roles, words):
     with pytest.raises(AgentGymError, match=words):
         with_team_graph(CounterWithState, roles)
-    with pytest.raises(ValueError, match=r"TeamLimits\.edges is 0"):
+    with pytest.raises(ValueError, match=r"TeamLimits\.edges = 0"):
         TeamLimits(edges=0)
 
 
 async def test_a_role_with_a_tool_that_the_environment_has_not_is_named():
     environment = with_team_graph(CounterWithState, {"pilot": TeamRole("x", tools=("fly",))})()
-    with pytest.raises(AgentGymError, match="'pilot' has the tool 'fly', and the environment has: add"):
+    with pytest.raises(
+        AgentGymError, match=r"'pilot' has the tool 'fly', which the environment does not have. It has: add"
+    ):
         await environment.reset(TASK, seed=0)
 
 

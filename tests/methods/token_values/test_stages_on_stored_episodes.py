@@ -207,22 +207,22 @@ def test_an_evaluation_by_values_that_is_killed_while_it_plays_measures_what_it_
     assert [(row.task, row.observed) for row in first.rows] == [(row.task, row.observed) for row in second.rows]
 
 
-PREFIX = "A beginning of ids as in episodes = 'collect-', and `runs`, are of an earlier agentgym"
+PREFIX = "episodes = 'collect-': since this release, `episodes` lists stages"
 
 
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("direct_advantage", {"episodes": ["none"]}, "'none': no stage before it plays those"),
-        ("direct_advantage", {"episodes": ["no/run:train"]}, "there is no no/run/ledger.sqlite"),
+        ("direct_advantage", {"episodes": ["none"]}, "'none', but no earlier stage plays them"),
+        ("direct_advantage", {"episodes": ["no/run:train"]}, "the file no/run/ledger.sqlite does not exist"),
         ("direct_advantage", {"episodes": "collect-"}, PREFIX),
         ("direct_advantage", {"loss": "linear"}, "'clipped' or 'quadratic'"),
-        ("implicit_q", {"episodes": ["no/run:train"]}, "there is no no/run/ledger.sqlite"),
-        ("outcome_head", {"low": 1.0}, "low = 1.0 has to be below high = 1.0"),
+        ("implicit_q", {"episodes": ["no/run:train"]}, "the file no/run/ledger.sqlite does not exist"),
+        ("outcome_head", {"low": 1.0}, "low = 1.0 must be below high = 1.0"),
         ("outcome_head", {"bins": 1}, "bins"),
-        ("evaluate_guided", {}, "names no stage `implicit_q`, `conservative_q` or `outcome_head` before it"),
-        ("evaluate_guided", {"values": "collect"}, "values = 'collect' names no stage"),
-        ("evaluate_reranked", {}, "values = '' names no stage `implicit_q` or `conservative_q` before it"),
+        ("evaluate_guided", {}, "must name an earlier stage `implicit_q`, `conservative_q` or `outcome_head`"),
+        ("evaluate_guided", {"values": "collect"}, "values = 'collect' must name an earlier stage"),
+        ("evaluate_reranked", {}, "values = '' must name an earlier stage `implicit_q` or `conservative_q`"),
         ("evaluate_reranked", {"episodes": 1}, "episodes"),
         ("conservative_q", {"top_p": 0.0}, "top_p"),
     ],
@@ -234,7 +234,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(kind, options, messa
 
 def test_another_run_that_finished_no_such_episode_is_refused_before_anything_starts(finished):
     stage = {"kind": "implicit_q", "options": {"episodes": [f"{finished}:none"]}}
-    with pytest.raises(RecipeError, match="that run finished none of them"):
+    with pytest.raises(RecipeError, match="that run finished none with this label"):
         check_before_start(chosen := pressing(stage), chosen.tasks.load())
 
 

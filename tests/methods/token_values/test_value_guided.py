@@ -110,9 +110,9 @@ def test_values_are_read_as_they_were_written_and_not_for_other_tokens(model, to
     read = load_values(tmp_path, tokenizer, "cpu")
     torch.testing.assert_close(read.gains(PREFIX, [1, 2, 3], 2.0), network.gains(PREFIX, [1, 2, 3], 2.0))
     other = make_tokenizer(["what is in the box"] * 20, vocab_size=300)
-    with pytest.raises(PolicyError, match="of the tokens of another model"):
+    with pytest.raises(PolicyError, match="another model's tokenizer"):
         load_values(tmp_path, other, "cpu")
-    with pytest.raises(PolicyError, match="holds no values of tokens"):
+    with pytest.raises(PolicyError, match="contains no token values"):
         load_values(tmp_path / "none", tokenizer, "cpu")
 
 

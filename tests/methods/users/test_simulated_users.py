@@ -182,7 +182,7 @@ async def test_an_impatient_user_leaves_and_one_who_never_would_is_bounded():
 
 @pytest.mark.parametrize("options", [{"mistakes": 1.5}, {"noise": -0.1}, {"max_messages": 0}])
 def test_chances_are_from_0_to_1(options):
-    with pytest.raises(ValueError, match="A user has chances"):
+    with pytest.raises(ValueError, match="the chances of a user must be from 0"):
         UserBehaviour(**options)
 
 
@@ -335,9 +335,9 @@ class Sleeper(Policy):
 CALLING = ScriptedPolicy(lambda messages: Message("assistant", "", (Call("look", {}),)))
 FAILURES = {
     "silent": (ScriptedPolicy(lambda messages: " "), "said nothing in 3 attempts"),
-    "broken": (ScriptedPolicy([]), "The script has 0 message"),
+    "broken": (ScriptedPolicy([]), "The script has only 0 message"),
     "asleep": (Sleeper(), "said nothing in 0.01 s"),
-    "calling": (CALLING, "went on calling its tools"),
+    "calling": (CALLING, "kept calling its tools and said nothing"),
 }
 
 

@@ -90,7 +90,7 @@ def test_an_exhausted_source_closes_the_gate_instead_of_hanging(tmp_path):
         assert task_ids(gathered(stream, rollouts, player, ready=3)) == ["t0", "t1"]
         trained(stream, player)
         assert stream.outstanding == 1
-        with pytest.raises(AgentGymError, match="a step trains on 2 groups, 1 are left"):
+        with pytest.raises(AgentGymError, match="a step trains on 2 groups, but only 1 are left"):
             gathered(stream, rollouts, player, ready=1)
 
 
@@ -109,7 +109,7 @@ def test_a_batch_without_a_valid_episode_ends_the_run_and_is_played_again_when_i
     held.failing = {"t0", "t1"}
     with stream_of(tmp_path, held) as (stream, rollouts, player):
         stream.publish(0)
-        with pytest.raises(EpisodesFailed, match=r"(?s)Every one of the 4 episodes.*its machine is gone"):
+        with pytest.raises(EpisodesFailed, match=r"(?s)All 4 episodes.*its machine is gone"):
             gathered(stream, rollouts, player, ready=4)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     assert not ledger.finished("train-000000")
@@ -172,7 +172,7 @@ def test_a_resumed_stream_hands_over_each_group_once_and_reads_back_what_was_fin
         assert "t2" in requested
         assert not requested & {"t0", "t1", "t3", "t4", "t5"}  # trained on, or finished before
     with (
-        pytest.raises(RecipeError, match="has groups of the task 'gone' in flight"),
+        pytest.raises(RecipeError, match="has unfinished groups of the task 'gone'"),
         stream_of(tmp_path, state={**state, "steps": [{"number": 1, "tasks": ["gone"], "consumed": []}]}),
     ):
         pass
