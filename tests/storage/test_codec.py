@@ -69,6 +69,11 @@ def test_every_turn_comes_back_equal_bit_by_bit(turn):
     assert [x.hex() for x in back.logprobs] == [x.hex() for x in turn.logprobs]
 
 
+def test_a_value_and_a_potential_of_zero_are_not_none():
+    turn = Turn(0, Message("assistant"), value=0.0, potential=0.0)
+    assert unpack_turn(pack_turn(turn)) == turn
+
+
 @given(turn=turns(), weights=st.dictionaries(texts, floats, max_size=2))
 @settings(max_examples=30, deadline=None)
 def test_json_of_a_trajectory_reads_back_equal(turn, weights):

@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 from scripted_episodes import counting, say, task
 
-from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Trajectory, Turn
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import LedgerError
+from agentgym.messages import Message
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.summary import COLUMNS, TABLE, summary_row
@@ -80,6 +81,16 @@ def test_a_summary_says_what_the_record_says(reader, path):
         3,
         1,
     )
+
+
+def test_a_summary_by_hand():
+    """A reward of 1 for the outcome and 0.5 * 1 for the turn; three tokens of the agent's own, and two that it read."""
+    turn = Turn(0, Message("assistant", "x"), token_ids=[1, 2, 3], logprobs=[0.0] * 3, observation_ids=[4, 5])
+    turn.rewards = {"r": 1.0}
+    task = Task("t", "test/none-v1", tags=("b", "a", "b"))
+    trajectory = Trajectory("run/t#0", task, turns=[turn], outcome={"success": 1.0}, weights={"r": 0.5})
+    row = dict(zip(COLUMNS, summary_row(1, trajectory), strict=True))
+    assert (row["tags"], row["tokens"], row["success"], row["reward"]) == ('["a", "b"]', 3, 1.0, 1.5)
 
 
 def test_filters_are_the_kinds_they_are_named_after(reader):

@@ -8,6 +8,7 @@ from mutants import Mutant, MutatedPackage, cases
 LEDGER, CODEC, DIGESTS, SUMMARY = "storage/ledger.py", "storage/codec.py", "storage/digests.py", "storage/summary.py"
 LOADING, JOURNAL = "storage/loading.py", "storage/journal.py"
 STORED, EVERY_TURN = "storage/test_ledger.py", "storage/test_codec.py::test_every_turn_comes_back_equal_bit_by_bit"
+ZERO = "storage/test_codec.py::test_a_value_and_a_potential_of_zero_are_not_none"
 AS_JSON = "storage/test_codec.py::test_json_of_a_trajectory_reads_back_equal"
 DAMAGE, LISTS, CUT = "storage/test_digests.py", "storage/test_reader.py", "storage/test_journal.py"
 
@@ -125,8 +126,8 @@ MUTANTS = [
     Mutant(
         CODEC, 'finish_reason=get("finish_reason", "stop")', 'finish_reason=get("finish_reason", "length")', EVERY_TURN
     ),
-    Mutant(CODEC, "if turn.value is not None:", "if turn.value:", EVERY_TURN),
-    Mutant(CODEC, "if turn.potential is not None:", "if turn.potential:", EVERY_TURN),
+    Mutant(CODEC, "if turn.value is not None:", "if turn.value:", ZERO),
+    Mutant(CODEC, "if turn.potential is not None:", "if turn.potential:", ZERO),
     Mutant(
         CODEC,
         "[s.start, s.end, s.value, s.call, s.argument]",
