@@ -87,6 +87,10 @@ class Stopping(Wanderer):
         super().__init__()
         self._most, self.stopped = most, asyncio.Event()
 
+    def identity(self) -> dict[str, object]:
+        """Return a Wanderer's: where it stops changes no answer."""
+        return Wanderer().identity()
+
     async def generate(self, request: Request) -> Reply:
         if self.requests >= self._most:
             self.stopped.set()
