@@ -91,7 +91,8 @@ def test_without_a_worker_the_run_stops_with_the_cause():
         for link in engine.links:
             link.dies_after = 1
         with pytest.raises(
-            ClusterError, match=r"No node is left to play on: The worker on \w is gone.*worker on \w is gone"
+            ClusterError,
+            match=r"No node of the cluster is left to play on: The worker on \w is gone.*worker on \w is gone",
         ):
             await manager(engine).collect(TASKS)
 

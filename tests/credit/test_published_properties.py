@@ -287,7 +287,7 @@ def test_a_missing_value_is_named(seed):
     cut = signals(seed)
     cut["truncated"] = [True] * len(cut["truncated"])
     cut["values"][-1][-1] = None
-    with pytest.raises(CreditError, match="give one value more than turns, or set truncated='scored'"):
+    with pytest.raises(CreditError, match="Give one value more than turns, or set truncated='scored'"):
         make("turn_gae", truncated="bootstrap")(Group.from_arrays(**cut))
     empty = signals(seed)
     empty["token_values"] = [[[] for _ in row] for row in empty["token_values"]]

@@ -34,7 +34,7 @@ def test_bootstrapped_outcomes_equal_the_option_of_turn_gae():
 def test_a_missing_bootstrap_value_is_named():
     with pytest.raises(CreditError, match="values of the 1th valid trajectory lack the one after"):
         bootstrapped(CUT.with_signals(values=[[0.5, 0.5], [0.2], []]))
-    with pytest.raises(MissingSignalError, match="no values"):
+    with pytest.raises(MissingSignalError, match="no signal values"):
         bootstrapped(Group.from_arrays(outcomes=[1], truncated=[True]))
 
 

@@ -65,11 +65,11 @@ def test_a_budget_truncates_and_words_alone_terminate(env):
 
 
 def test_a_step_outside_of_an_episode_is_refused(env):
-    with pytest.raises(AgentGymError, match="call reset first"):
+    with pytest.raises(AgentGymError, match="Call reset first"):
         env.step("hello")
     env.reset(seed=1)
     env.step("I give up.")
-    with pytest.raises(AgentGymError, match="call reset first"):
+    with pytest.raises(AgentGymError, match="Call reset first"):
         env.step("hello")
 
 

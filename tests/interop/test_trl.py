@@ -146,7 +146,7 @@ def test_an_environment_of_trl_is_an_episode_of_ours(environments):
     environment.reset(**environments.dataset()[1])
     environment.guess(number=1)
     assert environment.get_reward() == 0.0
-    with pytest.raises(AgentGymError, match="call reset first"):
+    with pytest.raises(AgentGymError, match="Call reset first"):
         environment.get_reward()
     with pytest.raises(TaskError, match="There is no task 'x'"):
         environment.reset(task="x")
@@ -154,7 +154,7 @@ def test_an_environment_of_trl_is_an_episode_of_ours(environments):
 
 def test_tasks_that_trl_cannot_be_given_are_refused():
     several = [load_task_set(name)["train"][0] for name in (SET, "text/wordle-v1")]
-    with pytest.raises(TaskError, match="of 2 environments"):
+    with pytest.raises(TaskError, match="to 2 environments"):
         TrlEnvironments(several)
 
 

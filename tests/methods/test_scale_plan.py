@@ -161,7 +161,7 @@ def test_a_broken_file_of_stage_times_is_named_with_the_reason_and_the_remedy(tm
 
 @pytest.mark.parametrize("change", [{"nodes": 0}, {"gpus": -1}, {"episodes_per_node": 0}, {"cores": math.nan}])
 def test_a_cluster_of_nothing_is_refused(change):
-    with pytest.raises(RecipeError, match=f"{next(iter(change))} is .*: a cluster has at least 1"):
+    with pytest.raises(RecipeError, match=f"{next(iter(change))} = .*: a cluster has at least 1"):
         plan_of(TIMES, **change)
 
 

@@ -151,7 +151,7 @@ async def test_the_order_of_held_out_tasks_makes_no_difference_and_they_teach_no
     assert read(episodes[0]) == read(episodes[1])
     assert any(t.provenance.knowledge for t in episodes[0])
     for trajectory in (episodes[0][0], episodes[0][-1]):
-        with pytest.raises(HeldOutError, match=f"{trajectory.id}.*learn from training tasks only"):
+        with pytest.raises(HeldOutError, match=f"{trajectory.id}.*Learn from training tasks only"):
             store.learn([*episodes[0][:0], trajectory])
     assert store.fingerprint() == before
 

@@ -135,7 +135,7 @@ def test_a_protocol_that_nothing_can_keep_is_refused_at_the_first_turn(sampler):
     make = make_hook("protocol", renderer, [2], {"formula": "G(not final)"})
     with pytest.raises(PolicyError, match="Name the tools that end an episode in ending_tools"):
         make(Request([Message("user", "Go.")], tools=[{"function": {"name": "look"}}]))
-    with pytest.raises(PolicyError, match="'protocol': the formula 'G\\(' cannot be read"):
+    with pytest.raises(PolicyError, match="'protocol' cannot use its formula: the formula 'G\\(' cannot be read"):
         make_hook("protocol", renderer, [2], {"formula": "G("})
 
 

@@ -121,7 +121,7 @@ async def test_more_orders_than_are_allowed_are_refused_and_budgets_end_the_whol
     cut = await play(team(adds), budgets=Budgets(max_turns=2))
     assert (cut.stop_reason, len(cut.turns), cut.turns[0].observation_ids) == (StopReason.MAX_TURNS, 2, [])
     assert cut.arrays().row_starts[1:]
-    with pytest.raises(ValueError, match=r"DelegationLimits.calls is 0"):
+    with pytest.raises(ValueError, match=r"DelegationLimits.calls = 0"):
         DelegationLimits(calls=0)
 
 
