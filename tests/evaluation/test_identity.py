@@ -143,7 +143,7 @@ async def test_what_does_not_change_an_episode_may_change(play):
 async def test_another_task_of_the_same_id_is_refused(play):
     await play()
     changed = [replace(task, prompt="Count to 1.", truth=1) for task in TASKS]
-    with pytest.raises(LedgerError, match=r"count-\d'.*of another task than this .*: its prompt, truth differ"):
+    with pytest.raises(LedgerError, match=r"count-\d.*of another task than this .* its prompt, truth differ"):
         await play(tasks=TaskSet(SET.name, {"held_out": changed}))
 
 
