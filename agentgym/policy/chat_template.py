@@ -88,8 +88,8 @@ class ChatTemplate:
         from transformers.utils.chat_template_utils import render_jinja_template
 
         given: list[Row] | None = list(tools) or None
-        for given_tools in (given, []) if given is None else (given,):  # some templates go through tools unasked
-            try:  # as `apply_chat_template`, which drops content that is None: DeepSeek's template asks whether it is
+        for given_tools in (given, []) if given is None else (given,):  # some loop over None
+            try:  # `apply_chat_template` would drop content that is None, for which DeepSeek's template tests
                 [text], _ = render_jinja_template(
                     conversations=[list(conversation)],
                     tools=given_tools,

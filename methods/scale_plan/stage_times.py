@@ -51,8 +51,8 @@ class StageTimes:
         times += [x for episode in self.episodes for x in (episode.other_s, *(t.tools_s for t in episode.turns))]
         if not self.episodes or not 0 < self.token_s < math.inf or not all(0 <= x < math.inf for x in times):
             raise ValueError(
-                "stage times need at least one episode, and finite times: above 0 for a token, and at least 0 for "
-                "the others"
+                "stage times need at least one episode, and finite times: token_s above 0, the others at least 0 "
+                f"(got {len(self.episodes)} episodes, {self.token_s}, and others from {min(times)} to {max(times)})"
             )
 
     def save(self, file: Path) -> None:

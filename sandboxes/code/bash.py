@@ -9,8 +9,8 @@ from .workbench import RUN_S, Workbench, files_of
 
 SYSTEM = "You work in a shell, in /work. Do what is asked with commands, then call done."
 
-# Each command is its own process, so a checkpoint needs no live one. A trap saves the shell's state, even when a
-# command calls exit. Variables that the shell manages are read-only or set by the shell.
+# Each command runs in a process of its own, so a checkpoint needs no running process. A trap saves the shell's state,
+# even when a command calls exit. Variables that the shell manages itself are not saved.
 KEEPER = r"""
 state=/tmp/.shell
 __keep() {

@@ -112,15 +112,15 @@ class WebParameters:
             or sum(map(len, files.values())) > _MAX_FILES
         ):
             raise TaskError(
-                f"{task.id}: parameters['files'] is {str(files)[:60]!r}. Map names without folders to texts, of at "
-                f"most {_MAX_FILES >> 20} MiB together."
+                f"{task.id}: parameters['files'] must map file names (without folders) to their contents (texts), at "
+                f"most {_MAX_FILES >> 20} MiB in total, not {str(files)[:60]!r}."
             )
         own = _own_app(task) if site == "server" else {}
         if site == "folder":
             own = {"state": raw.get("state", "")}
             if not isinstance(own["state"], str):
                 raise TaskError(
-                    f"{task.id}: parameters['state'] must be a script, as a text, not {own['state']!r:.80}."
+                    f"{task.id}: parameters['state'] must be the text of a JavaScript, not {own['state']!r:.80}."
                 )
         if site in _HOSTS:
             own["host"] = host = raw.get("host", _HOSTS[site])

@@ -43,7 +43,7 @@ PACKAGES = ["pytz==2018.9", "sqlparse==0.5.1"]
 """What Django 2 and 3 import, where no environment is built."""
 FILES = {AT: CONFTEST}
 NOT_HERE = frozenset(
-    {  # of other test runners, and of commits between the distribution that stands in and the instances
+    {  # tests for other test runners, and tests changed between the installed release and the instances' commits
         "tests/test_utils/tests.py::SkippingTestCase::test_skip_if_db_feature",
         "tests/test_utils/tests.py::SkippingTestCase::test_skip_unless_db_feature",
         "tests/test_utils/tests.py::AssertNumQueriesUponConnectionTests::test_ignores_connection_configuration_queries",

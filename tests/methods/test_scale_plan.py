@@ -145,9 +145,9 @@ def test_times_are_read_back_as_they_were_saved(tmp_path):
     [
         ({"episodes": None}, "episodes"),
         ({"episodes": []}, "stage times need at least one episode"),
-        ({"token_s": 0.0}, "above 0 for a token"),
+        ({"token_s": 0.0}, "token_s above 0"),
         ({"learn_s": "Infinity"}, "and finite times"),
-        ({"episodes": [{"turns": [{"tokens": 1, "tools_s": -1.0}], "other_s": 0.0}]}, "and at least 0 for the others"),
+        ({"episodes": [{"turns": [{"tokens": 1, "tools_s": -1.0}], "other_s": 0.0}]}, "the others at least 0"),
     ],
 )
 def test_a_broken_file_of_stage_times_is_named_with_the_reason_and_the_remedy(tmp_path, changes, reason):

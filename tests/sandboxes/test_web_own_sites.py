@@ -348,7 +348,7 @@ async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(t
         ),
         (
             {"site": "folder", "page": "a.html", "folder": ".", "state": ["sh"]},
-            "'state'\\] must be a script, as a text, not \\['sh'\\]",
+            "'state'\\] must be the text of a JavaScript, not \\['sh'\\]",
         ),
         ({"site": "folder", "page": 5, "folder": "."}, "parameters\\['page'\\] is 5. Give the address"),
         (

@@ -78,8 +78,8 @@ def estimated_gradient(problem: Problem, chosen: Estimator, fan: Sequence[int]) 
 
 SIZES = (2, 3, 4)
 EXACT = 1e-9
-_MANY_PATHS = 12  # a problem with more paths has too many groups of four
-_FEW_PATHS = 9  # the trees of a problem with fewer paths branch twice
+_MANY_PATHS = 12  # with more paths there are too many groups of four to go through
+_FEW_PATHS = 9  # with fewer paths, trees that branch twice are gone through too
 
 
 @dataclass(frozen=True, slots=True)
