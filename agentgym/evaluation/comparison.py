@@ -23,9 +23,10 @@ def paired(
 ) -> Comparison:
     """Compare two agents on the same tasks, entry by entry.
 
-    The interval is the expanded percentile bootstrap over the tasks' differences. If at most ten of them differ from
-    the most common one, as with few tasks or rare success, the bootstrap is too narrow: the score interval replaces it
-    (Tango's, with one sample per task). benchmarks/intervals.py simulates the coverage of both.
+    The interval is the expanded percentile bootstrap over the tasks' differences. If at most ten differences deviate
+    from the most common difference, as with few tasks or rare success, this interval is too narrow, and the score
+    interval is used instead (Tango's interval for one sample per task). benchmarks/intervals.py simulates the coverage
+    of both intervals.
     Raises: EvaluationError if the lists differ in length, or a task has no sample on either side.
     Source: see mean_interval, score_interval, sign_test and sign_flip_test.
     """
@@ -54,8 +55,8 @@ def compare(
 ) -> Comparison:
     """Return the gain from `before` to `after` with its paired interval, over all tasks or the tasks of one tag.
 
-    A task without an observed episode on either side is omitted. `also` names a second component that must be 1 too
-    (see Evaluation.outcomes).
+    A task without an observed episode on either side is omitted. `also` names a second outcome component that must also
+    be 1 (see Evaluation.outcomes).
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
     check_same_tasks(before, after)
@@ -91,12 +92,12 @@ def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
-    """Raise EvaluationError saying how the tasks of the two differ."""
+    """Raise EvaluationError if two evaluations played different tasks, and say how the tasks differ."""
     _check(before, after.label, f"{after.task_set}:{after.split}", [row.task for row in after.rows], after.manifest)
 
 
 def check_tasks(before: Evaluation, task_set: TaskSet, split: str, tasks: Sequence[Task]) -> None:
-    """Check like check_same_tasks, against tasks that are not played yet."""
+    """Raise EvaluationError if an evaluation played other tasks than these, which are about to be played."""
     names = [task.id for task in tasks]
     _check(before, "what is to be evaluated", f"{task_set.name}:{split}", names, manifest_of(tasks))
 

@@ -1,7 +1,7 @@
-"""Find held-out tasks that training has seen: the same words, almost the same words, or pieces of them in a corpus.
+"""Find held-out tasks that leak into training: equal or nearly equal training tasks, or parts of a text corpus.
 
-Building a task set already rejects equal ids and equal content between its splits. This module finds the rest:
-tasks that differ only in their bookkeeping (an index, a seed), near duplicates, other task sets, and training text.
+A task set cannot be built with equal ids or equal content in two splits. This module finds the other leaks: tasks that
+differ only in bookkeeping parameters (an index, a seed), near duplicates, tasks of other sets, and training text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Overlap:
     """A held-out task and the training task that leaks it.
 
     Attributes:
-        kind: `same` words, parameters and truth, except for bookkeeping; or `near`.
-        train, held_out: ids. `similarity`: Jaccard of the distinctive word triples; 1.0 for `same`.
+        kind: `same` (equal words, parameters and truth, except for bookkeeping parameters) or `near` (similar words).
+        train, held_out: the ids of the two tasks. `similarity`: the Jaccard index of their distinctive word triples;
+            1.0 for `same`.
     """
 
     kind: Literal["same", "near"]
@@ -46,8 +47,8 @@ class Contamination:
     """The result of a search for overlaps.
 
     Attributes:
-        overlaps: at most one per held-out task, the most similar; `same` first.
-        train, held_out: how many tasks were compared.
+        overlaps: for each leaked held-out task, the overlap with the most similar training task; `same` overlaps first.
+        train, held_out: number of training and of held-out tasks compared.
         told_apart_by_seed: the number of held-out tasks that share words and truth with training tasks, but whose
             environments may differ by a seed or the like: their text does not show whether they leak.
     """
@@ -59,7 +60,7 @@ class Contamination:
 
     @property
     def leaked(self) -> int:
-        """The number of held-out tasks that are in training word for word."""
+        """The number of held-out tasks with an overlap of the kind `same`."""
         return sum(overlap.kind == "same" for overlap in self.overlaps)
 
     def __str__(self) -> str:
@@ -71,9 +72,9 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
     """Search training tasks for tasks that leak held-out tasks.
 
     Compare the words of the opening and of the parameters, ignoring case, punctuation and bookkeeping (see
-    agentgym.task.BOOKKEEPING). Near duplicates share at least `threshold` of their distinctive word triples: triples
-    in at most 2 % of the training tasks (or 5 of them), since template words say nothing about a task.
-    Candidates come from MinHash and banding, and are then compared exactly.
+    agentgym.task.BOOKKEEPING). Near duplicates share at least the fraction `threshold` of their distinctive word
+    triples. A triple is distinctive if at most 2 % of the training tasks (or 5 tasks) contain it, since template words
+    say nothing about a task. Candidates come from MinHash and banding, and are then compared exactly.
     Raises: EvaluationError for a threshold outside (0, 1].
     Source: Broder 1997, "On the resemblance and containment of documents"; banding: Indyk and Motwani 1998, STOC.
     """
@@ -113,8 +114,8 @@ class CorpusHits:
     """The parts of a task set's held-out split found in a corpus.
 
     Attributes:
-        tasks: by id of each held-out task found, the matching run of words.
-        canaries: how many lines hold our canary. `held_out`, `lines`: how many tasks and lines were searched.
+        tasks: the matching run of words, by the id of each held-out task that was found.
+        canaries: number of lines that contain the canary. `held_out`, `lines`: number of tasks and lines searched.
     """
 
     tasks: Mapping[str, str]
@@ -124,7 +125,7 @@ class CorpusHits:
 
 
 def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str, n: int = 13) -> CorpusHits:
-    """Search lines of training text for runs of `n` words of held-out tasks, and for the canary.
+    """Search lines of training text for runs of `n` words that occur in held-out tasks, and for the canary.
 
     A shorter task is searched for as a whole, if it has at least `n` / 2 words. A run in more than 2 % of the held-out
     tasks (and more than two) belongs to the template and is skipped.
@@ -186,7 +187,7 @@ def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
 def _telling(
     ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]
 ) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """Return each task's word triples that few training tasks hold, as numbers; empty if there are too few."""
+    """Return the distinctive word triples of each task, as numbers; an empty set for a task with too few of them."""
     numbers: dict[tuple[str, ...], int] = {}
     sets = [
         [frozenset(numbers.setdefault(run, len(numbers)) for run in _runs(words, SHINGLE)) for words in side]
@@ -203,7 +204,7 @@ def _telling(
 
 
 def _candidates(left: Sequence[frozenset[int]], right: Sequence[frozenset[int]]) -> set[tuple[int, int]]:
-    """Return the pairs that agree in any band of their signatures."""
+    """Return the pairs of sets whose signatures are equal in at least one band."""
     left_signatures, right_signatures = _signatures(left), _signatures(right)
     pairs: set[tuple[int, int]] = set()
     for band in range(BANDS):

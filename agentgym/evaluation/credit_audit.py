@@ -1,4 +1,4 @@
-"""Audit whether an estimator's credit agrees with the turns' value, measured by continuing a sample of episodes."""
+"""Audit whether an estimator's credit agrees with the value of turns, measured by continuing a sample of episodes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        agreements, facts: by estimator name.
-        trajectories, turns: how many were compared.
-        continuations, diverged: how many were played, and in how many of them the replay differed from the record.
+        agreements: how each estimator agrees with counterfactual credit, by name. `facts`: statistics by estimator
+            name.
+        trajectories, turns: number of trajectories and turns compared.
+        continuations: number of continuations played. `diverged`: number of those that differed from the record.
         noise: mean standard error of the counterfactual credit of one turn, in reward units: if it is as large
             as the credit itself, agreement says little.
     """
@@ -43,8 +44,8 @@ class Sample:
     """Trajectories whose credit is compared with the returns of continuations from their turns.
 
     Attributes:
-        groups: the trajectories of one task each. `advantages`: one for every turn, by estimator name.
-        places: the chosen trajectories, as indices of group and trajectory.
+        groups: lists of trajectories; each list has one task. `advantages`: one per turn, by estimator name.
+        places: for each chosen trajectory, the index of its group and its index in the group.
     """
 
     groups: Sequence[Sequence[Trajectory]]
@@ -53,12 +54,12 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """The forks before every turn of the sample but the first: the group itself values the start."""
+        """The forks before every turn of the chosen trajectories but the first: the group itself values the start."""
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 
     def compared(self, continuations: Iterable[Trajectory], *, seed: int = 0) -> Audit:
-        """Compare with episodes continued from the forks.
+        """Compare the advantages with the returns of episodes continued from the forks.
 
         Args:
             seed: the seed of the bootstrap.
@@ -143,16 +144,16 @@ async def audit(
 ) -> Audit:
     """Compare estimators with counterfactual credit on a random sample of trajectories.
 
-    Before every turn of the sample but the first, fork `continuations` episodes and play them with the manager's
-    policy. It should be the policy that played the groups, or close to it.
+    Before each turn of a chosen trajectory except the first, fork `continuations` episodes and play them with the
+    manager's policy. That policy should be the one that played the groups, or similar to it.
 
     Args:
-        groups: the trajectories of one task each. `sample`: how many trajectories to continue.
+        groups: lists of trajectories; each list has one task. `sample`: number of trajectories to continue.
         manager: plays the continuations; its policy, reward, budgets and sampling should match the run.
-        recorded: advantages recorded earlier, by a name for them and by trajectory id.
+        recorded: advantages from a record, by estimator name and then by trajectory id.
         progress: called with the number of ended continuations and their total.
-    Raises: EvaluationError if no group holds two valid trajectories, none can be continued, or one is not recorded;
-        MissingSignalError if a group lacks a signal that an estimator needs.
+    Raises: EvaluationError if no group holds two valid trajectories, no trajectory can be continued, or `recorded`
+    lacks a trajectory; MissingSignalError if a group lacks a signal that an estimator needs.
     """
     usable = [list(group) for group in groups if sum(t.valid for t in group) > 1]
     built = [Group.from_trajectories(group) for group in usable]

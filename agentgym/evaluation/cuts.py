@@ -17,7 +17,7 @@ BUDGETS = {
     StopReason.REPEATED_VOID: "max_void_turns",
     StopReason.CONTEXT_FULL: "context",
 }
-"""The budget behind each stop reason, as a field of `agentgym.Budgets`; `context` is the model's."""
+"""The budget of each stop reason: a field of `agentgym.Budgets`, or `context` for the model's context window."""
 MESSAGES = {"cut": "max_turn_tokens", "filtered": "filter"}
 """The cause of truncated messages, by kind of failure: a budget, or a server's content filter."""
 
@@ -29,7 +29,7 @@ _CAUSES = {
 
 
 def count_cuts(stops: Iterable[str], failures: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts above 0 of episodes ended per budget, and of truncated messages per cause, by the names above.
+    """Count the episodes that each budget ended and the messages truncated per cause; counts of 0 are omitted.
 
     Args:
         stops: stop reasons of the episodes. failures: counts by kind over all episodes.
@@ -41,7 +41,7 @@ def count_cuts(stops: Iterable[str], failures: Mapping[str, int]) -> dict[str, i
 
 
 def cuts_of(trajectories: Iterable[Trajectory]) -> dict[str, int]:
-    """Return `count_cuts` of some episodes."""
+    """Return the result of `count_cuts` for some episodes."""
     stops: list[str] = []
     failures: Counter[str] = Counter()
     for trajectory in trajectories:
@@ -56,7 +56,7 @@ def format_cuts(counts: Mapping[str, float], option: Callable[[str], str] = str,
     For example "cut off: 12 of 40 episodes by --time-s; 3 messages by --max-turn-tokens".
 
     Args:
-        counts: as `count_cuts` returns them. option: converts a field of Budgets to an option's name.
+        counts: the result of `count_cuts`. option: converts a field of Budgets to the name of an option.
         episodes: the total number of episodes, shown with each count.
     """
     phrases = []
@@ -71,10 +71,10 @@ def format_cuts(counts: Mapping[str, float], option: Callable[[str], str] = str,
 
 
 def command_option(name: str) -> str:
-    """Return the command option that sets a budget: --max-turns."""
+    """Return the command-line option that sets a budget, such as --max-turns."""
     return "--" + name.replace("_", "-")
 
 
 def recipe_option(name: str) -> str:
-    """Return the recipe key that sets a budget: episode.max_turns."""
+    """Return the recipe key that sets a budget, such as episode.max_turns."""
     return f"episode.{name}"

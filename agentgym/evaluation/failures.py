@@ -14,8 +14,9 @@ from agentgym.storage.failures import LEVELS, Level
 
 Treatment = Literal["scored", "mask_turn", "mask_episode", "excluded"]
 TREATMENTS: tuple[Treatment, ...] = get_args(Treatment)
-"""`scored`: trained on as the reward judged it. `mask_turn`: turns with the failure get no advantage.
-`mask_episode`: no turn of the episode gets one. `excluded`: left out of every loss, baseline and statistic."""
+"""`scored`: the episode is trained on with its reward. `mask_turn`: turns with the failure get no advantage.
+`mask_episode`: no turn of the episode gets an advantage. `excluded`: the episode is left out of every loss, baseline
+and statistic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Failure:
     """A kind of failure.
 
     Attributes:
-        level: the unit it is counted per. `meaning`: a description for people, in the plural.
+        level: the unit in which failures are counted. `meaning`: a description for people, in the plural.
         treatment: the default treatment in training. `why`: the reason for it.
     """
 
@@ -66,6 +67,6 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     ),
 }
 FAILURES = {kind: Failure(level, *_TABLE[kind]) for kind, level in LEVELS.items()}
-"""Every kind, in the order of tables."""
+"""Every kind of failure, in the order shown in tables."""
 
 KINDS: dict[str, str] = {name: failure.meaning for name, failure in FAILURES.items()}

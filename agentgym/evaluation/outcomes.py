@@ -50,7 +50,7 @@ class TaskOutcome:
     hash: str = ""
     """A hash of the whole task, truth included."""
     error: list[str] = field(default_factory=list)
-    """Why the episode failed, in one line; empty if it did not."""
+    """Why the episode failed, in one line; empty if it did not fail."""
 
     @property
     def observed(self) -> list[float]:
@@ -140,7 +140,7 @@ class OutcomeStatistics:
         return pass_curve(self.outcomes(tag, also=also), ks, all_of_them=all_of_them)
 
     def within(self, unit: str, budgets: Sequence[float], tag: str | None = None) -> dict[float, Estimate]:
-        """Return the success if episodes over a budget counted as unsolved, such as score@turn-k.
+        """Return the success rate per budget if episodes over the budget counted as unsolved, such as score@turn-k.
 
         Args:
             unit: `turns`, `calls` or `tokens`. budgets: in that unit; see statistics.solved_within.

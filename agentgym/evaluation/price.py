@@ -11,12 +11,12 @@ from agentgym.policy.account import SpendingLimit
 from agentgym.trajectory.record import Trajectory
 
 PRICE = "price"
-"""The key of the usage that holds the price of an episode's tokens."""
+"""The key in an episode's `usage` that holds the price of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of a million tokens, in any currency: of prompts, and of what the policy writes.
+    """The prices of a million prompt tokens and of a million tokens that the policy writes, in any currency.
 
     Raises: EvaluationError for a negative or infinite price.
     """
@@ -53,7 +53,7 @@ class Spending:
     """What the episodes of an evaluation have cost so far.
 
     Attributes:
-        price: the price of tokens; if None, nothing is counted.
+        price: the prices of tokens; if None, nothing is counted.
         most: the limit; None for no limit.
         spent: the price of the episodes counted so far.
     """

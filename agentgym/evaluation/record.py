@@ -95,14 +95,14 @@ class Evaluation(OutcomeStatistics):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data that `from_json` reads back equal."""
+        """Return plain data from which `from_json` makes an equal record."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Any, where: str = "evaluation") -> Evaluation:
         """Read what `to_json` wrote in this version or an earlier one. Ignore keys of newer versions.
 
-        Raises: EvaluationError that begins with `where` and names what is missing.
+        Raises: EvaluationError that begins with `where` and names the missing key.
         """
         try:
             known = {f.name for f in fields(cls)} - {"rows"}

@@ -41,9 +41,9 @@ async def rescore(
 ) -> list[Trajectory]:
     """Return copies of the episodes with the rewards that `reward` gives; the originals stay unchanged.
 
-    Turns are judged in order, each with the episode up to it, then the outcome; a reward may also judge turns in
-    `hindsight` and the episodes of one task as a `group`. Failed episodes stay as they are. Episodes that the judge
-    cannot judge, or not within `time_s` seconds, count as failed, not as zero.
+    Turns are judged in order, each with the episode up to that turn; then the outcome is judged. A reward may also
+    judge turns in `hindsight` and the episodes of one task as a `group`. Failed episodes stay as they are. An episode
+    that cannot be judged, or not within `time_s` seconds, is marked failed; it does not get a reward of 0.
     Args:
         on_episode: called with each episode once judged.
     Raises: RewardError for a reward with an invalid return value.

@@ -64,21 +64,21 @@ async def evaluate(
     episodes back and plays the rest. The new call may ask for more tasks and a larger group.
 
     Args:
-        policy: the agent, or a function that makes an agent per task, as for an oracle.
+        policy: the agent, or a function that makes an agent for each task, such as an oracle.
         task_set, split: the tasks to play. `held_out` cannot be read inside `training_only()`.
         config: how to play. The default temperature is 0 if each task is played once, else 1.
         label: name of the record and of its episodes; by default the split.
-        limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
-            that a small limit is not a stratum in disguise.
+        limit: play only the first `limit` tasks of a fixed random order, so that a small limit gives a random sample.
+            The order is the same for every agent and seed.
         search: a search over the turns of each episode. Its cost is recorded under `usage`.
-        price: what a million tokens cost; the usage of each episode then has `price`.
-        max_cost: what the episodes may cost. The evaluation stops after the episode that exceeds it; those that still
-            run are lost, so the bill may be higher. What a search costs does not count.
+        price: the prices of a million tokens; the usage of each episode then has the key `price`.
+        max_cost: the maximum price of all episodes. The evaluation stops after the episode that exceeds it. Episodes
+            that are still running are lost, so the bill may be higher. The price of a search is not counted.
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
         step: training step of the weights, for the record.
     Warns: of tasks that need more turns than `config` allows.
-    Raises: EvaluationError for a limit below 1, for more cost than `max_cost`, or a search that reads the outcome
+    Raises: EvaluationError for a limit below 1, for a price above `max_cost`, or a search that reads the outcome
         without declaring it; DifferentRunError for a ledger that holds another measurement under this label;
         SearchError; TaskError for an empty split; HeldOutError; EnvironmentOptionError; the registry's errors for
         unknown names.

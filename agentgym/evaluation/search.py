@@ -42,20 +42,20 @@ class SearchResult(Protocol):
 
         Args:
             label: the prefix of their ids.
-            traces: begin each turn's text with what the search found.
+            traces: whether each turn's text begins with a description of what the search found.
         """
         ...
 
 
 class EpisodeSearch(Protocol):
-    """A search over turns. A factory registered as a kind of `searches` makes one from its options."""
+    """A search over turns. A factory that is registered under the kind `searches` makes it from options."""
 
     def check_evaluation(self) -> None:
         """Raise EvaluationError for a search that reads the measured outcome without declaring it."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return its options as plain data, for records."""
+        """Return the options of the search as plain data, for records."""
         ...
 
     def play(
@@ -65,8 +65,8 @@ class EpisodeSearch(Protocol):
 
         Args:
             label: the prefix of the episodes' ids.
-            judged: judge the nodes with the reward too.
-        Raises: SearchError; as EpisodeManager.run.
+            judged: whether the reward also judges the nodes.
+        Raises: SearchError; the errors of EpisodeManager.run.
         """
         ...
 

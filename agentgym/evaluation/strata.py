@@ -8,17 +8,18 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.text import counted
 
 MIN_TASKS = 5
-"""A tag of fewer tasks is counted and not shown: the interval of its success would span nearly everything."""
+"""A tag with fewer tasks is counted but not shown: the interval of its success rate would be nearly [0, 1]."""
 
 
 def strata(evaluation: Evaluation, most: int, first: str | None = None) -> tuple[list[str], str]:
-    """Return the tags to show, and a phrase on those that are left out; empty if none is.
+    """Return the tags to show, and a phrase about the omitted tags, which is empty if no tag is omitted.
 
-    A tag of all tasks says nothing, and is never shown.
+    A tag that all tasks have says nothing, and is never shown unless it is `first`.
 
     Args:
-        most: how many tags to show at most; those of most tasks are kept, and stand in the order of their names.
-        first: a tag to show first, if tasks have it, whatever their number.
+        most: maximum number of tags besides `first`. The most frequent tags are kept, and listed in the order of their
+            names.
+        first: a tag to show first if any task has it, even if fewer than MIN_TASKS do.
     """
     counts = {tag: len(evaluation.select(tag)) for tag in evaluation.tags}
     kinds = [tag for tag, count in counts.items() if count < len(evaluation.rows) and tag != first]
@@ -33,5 +34,5 @@ def strata(evaluation: Evaluation, most: int, first: str | None = None) -> tuple
 
 
 def _natural(tag: str) -> list[tuple[int, str]]:
-    """Return a key that orders numbers inside of names by their value: hops_2 before hops_10."""
+    """Return a sort key that orders numbers inside names by their value: hops_2 before hops_10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", tag)]

@@ -38,7 +38,7 @@ def format_attempts(evaluation: Evaluation) -> str:
 
 
 def format_search(evaluation: Evaluation) -> str:
-    """Return a comma and the search of the episodes; empty without a search."""
+    """Return a comma and a description of the search that produced the episodes; empty without a search."""
     if not (search := evaluation.search):
         return ""
     oracle = ", which reads the outcome: an oracle value" if search["oracle_value"] else ""
@@ -73,7 +73,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
 
 
 def format_causes(causes: Counter[str]) -> list[str]:
-    """Return one line per frequent cause of failed episodes, and one that counts the others."""
+    """Return one line per frequent cause of failed episodes, and one line that counts the other causes."""
     frequent = causes.most_common(MAX_CAUSES)
     lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
     if rest := len(causes) - len(frequent):

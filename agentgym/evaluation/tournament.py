@@ -33,12 +33,12 @@ def tournament(
     tag: str | None = None,
     turns: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Compare every pair of agents on the tasks they all played.
+    """Compare every pair of agents on the tasks that all agents played.
 
     Args:
         arms: evaluations by name, at least two; the first of a pair is the baseline.
-        common: reduce to the tasks that all played, instead of raising for different tasks.
-        also: a second component that must be 1 too. tag: only tasks with this tag.
+        common: compare only the tasks that all agents played, instead of raising an error if the tasks differ.
+        also: a second outcome component that must also be 1. tag: compare only tasks with this tag.
         turns: caps for score@turn-k.
     Returns: JSON-compatible: `tasks`, `arms` (success, pass_at, pass_hat, within_turns, usage), `pairs` (gain, better,
         worse, same, p, p_holm, and `significant`: the interval excludes 0, and the adjusted p is at most 0.05).

@@ -10,7 +10,7 @@ from agentgym.evaluation.report.html import STILL, Html, el, join
 from agentgym.text import hundredfold, percent, points
 
 MAX_SENTENCES = 3
-"""Of more pairs, only those with a significant gain are put in words above the tables."""
+"""With more pairs than this, only pairs with a significant gain are described in sentences above the tables."""
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ def _of_seeds(result: Mapping[str, Any]) -> list[Html]:
 
 
 def _in_words(pair: Mapping[str, Any]) -> str:
-    """Return what a pair came to, as a sentence."""
+    """Return a sentence on the result of a pair."""
     gain = pair["gain"]
     if not gain["n"]:
         return f"{pair['first']} and {pair['second']} have no task in common that was judged."

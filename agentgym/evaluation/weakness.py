@@ -24,7 +24,7 @@ class TaskHistory:
     """The results of one task, visit by visit. A visit is the task's episodes in one batch of the run.
 
     Attributes:
-        visits: per batch label, in order, the success of each episode, 0 to 1.
+        visits: the success of each episode, 0 to 1, by batch label and in order of the batches.
     """
 
     task: Task
@@ -50,7 +50,7 @@ class WeakKind:
 
     Attributes:
         name: the name of the kind; "all" for all tasks together.
-        tasks: how many were played. weak: how many of them are weak, see TaskHistory.
+        tasks: number of tasks played. weak: number of these tasks that are weak, see TaskHistory.
         success: the success with its interval; episodes are clustered by task.
         change: the change in success from the first batch that played the kind to the last, by a straight line
             fitted to the batch means; 0 with one batch.

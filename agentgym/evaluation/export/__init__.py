@@ -1,7 +1,7 @@
-"""Episodes in the formats of other tools: Parquet as `datasets` reads it, and conversations as chat messages.
+"""Write episodes in the formats of other tools: Parquet files for `datasets`, and conversations as chat messages.
 
-A package adds a format of evaluations in the entry-point group `agentgym.exporters`: a function of an `Evaluation`, its
-episodes and the path of the file to write, which returns how many episodes it wrote.
+A package adds a format under the entry-point group `agentgym.exporters`: a function that takes an `Evaluation`, its
+episodes and the path of the file to write, and returns the number of episodes written.
 """
 
 from agentgym.evaluation.export.chat import ConversationEntry as ConversationEntry

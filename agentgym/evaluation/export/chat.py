@@ -11,11 +11,11 @@ from agentgym.trajectory.record import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class ConversationEntry:
-    """One message, with the ids that link calls and results, unique in the conversation.
+    """One message, with call ids that are unique in the conversation and link calls to results.
 
     Attributes:
         calls: the calls of an agent's message, each with its id. call_id, status: the call id and status of a result.
-        turn: in which it was said or came back; -1 for the opening. `row`: that it lies in.
+        turn: the turn in which the message was written or returned; -1 for the opening. `row`: the row that holds it.
     """
 
     message: Message
@@ -27,7 +27,7 @@ class ConversationEntry:
 
 
 def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
-    """Yield the whole conversation, row by row, with new call ids, since models restart them in every message."""
+    """Yield the whole conversation, row by row, with new call ids, because models reuse call ids in later messages."""
     for number, row in enumerate(trajectory.rows()):
         for message in row.opening:
             yield ConversationEntry(message, -1, row=number)

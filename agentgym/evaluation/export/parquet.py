@@ -72,11 +72,11 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
 
 
 def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: str = "", tokens: bool = False) -> int:
-    """Write episodes batch by batch, atomically. Returns: their number.
+    """Write episodes to a file atomically, batch by batch. Returns: the number of episodes.
 
     Args:
         task_set: the task set whose canary goes into the file's metadata.
-    Raises: MissingExtraError without pyarrow; EvaluationError where there is no episode.
+    Raises: MissingExtraError without pyarrow; EvaluationError if there is no episode.
     """
     check_package("pyarrow", "data", "Parquet")
     import pyarrow
@@ -88,11 +88,11 @@ def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: s
 
 
 def write_training_rows(rows: Iterable[dict[str, Any]], path: Path, nothing: str) -> int:
-    """Write rows of `training_rows` batch by batch, atomically. Returns: their number.
+    """Write rows of `training_rows` to a file atomically, batch by batch. Returns: the number of rows.
 
     Args:
-        nothing: the error to raise without rows.
-    Raises: MissingExtraError without datasets; EvaluationError where there is no row.
+        nothing: the message of the error if there are no rows.
+    Raises: MissingExtraError without datasets; EvaluationError if there is no row.
     """
     check_package("datasets", "data", "A data set for trainers")
     from datasets import Dataset

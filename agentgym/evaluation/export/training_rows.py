@@ -25,7 +25,7 @@ def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) 
     Nearly every episode has one context; see `Trajectory.rows`.
 
     Args:
-        unsuccessful: also episodes that did not solve their task.
+        unsuccessful: whether to include episodes that did not solve their task.
     Raises: EvaluationError for episodes with images.
     """
     for trajectory in _usable(trajectories):
@@ -45,11 +45,12 @@ def preference_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield pairs of episodes of a training task: the best with the worst, then the second best and second worst.
 
-    The common beginning of both, including equal turns, is the prompt. Episodes with several contexts are skipped.
+    The prompt is the common beginning of the two episodes, including equal turns. Episodes with several contexts are
+    skipped.
 
     Args:
-        margin: by how much the return of the chosen one must be higher, in reward units.
-        max_pairs: the most pairs of one task.
+        margin: the return of the chosen episode must be higher by more than this, in reward units.
+        max_pairs: maximum number of pairs per task.
     Raises: EvaluationError for episodes with images.
     """
     by_task: dict[str, list[Trajectory]] = {}
@@ -65,7 +66,7 @@ def preference_rows(
 
 
 def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
-    """Return the row of a pair; None without a common beginning, or if one episode adds nothing to it."""
+    """Return the row of a pair; None if the episodes have no common beginning, or one of them ends there."""
     chosen, rejected = _messages(better), _messages(worse)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
     while same and not (len(chosen) > same and chosen[same]["role"] == "assistant"):
@@ -85,7 +86,7 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
 
 
 def row_features(columns: Sequence[str]) -> Any:
-    """Return the column types as `datasets.Features`. Call arguments, which may be any JSON, need one type."""
+    """Return the column types as `datasets.Features`. Call arguments, which may be any JSON, share one type."""
     from datasets import Features, Json, List, Value
 
     text = Value("string")

@@ -2,7 +2,7 @@
 
 It is the viewer's page (`page/`) with the data inside it (`embedding`). `contents` reads the run folder; `run_data`,
 `findings` and `episode_data` turn it into plain data, which `agentgym.viewer` serves for whole runs too. `html` makes
-markup that text of agents and tools cannot break out of. Without a script the file shows the table of gains.
+markup in which text of agents and tools is always escaped. Without JavaScript, the file shows the table of gains.
 """
 
 from __future__ import annotations

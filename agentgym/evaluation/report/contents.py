@@ -26,7 +26,8 @@ class Contents:
         name: the name of the run. `recipe`: the parsed recipe. `recipe_text`: its text in the file.
         metrics: rows by phase, in order of steps; each row holds `step`, `time` and numbers by name.
         evaluations: oldest first.
-        credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: its step.
+        credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: the step of each
+            trajectory's credit.
         state: the trainer's own state file.
         notes: files that could not be read, and why.
         updated: Unix seconds when one of the files was last written.
@@ -72,7 +73,7 @@ class Contents:
     def same_tasks(self) -> list[Evaluation]:
         """Return all evaluations of the tasks that `pair` compares, oldest first.
 
-        Held-out tasks come before others, then tasks that were evaluated several times, then the latest.
+        Held-out tasks are preferred to other tasks, then tasks evaluated several times, then the latest.
         """
         groups: dict[tuple[str, str, str], list[Evaluation]] = defaultdict(list)
         for evaluation in self.evaluations:
@@ -126,7 +127,7 @@ def _read_recipe(contents: Contents) -> None:
 
 
 def _read_metrics(contents: Contents) -> None:
-    """Read the metrics, merging rows of a step, of which a resumed run may have two: later values win."""
+    """Read the metrics, and merge rows of the same step, which a resumed run may log twice: later values win."""
     phases: dict[str, dict[int, dict[str, float]]] = defaultdict(dict)
     for row in _json_lines(contents, contents.path / "metrics.jsonl"):
         step, phase = row.get("step"), row.get("phase")
@@ -164,7 +165,7 @@ def _read_credit(contents: Contents) -> None:
 
 
 def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSON-lines file; skip and note lines truncated, for example, by a kill."""
+    """Return the objects of a JSON-lines file; skip and note truncated lines, which a killed process leaves."""
     rows, broken = [], 0
     for line in _text(contents, path).splitlines():
         try:

@@ -21,7 +21,7 @@ from agentgym.storage.reader import LedgerReader
 from agentgym.text import visible
 
 MAX_ROWS = 5_000
-"""The maximum episodes that a report lists; the ledger holds the rest."""
+"""The maximum number of episodes that a report lists; the ledger holds the rest."""
 MAX_BYTES = 3 * 2**20
 """The maximum total size of the full episodes in a report, as JSON."""
 MAX_REFUSED = 20

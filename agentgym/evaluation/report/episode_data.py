@@ -20,7 +20,7 @@ from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
 MAX_SHOWN = 100_000
-"""The maximum characters of one text on a page; the ledger holds the rest."""
+"""The maximum number of characters of one text on a page; the ledger holds the rest."""
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that a page shows. SVG is excluded, since it can hold a script."""
 

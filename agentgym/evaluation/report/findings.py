@@ -19,9 +19,9 @@ from agentgym.evaluation.text import format_attempts, format_usage
 from agentgym.text import visible
 
 MAX_TAGS = 12
-"""The maximum tags in the table of gains; tasks may have many more."""
+"""The maximum number of tags in the table of gains; tasks may have many more."""
 MAX_PAIRS = 2
-"""The maximum tasks whose before and after episodes are suggested for reading."""
+"""The maximum number of tasks whose episodes before and after training are suggested for reading."""
 
 
 def findings(contents: Contents) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def findings(contents: Contents) -> dict[str, Any]:
 
 
 def stratum(contents: Contents) -> str | None:
-    """Return the tag for the headline: named in the recipe, and present on evaluated tasks."""
+    """Return the tag of the headline figure: the recipe's `evaluate.stratum`, or None if no evaluated task has it."""
     tag = contents.recipe_value("evaluate", "stratum")
     return tag if any(e is not None and tag in e.tags for e in contents.pair()) else None
 
@@ -94,8 +94,8 @@ def success_of(contents: Contents, label: str) -> dict[str, Any] | None:
 def episodes_to_read(contents: Contents) -> list[dict[str, Any]]:
     """Return pairs of episode ids worth comparing side by side, each with the reason.
 
-    First the same task before and after: newly solved tasks first, with different tags. Then the two attempts of one
-    training group whose credit differs most, if `contents.credit` was read.
+    First come episodes of the same task before and after training, newly solved tasks first, with different tags if
+    possible. Then come the two episodes of one training group whose credit differs most, if `contents.credit` was read.
     """
     before, after = contents.pair()
     pairs = []
@@ -134,7 +134,7 @@ def _first_is_solved(row: TaskOutcome | None) -> bool:
 
 
 def _group_to_read(credit: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return the attempts with the highest and lowest mean credit, for the task with the largest difference."""
+    """Return the episodes with the highest and lowest mean credit, for the task with the largest difference."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in credit:
         groups[name.rpartition("#")[0]].append(name)

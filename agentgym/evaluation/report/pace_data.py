@@ -1,4 +1,4 @@
-"""The state of a training that plays ahead or on a cluster: the last figures of its log, with descriptions."""
+"""The pace of a training that plays ahead or on a cluster: the last figures in its log, with descriptions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of the log.
+    """A number that the training logs.
 
     Attributes:
-        name: in words. `metric`: in the log.
-        unit: `count`, `share` (of 1), `seconds`, `rate` (for each second) or `steps`.
+        name: the figure's name in words. `metric`: its name in the log.
+        unit: `count`, `share` (of 1), `seconds`, `rate` (per second) or `steps`.
     """
 
     name: str

@@ -32,7 +32,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    """Return the same as `verdict` of agentgym.evaluation.report.episode_data, from a summary."""
+    """Return the verdict on an episode from its summary: as `verdict` in agentgym.evaluation.report.episode_data."""
     if row["stop"] is None:
         return "running"
     if StopReason(row["stop"]).failed:

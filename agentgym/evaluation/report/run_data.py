@@ -17,12 +17,12 @@ from agentgym.evaluation.strata import strata
 from agentgym.text import visible
 
 MAX_POINTS = 600
-"""The maximum points of a curve on a page; longer curves are thinned by averaging neighbours."""
+"""The maximum number of points of a curve on a page; longer curves are thinned by averaging neighbours."""
 SPARK_POINTS = 48
 MAX_TAGS = 4
 NOT_CURVES = {"step", "time", "epoch"}
 MAX_ROUNDS = 100
-"""The maximum rounds of a repeated block whose curves are drawn."""
+"""The maximum number of rounds of a repeated block whose curves are drawn."""
 MAX_NESTED = 2
 """The maximum depth of nested repeated blocks whose curves are drawn."""
 

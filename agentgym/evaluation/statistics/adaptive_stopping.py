@@ -46,16 +46,16 @@ def adastop(
     """Decide every pair of agents, or report that it needs more seeds.
 
     Args:
-        scores: per agent, the interims played so far, each N scores of N new seeds (N the same everywhere). An agent
-            whose pairs are all decided may stop: its list may be shorter.
+        scores: per agent, the interims played so far, each with N scores of N new seeds; N is the same for all. An
+            agent whose pairs are all decided may stop: its list may be shorter.
         interims: K, the planned number of interims; fixed before looking at the first.
         alpha: family-wise error: the chance that any pair of equal agents is declared different.
         permutations: number of random permutations from which each interim's boundary is computed.
     Returns: one decision per pair, in order of the agents.
     Raises: EvaluationError for unequal interims or too few scores.
     Source: Mathieu et al. 2023, arXiv:2306.10882, algorithm 1: up to interim k, at most the share alpha k / K of all
-        permutations may have crossed a boundary; each boundary is taken over those that crossed none before. Steps
-        down over the pairs as in the paper.
+        permutations may have crossed a boundary; each boundary is taken over those that crossed none before. The test
+        steps down over the pairs as in the paper.
     """
     names = list(scores)
     size = _check(scores, interims, alpha)

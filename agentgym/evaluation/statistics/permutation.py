@@ -31,7 +31,7 @@ def sign_test(better: int, worse: int) -> float:
 def mcnemar(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
     """Return the exact two-sided p-value for two agents solving the same share, from one verdict per task and agent.
 
-    Source: as sign_test; only tasks solved by exactly one of them are informative.
+    Source: as sign_test; only tasks that exactly one agent solved are informative.
     """
     if before.shape != after.shape:
         raise EvaluationError(
@@ -41,11 +41,12 @@ def mcnemar(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
 
 
 def sign_flip_test(differences: NDArray[np.float64], *, resamples: int = 20_000, seed: int = 0) -> float:
-    """Return the two-sided p-value of the mean difference under random signs per task: agents are exchangeable.
+    """Return the two-sided p-value of the mean difference if the sign of each task's difference is random.
 
     Exact (the distribution over all 2^n sign patterns) if the differences have a common denominator, as means of
     samples do; else estimated from `resamples` random patterns plus the observed one.
-    For equal agents, p <= 0.05 has a chance of at most 5 %, whatever the distribution of outcomes.
+    The null hypothesis is that the agents are exchangeable. For equal agents, p <= 0.05 has a chance of at most 5 %,
+    whatever the distribution of outcomes.
     Source: Fisher 1935, "The Design of Experiments", section 21; Phipson and Smyth 2010, Stat. Appl. Genet. Mol.
         Biol. 9(1), article 39 (random patterns, with the observed one counted).
     """

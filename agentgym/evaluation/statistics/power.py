@@ -28,8 +28,8 @@ def tasks_needed(
         gain: true difference in success rate, for example 0.03 for 3 points.
         rate: success rate of the weaker agent. samples: episodes per task, of each agent.
         agreement: correlation, over tasks, of the two agents' chances of solving a task, in [0, 1].
-        spread: how unequal tasks are: the variance of their chances as a share of rate (1 - rate); 0: all alike, 1:
-            each is always or never solved.
+        spread: how unequal tasks are: the variance of their chances as a share of rate (1 - rate). 0 means that all
+            tasks are alike, 1 that each task is always or never solved.
         power, level: shares in (0, 1).
     Raises: EvaluationError for numbers out of range.
     Source: Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5.
