@@ -1,4 +1,4 @@
-"""Rollouts: one episode from reset to its stop reason, many at once, and what judges, bounds and replays them.
+"""Play episodes from reset to their stop reason, many at once; limit, judge and replay them.
 
 config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call

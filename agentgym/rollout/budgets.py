@@ -1,4 +1,4 @@
-"""What an episode may use up, and how much of it is used."""
+"""The budgets of an episode, and how much of them is used."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from agentgym.trajectory.turn import Turn
 
 @validated_dataclass()
 class Budgets:
-    """Bounds of one episode. A budget that is used up ends the episode: it is truncated, and scored as it stands.
+    """The budgets of one episode. A used-up budget truncates the episode, which is then judged as it stands.
 
     Raises: ValueError naming each bound that is out of range, its value and the range.
     """
 
     max_turns: Count = 16
-    """The turns after which an episode is cut off."""
+    """The number of turns after which an episode is truncated."""
     max_turn_tokens: Count = 512
     """How many tokens one message of the agent may have."""
     max_episode_tokens: Count | None = None
-    """How many tokens an episode may have after the prompt, the agent's own and those of results. By default there is
-    no bound."""
+    """How many tokens an episode may have after its prompt, counting the agent's messages and the results. By default
+    there is no limit."""
     max_calls: Count = 64
-    """How many tools all turns of an episode may call together. Further calls are not run."""
+    """How many calls all turns of an episode may make in total. Further calls are not run."""
     time_s: Positive = 600.0
     """How many seconds the reset, the tools and the judging of turns may take in an episode. The time in which the
     policy samples, or waits for its turn to sample, does not count, and neither does judging the outcome."""
     reply_s: Positive = REPLY_S
-    """How many seconds the policy may take for one message, waiting for its turn included. One that takes longer hangs:
-    it is asked again as after any failure of the infrastructure, and then the episode has failed."""
+    """How many seconds the policy may take for one message, including any wait before it samples. Taking longer counts
+    as an infrastructure failure: the policy is asked again while retries are left, and then the episode fails."""
     max_void_turns: Count = 3
-    """How many turns in a row may hold nothing that the environment can act on or answer."""
+    """How many turns in a row may contain nothing that the environment can run or answer."""
     infra_retries: WholeNumber = 1
-    """How often an episode is tried again after the infrastructure failed."""
+    """How many times an episode is retried after infrastructure failures."""
 
 
 class EpisodeOver(Exception):
@@ -51,9 +51,9 @@ class TokenLimit(NamedTuple):
     """How many tokens the next message may have.
 
     Attributes:
-        tokens: 0 or less when there is no room for a message.
-        reason: why the episode ends when they are used up.
-        ends_episode: whether that ends the episode; a message that is merely too long for a turn does not.
+        tokens: the limit; 0 or less if there is no room for a message.
+        reason: the stop reason if this limit ends the episode.
+        ends_episode: whether a message that reaches the limit ends the episode; False for the limit of one turn.
     """
 
     tokens: int
@@ -66,8 +66,8 @@ class BudgetUsage:
 
     Attributes:
         turns, calls: counts over the whole episode.
-        tokens: the count after the prompt.
-        void_turns: how many turns in a row were void, up to the last one.
+        tokens: number of tokens after the prompt.
+        void_turns: number of consecutive void turns up to and including the last turn.
     """
 
     def __init__(self, budgets: Budgets) -> None:
@@ -77,7 +77,7 @@ class BudgetUsage:
         self._turn_limit = TokenLimit(budgets.max_turn_tokens, StopReason.MAX_TOKENS, False)
 
     def count(self, turn: Turn, *, exact: bool) -> None:
-        """Add a finished turn. `exact`: its token ids are known; else the policy's own counts are taken."""
+        """Add a finished turn. `exact`: whether its token ids are known; otherwise the policy's own counts are used."""
         self.turns += 1
         self.calls += min(len(turn.calls), self.budgets.max_calls - self.calls)
         self.void_turns = self.void_turns + 1 if says_nothing(turn) else 0
@@ -91,7 +91,7 @@ class BudgetUsage:
             self.tokens = max(prompt_tokens - self._first_prompt_tokens, 0) + written
 
     def token_limit(self, context_room: int | None) -> TokenLimit:
-        """Return the least of what the turn, the episode and the policy's context leave for the next message."""
+        """Return the smallest limit on the next message: of the turn, of the episode or of the policy's context."""
         limit, max_episode_tokens = self._turn_limit, self.budgets.max_episode_tokens
         if max_episode_tokens is not None and max_episode_tokens - self.tokens < limit.tokens:
             limit = TokenLimit(max_episode_tokens - self.tokens, StopReason.MAX_TOKENS, True)
@@ -100,7 +100,7 @@ class BudgetUsage:
         return limit
 
     def used_up(self) -> StopReason | None:
-        """Return the first budget that leaves nothing for another turn; None if there is none."""
+        """Return the stop reason of the first budget that allows no further turn; None if all allow one."""
         budgets = self.budgets
         if budgets.max_episode_tokens is not None and self.tokens >= budgets.max_episode_tokens:
             return StopReason.MAX_TOKENS

@@ -1,4 +1,4 @@
-"""Check the results of environments and policies, so that an error names the place that returned a wrong one."""
+"""Check the results of environments and policies, so that an error names the code that returned a wrong result."""
 
 from __future__ import annotations
 

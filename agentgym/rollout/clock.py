@@ -9,11 +9,11 @@ from typing import Self
 
 
 class TimeLimit:
-    """A time limit of the task that begins it, as `asyncio.timeout` sets one.
+    """A time limit on the asyncio task that calls `begin`, similar to `asyncio.timeout`.
 
     Attributes:
         ends: when the time is up, by the event loop's clock; infinite while the limit is not in use, or paused.
-        expired: whether the time of the latest use was up.
+        expired: whether the latest use ran out of time.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class TimeLimit:
         self._cancelling = 0
 
     def begin(self, loop: asyncio.AbstractEventLoop, ends: float) -> None:
-        """Limit the time of the current task. Raises: RuntimeError if there is none."""
+        """Limit the time of the current task. Raises: RuntimeError if no task is running."""
         self._task = task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("A time limit cancels a task, and this code runs in none.")
@@ -36,7 +36,7 @@ class TimeLimit:
             self._task.cancel()
 
     def end(self, error: BaseException | None) -> None:
-        """End the use. Raises: TimeoutError in place of the cancellation `error`, if the time was up."""
+        """End the limit. Raises: TimeoutError in place of the cancellation `error`, if the time was up."""
         task, self._task, self.ends = self._task, None, math.inf
         if not self.expired or task is None:
             return
@@ -49,15 +49,15 @@ class EpisodeClock(TimeLimit):
 
     Use once, in a `with` block. TimeoutError is raised inside when the time is used up.
 
-    The limit in force changes twice a turn, and hardly ever ends an episode. So a timer of the event loop is not
-    cancelled and set anew each time, as `asyncio.Timeout.reschedule` does: one that goes off too early is set again.
+    The active limit changes twice a turn, and hardly ever ends an episode. So the event loop's timer is not replaced at
+    each change, as `asyncio.Timeout.reschedule` does; a timer that fires too early is set again.
 
     Args:
         time_s: the time limit in seconds, while the clock runs.
         reply_s: the time limit of one reply.
     Attributes:
         loop: the event loop, once the clock runs.
-        sampling: pauses the clock in a `with` block, and limits its time to that of a reply.
+        sampling: a context manager that pauses the clock, and limits its block to the time of a reply.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -83,7 +83,7 @@ class EpisodeClock(TimeLimit):
         self.end(error)
 
     def set_timer(self, when: float) -> None:
-        """Let the timer go off at a time of the event loop."""
+        """Let the timer fire at a time of the event loop's clock."""
         self._stop_timer()
         self.goes_off, self._timer = when, self.loop.call_at(when, self._go_off)
 

@@ -38,70 +38,69 @@ class RolloutConfig:
     """The sampling temperature. 0 takes the likeliest token. By default it is 1, but 0 in an evaluation that plays each
     task once."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Nucleus sampling: sample from the smallest set of tokens that holds this much probability. 1.0 keeps all."""
+    """Nucleus sampling: sample from the smallest set of tokens that holds this much probability. 1.0 keeps all
+    tokens."""
     budgets: Budgets = Budgets()
     """The bounds of each episode."""
     attempts: EpisodeHook | None = None
-    """Let an episode try its task several times, with feedback in between. By default it tries once."""
+    """Let an episode try its task several times, with feedback in between. By default an episode is one attempt."""
     concurrency: Count = 64
     """How many episodes, and so environments, are open at the same time."""
     seed: int = 0
     """The seed of all randomness.
 
-    With the label of the run, the task, the episode's number in its group and the turn it seeds every request. With the
-    task alone it seeds the environment, so that the episodes of a group start equal."""
+    The seed of each request is made from it, the label of the run, the task, the episode's number in its group and the
+    turn. The seed of the environment is made from it and the task alone, so that the episodes of a group start
+    equal."""
     reward: Annotated[Reward | str | None, Registered("rewards")] = None
     """The registered reward that judges. By default it is the environment's own.
 
-    In Python also a Reward."""
+    In Python it may also be a Reward."""
     environment: Annotated[str | Callable[..., Environment] | None, Registered("environments", "ID|URL")] = None
     """Play in this environment instead of the one that each task names: another registered id, or the address of an
     environment on a server, such as http://10.0.0.7:8650/agentgym/sql-v1. An address that ends with a slash,
     http://10.0.0.7:8650/, stands for each task's own environment there.
 
-    In Python also a function that makes one."""
+    In Python it may also be a function that makes an environment."""
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     """Options that are passed to the environment's constructor."""
     source_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of a mixture, further options for the environments of a set's tasks, by the name of the set."""
+    """For a mixture: further options for the environments of each set's tasks, by the name of the set."""
     backend: Annotated[Backend | str | None, SkipValidation, Registered("backends")] = None
     """The registered backend that makes sandboxes. By default it is `namespaces`.
 
-    In Python also a Backend."""
+    In Python it may also be a Backend."""
     engine: Annotated[Any, SkipValidation] = None
     """Where episodes are played. By default it is this process.
 
-    Else a RayEngine of `agentgym.cluster`, or another Engine."""
+    It may also be a RayEngine of `agentgym.cluster`, or another Engine."""
     state_keys: bool = True
     """Whether each turn records the environment's state key.
 
     Estimators such as GiGPO, the credit audit, and the comparison of a replay with its record read
-    `Environment.state_key`. False helps where a key is slow to make."""
+    `Environment.state_key`. Set it to False if a key is slow to compute."""
     stop_if: tuple[EpisodeHook, ...] = ()
     """Rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`.
 
-    The episode is then truncated with the stop reason `hopeless`, and scored as it stands. The rules are asked before
-    each turn but the first of an attempt. A measurement without them gives each episode its whole budget."""
+    The episode is then truncated with the stop reason `hopeless`, and scored as it stands. The rules are applied before
+    each turn except the first turn of an attempt. A measurement without rules gives each episode its whole budget."""
     hooks: tuple[EpisodeHook, ...] = ()
     """Further episode hooks, which look at each turn. They come after the rules of `stop_if` and before `attempts`.
 
     Rules and attempts are hooks, too; see EpisodeHook."""
     max_failures_in_a_row: Count | None = 100
-    """How many failed episodes in a row end the run with their causes. Episodes that the infrastructure failed are
-    played again when the run is resumed.
-
-    None never ends it."""
+    """How many failed episodes in a row end the run with an error that lists the causes. Failed episodes are played
+    again when the run is resumed. None never ends the run."""
     stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0
-    """The seconds without progress in any episode after which a warning says what they wait for.
+    """After how many seconds without progress in any episode a warning says what the episodes wait for.
 
     None gives no warning."""
     instruction: str = ""
-    """A system message that precedes every task, before the environment's own words where it has some."""
+    """Text at the beginning of the system message of every task, before the environment's own text if it has any."""
     knowledge: PromptSource | None = None
-    """What training episodes have taught. Each episode is shown what helps with its task.
-
-    It is shown as it was known when the batch of episodes began; `knowledge.learn(trajectories)` between batches adds
-    to it."""
+    """Knowledge gained from training episodes. Each episode is shown the part that helps with its task. All episodes of
+    a batch see the knowledge as it was when the batch began; `knowledge.learn(trajectories)` between batches adds to
+    it."""
 
     @property
     def episode_hooks(self) -> tuple[EpisodeHook, ...]:
@@ -119,14 +118,14 @@ class RolloutConfig:
         return self.environment if callable(self.environment) else environment_of(self.environment, task.environment)
 
     def options_for(self, task: Task) -> dict[str, Any]:
-        """Return the constructor options of a task's environment: a copy, which an environment may use up."""
+        """Return the constructor options of a task's environment, as a copy that the environment may change."""
         own: dict[str, Any] = own_data({**self.environment_options, **self.source_options.get(task.source or "", {})})
         return own
 
     def identity(self) -> dict[str, Any]:
         """Return the options that episodes depend on; the ledger compares them when a run resumes under its label.
 
-        Where episodes are played, how many at once, and what else is recorded is omitted.
+        Options that do not change an episode are omitted: where it is played, how many at once, what else is recorded.
         """
         facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _SETUP | {"budgets"}}
         # the address of the server makes no difference to the episode

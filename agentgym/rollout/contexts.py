@@ -20,12 +20,12 @@ from agentgym.trajectory.turn import Turn
 
 
 class Contexts:
-    """Shows the agent the results of a turn, in the context where it continues, and counts the tokens that it reads.
+    """Shows the agent the results of a turn, in the context where the agent continues, and counts the tokens read.
 
     Most episodes have one context. An environment may begin and end further contexts, and add and remove tools.
 
     Args:
-        retries: noted in it is the current activity, for error messages.
+        retries: records the current activity, for error messages.
     Attributes:
         current: the agent's current conversation.
         row: the number of that conversation's row in the trajectory; 0 is the first.

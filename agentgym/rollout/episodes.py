@@ -47,9 +47,9 @@ class EpisodeConfig:
         judged: whether rewards are computed.
         fork: for a branch, where it leaves its record.
         ledger: stores each finished turn.
-        checkpoints: filled in at each of its keys that occurs in an episode.
+        checkpoints: a key for each checkpoint to take; the episodes fill in the values.
         state_keys: whether turns record the environment's state key.
-        end_state: whether to read the state after the last turn too, and its checkpoint if that is a key.
+        end_state: whether to read the state after the last turn too, and the checkpoint if `checkpoints` has its key.
         hooks: the hooks of each episode, in calling order.
     """
 
@@ -67,7 +67,7 @@ class EpisodeConfig:
     hooks: tuple[EpisodeHook, ...] = ()
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
-        """Put the checkpoint before the next turn into `checkpoints`, if there is one and its key is there."""
+        """Store the checkpoint taken before the next turn in `checkpoints`, if one was taken and its key exists."""
         key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))
         if checkpoint is not None and self.checkpoints is not None and key in self.checkpoints:
             self.checkpoints[key] = checkpoint

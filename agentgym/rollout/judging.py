@@ -25,7 +25,7 @@ class Judge:
 
     Args:
         reward: the reward that gives the components.
-        time_s: the time limit of one answer: as long as for an episode.
+        time_s: the time limit of one answer, in seconds; the same as an episode's time limit.
         retry: called with the error of a failed answer; returns whether to try again. Not called for an invalid reward
             value.
         weights: weights of components that hooks add; the reward's own weights take precedence.
@@ -128,7 +128,7 @@ class Judge:
 
 
 class WrappedJudge(Judge):
-    """A judge around another one, to which it delegates everything it does not do itself."""
+    """A judge that wraps another judge, and delegates to it every method that a subclass does not override."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

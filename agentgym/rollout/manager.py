@@ -99,7 +99,7 @@ class EpisodeManager:
             additions: the prompt addition of each episode, such as help, in the order of the episodes returned; empty
                 for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
-            old: `config` and `temperature`, which `with_config` replaces.
+            old: the deprecated keywords `config` and `temperature`, which `with_config` replaces.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
@@ -276,7 +276,7 @@ class EpisodeManager:
     def _with_old_keywords(
         self, *, temperature: float | None = None, config: RolloutConfig | None = None
     ) -> EpisodeManager:
-        """Return the manager that two old keywords of `collect` mean."""
+        """Return the manager for the deprecated keywords of `collect`, `config` and `temperature`."""
         warn_renamed("config= and temperature= of collect()", "EpisodeManager.with_config(config)", stacklevel=3)
         rollout = config or self.config
         return self.with_config(rollout if temperature is None else rollout.at_temperature(temperature))

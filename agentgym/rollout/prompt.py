@@ -28,7 +28,7 @@ class PromptSource(Protocol):
         ...
 
     def describe(self) -> str:
-        """Return a description of what measured episodes are shown; empty for nothing."""
+        """Return a description of what the source shows to measured episodes; empty if it shows nothing."""
         ...
 
     def fingerprint(self) -> str:

@@ -113,7 +113,7 @@ class ReplayPolicy(Policy):
         self.version, self.context_tokens = successor.version, successor.context_tokens
 
     async def generate(self, request: Request) -> Reply:
-        """Return the recorded reply, or the other policy's. Raises: ReplayDiverged before any token is sampled."""
+        """Return the recorded reply; from the fork on, the other policy's. Raises: ReplayDiverged before sampling."""
         turn, record = request.turn, self.fork.trajectory
         if turn > self.fork.turn:
             return await self.successor.generate(request)
@@ -235,7 +235,7 @@ def trajectory_divergence(record: Trajectory, replay: Trajectory, turns: int) ->
 
 
 def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | None:
-    """Return how the end of a replay of the whole record differs from the recorded end; None if it does not."""
+    """Return how the end of a replay of the whole record differs from the recorded end; None if they are equal."""
     last = max(len(record.turns) - 1, 0)
     if len(replay.turns) != len(record.turns):
         return Divergence(last, "ending", f"{len(record.turns)} turns", f"{len(replay.turns)} turns ({replay.error})")

@@ -1,4 +1,4 @@
-"""Storage: the ledger that keeps every finished turn, its reader, the layout of a run folder, journals of long jobs."""
+"""Storage: the ledger that stores every finished turn, its reader, the layout of run folders, journals of long jobs."""
 
 from agentgym.moved import moved_names
 from agentgym.storage.failures import count_failures

@@ -17,7 +17,7 @@ def note_adaptations(checkpoint: Path, words: str) -> None:
 
 
 def adaptations_of(path: str | Path | None) -> str:
-    """Return what the checkpoint at a path, or the last one of a run folder, was adapted to; else empty."""
+    """Return what the checkpoint at a path, or the last checkpoint of a run folder, was adapted to, or ""."""
     checkpoint = None if path is None else checkpoint_in(Path(path))
     if checkpoint is None or not (checkpoint / ADAPTED_FILE).is_file():
         return ""

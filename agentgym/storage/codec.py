@@ -57,7 +57,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
     """Return a turn as a row; with `keep`, its images are stored elsewhere.
 
-    Raises: LedgerError when a call's arguments or a reward are no JSON data.
+    Raises: LedgerError if a call's arguments or a reward are not JSON data.
     """
     return (
         _json(turn_to_json(turn, keep), "turn", turn.index),
@@ -68,7 +68,7 @@ def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
 
 
 def unpack_turn(row: TurnRow, fetch: Fetch | None = None) -> Turn:
-    """Return the turn that `pack_turn` packed. Raises: ValueError, KeyError, TypeError for anything else."""
+    """Return the turn that `pack_turn` packed. Raises: ValueError, KeyError, TypeError for other data."""
     turn = turn_from_json(json.loads(row[0]), fetch)
     turn.token_ids, turn.logprobs = _ints(row[1]), _floats(row[2])
     turn.observation_ids = _ints(row[3])

@@ -4,7 +4,7 @@ Each row of an episode, a turn or a summary has the digest of its other columns.
 order and structure of its tables, so that lost rows are detected. Rows written by an earlier agentgym have no digest,
 and are read unchecked.
 
-The digest is CRC-32: it finds every flipped bit, and of any other damage all but one in four thousand million, at a
+The digest is CRC-32. It finds every flipped bit, and misses one in four thousand million cases of other damage, at a
 fifth of the cost of SHA-256. It does not protect a ledger against someone who changes it on purpose.
 """
 
@@ -46,7 +46,7 @@ def digest_of(*values: Any) -> int:
 
 
 def check_row(path: Path, what: str, values: Iterable[object], digest: int | None) -> None:
-    """Check a row against its digest, if it has one. `what`: names the row, for the message.
+    """Check a row against its digest, if it has one. `what`: the name of the row, for the error message.
 
     Raises: LedgerError if the row does not match.
     """
@@ -55,12 +55,12 @@ def check_row(path: Path, what: str, values: Iterable[object], digest: int | Non
 
 
 def sealed(data: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of JSON with its digest as a last entry, for a file that people read as well."""
+    """Return a JSON object with its digest as the last entry, for a file that people also read."""
     return {**data, SEAL: _digest_of_json(data)}
 
 
 def unsealed(path: Path, data: Any) -> Any:
-    """Return what was sealed, without its digest; other data as they are. Raises: LedgerError if they do not match."""
+    """Return a sealed object without its digest; other data unchanged. Raises: LedgerError for a wrong digest."""
     if not isinstance(data, dict) or SEAL not in data:
         return data
     content = {key: value for key, value in data.items() if key != SEAL}

@@ -82,7 +82,7 @@ def _check_claim(connection: sqlite3.Connection, path: Path, label: str, digest:
 
 
 def relabel(connection: sqlite3.Connection, label: str, new_label: str, *, keep: bool) -> None:
-    """Give a label's identity to a new label, too; `keep`: whether the old label still has episodes."""
+    """Copy a label's identity to a new label. `keep`: whether the old label keeps its own, since it has episodes."""
     for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute(
@@ -152,7 +152,7 @@ def describe(value: object, depth: int = 0) -> Any:
 
 
 def _compare_records(connection: sqlite3.Connection, path: Path, label: str, provenance: Provenance) -> None:
-    """Compare with the records of a label that an older agentgym played, and log that only some facts are compared."""
+    """Compare with a label's records that an older agentgym wrote, and log that only some facts are compared."""
     now = {name: getattr(provenance, name) for name in _RECORDED}
     for (head,) in connection.execute(f"SELECT head FROM episode WHERE {_FINISHED}", {"label": label}):
         recorded = head_from_json(json.loads(head)).provenance
@@ -168,7 +168,7 @@ def _compare_records(connection: sqlite3.Connection, path: Path, label: str, pro
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each key that differs, with both values. A key on one side only comes from another version: skip it."""
+    """Yield each key whose values differ, with both values. Skip keys on only one side: another version wrote them."""
     for key in (key for key in now if key in before):
         yield from _differences_of(key, before[key], now[key])
 

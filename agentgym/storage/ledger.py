@@ -247,7 +247,7 @@ class Ledger:
         return json.dumps([row[0] for row in rows])
 
     def set_aside(self, label: str, only: Collection[str] | None = None) -> None:
-        """Move failed episodes of a label to another label, so that they are played again. As `relabel`."""
+        """Move failed episodes of a label to another label, so that they are played again. See `relabel`."""
         self.relabel(label, f"failed-{time.time_ns()}-{label}", only=only)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ FILTERS = {
 _PHASE = "rtrim(rtrim(run, '0123456789'), '-')"
 _WRITTEN_TABLE, _MEMORY_TABLE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
 MAX_WORDS = 200
-"""The most tags or failures to offer as filters: a task set may give every task its own tag."""
+"""The maximum number of tags or failures offered as filters: a task set may give every task its own tag."""
 SORTS = ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop")
 
 

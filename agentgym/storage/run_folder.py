@@ -47,7 +47,7 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder, which must exist, for one command. The lock ends with the process, however that ends.
+        """Lock the folder, which must exist, for one command. The lock ends with the process, even if that is killed.
 
         Raises: LedgerError if another process holds it.
         """
@@ -199,7 +199,7 @@ class StageFolder(RunFolder):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder, which must exist, for one command. The lock ends with the process, however that ends.
+        """Lock the folder, which must exist, for one command. The lock ends with the process, even if that is killed.
 
         Raises: LedgerError if another process holds it.
         """

@@ -21,7 +21,7 @@ from agentgym.storage.reader import LedgerReader
 LIVE_S = 30.0
 """A run that wrote something within this time is shown as running."""
 MAX_ROWS = 500
-"""The maximum rows per answer: the page asks for more on scrolling."""
+"""The maximum number of rows per answer: the page asks for more when the user scrolls."""
 
 
 class OpenedRun:

@@ -46,7 +46,7 @@ def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[A
 
     Args:
         listening: the socket from `listen`, which is closed at the end.
-        ready: called before the start with uvicorn's server, whose `should_exit` ends it.
+        ready: called before the start with uvicorn's server; set its `should_exit` to end it.
     Raises: MissingExtraError without the extra `view`.
     """
     check_installed()

@@ -46,11 +46,11 @@ def success_rate(outcomes: Outcomes, *, level: float = 0.95) -> Estimate:
     degrees of freedom (large k, where s^2 is estimated): the square root of z^2 / k + t^2 (1 - 1 / k) for k samples per
     task. That blend is ours; in simulation it covers 94 to 96 % from 20 tasks on, where the percentile bootstrap covers
     91 to 93 %. If all tasks agree, s^2 is 0 and n tasks count as n samples. For outcomes outside [0, 1],
-    cluster_bootstrap is used. Two corrections for rare success, simulated by benchmarks/intervals.py. Up to four
-    (effective) successes, the lower end is at most the Poisson limit, because Wilson's covers as little as 84 % there.
-    If fewer than seven tasks m hold all successes, s^2 hardly measures how alike the samples of a task are; the design
-    effect is then averaged with its maximum k, with weights m and 1 (ours). The same holds for rare failure, at the
-    upper end.
+    cluster_bootstrap is used. There are two corrections for rare success, simulated by benchmarks/intervals.py. Up to
+    four (effective) successes, the lower end is at most the Poisson limit, because Wilson's covers as little as 84 %
+    there. If fewer than seven tasks m hold all successes, s^2 hardly measures how alike the samples of a task are; the
+    design effect is then averaged with its maximum k, with weights m and 1 (ours). The same holds for rare failure, at
+    the upper end.
     Source: Wilson as above; effective sample size: Korn and Graubard 1998, Survey Methodology 24; with
         Wilson's interval: Franco, Little, Louis and Slud 2019, J. Survey Stat. Methodol. 7(3); Poisson limit: Brown,
         Cai and DasGupta 2001, Statistical Science 16(2), section 4.1.1.

@@ -71,7 +71,7 @@ class WorkerPool:
         """Yield each episode when it ends, with its position. When the caller leaves, all work is stopped and awaited.
 
         Args:
-            slots: shared with other runs on this event loop, instead of `concurrency` own ones.
+            slots: slots shared with other runs on this event loop, instead of this run's `concurrency` slots.
             watch: shared with other runs, which stall only if none of them progresses.
         """
         self._slots, self._watch = slots or self._slots, watch or self._watch

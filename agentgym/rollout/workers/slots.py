@@ -28,7 +28,7 @@ class Slots:
         return True
 
     def release(self) -> None:
-        """Release a slot, and call the waiting runs, in the order they asked."""
+        """Release a slot, and call the waiting runs in the order in which they asked."""
         self._free += 1
         for ask in list(self._waiting):
             if not self._free:
