@@ -1,4 +1,4 @@
-"""Learning rates that suit a small model from scratch and destroy a pretrained one, found before a run starts."""
+"""Find learning rates, before a run starts, that suit a small model from scratch but destroy a pretrained one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from agentgym.training.recipe.stage_section import LearningSection
 from agentgym.training.stages.plan import planned_stages
 
 PRETRAINED = 50_000_000
-"""A model of as many parameters was not made from scratch here."""
+"""A model folder counts as pretrained from this number of parameters on."""
 
 
 class Rates(NamedTuple):
-    """The learning rates that published runs use, and the highest one that is not warned of."""
+    """The range of learning rates in published runs, and the limit above which a warning is given."""
 
     low: float
     high: float

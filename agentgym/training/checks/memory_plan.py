@@ -155,7 +155,7 @@ def _gathered_bytes(model: Any) -> float:
 
 
 def _output_gradient_bytes(model: Any) -> float:
-    """Return the bytes in which the fused head computes its gradient, in float32, beside the one accumulated so far."""
+    """Return the bytes of the fused head's float32 gradient, which exists beside the gradient accumulated so far."""
     weight = own_model(model).get_output_embeddings().weight
     if not weight.requires_grad:
         return 0.0
@@ -164,7 +164,7 @@ def _output_gradient_bytes(model: Any) -> float:
 
 
 def memory_note(recipe: Recipe, processes: int = 1) -> tuple[str, bool] | None:
-    """Return what a run's memory is planned to be, and whether that fits; None if there is no model to plan for.
+    """Return a sentence on the memory that a run needs, and whether it fits; None if there is no model to plan for.
 
     Args:
         processes: number of processes that train together.

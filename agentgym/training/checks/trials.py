@@ -78,7 +78,7 @@ class _Reset:
 
         Args:
             condition: follows the name of the task in messages.
-            parameters: stand in place of the task's own, and note what the environment reads.
+            parameters: replace the task's own, and record which of them the environment reads.
         """
         environment: Environment = registry.make(
             registry.environment_of(self.episode.environment, task.environment),
@@ -169,8 +169,9 @@ class _ReadTask(Task):
 def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSection, *, title: str, seed: int) -> None:
     """Let the oracle play the first training task of each set, and compare the reward's components with the recipe.
 
-    A task's pair is played beside it. Nothing is checked without an oracle, with another environment than the tasks',
-    or if the episode cannot be judged before the run, as with a reward that asks the model.
+    If another task asks the same question, it is played too. Nothing is checked without an oracle, with another
+    environment than the tasks' own, or if the episode cannot be judged before the run, as with a reward that asks the
+    model.
 
     Args:
         section, episode: the recipe's [reward] and [episode].
@@ -272,7 +273,7 @@ def _reward_of(section: RewardSection, task_set: TaskSet, task: Task) -> Reward 
 
 
 def _with_pair(task: Task, task_set: TaskSet) -> list[Task]:
-    """Return the task, and the first other one that asks the same: a reward may compare the two."""
+    """Return the task, and the first other task that asks the same question: a reward may compare the two."""
     pair = task.pair
     return [task, *[other for other in task_set["train"] if pair and other.pair == pair and other != task][:1]]
 

@@ -85,7 +85,7 @@ class StoredExperts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedExperts(PlannedPart):
-    """The scripted player of [train.experts]. `loss`: for messages, the key of the loss that needs the episodes."""
+    """The scripted expert of [train.experts]. `loss`: key of the loss that needs its episodes, for error messages."""
 
     loss: str
 

@@ -20,7 +20,7 @@ EVERY_S = 0.05
 """Seconds between two measurements of the free memory."""
 PLAYING_REMEDY = "Lower machine.max_batch or machine.max_batch_tokens."
 INTERRUPTED_AT = 0.5
-"""The share of the reserved memory at which a training is interrupted; at half of it, the process ends."""
+"""The share of the reserved memory at which a training is interrupted; at half of this share, the process ends."""
 
 
 @contextmanager
@@ -33,8 +33,9 @@ def stopped_before_memory_runs_out(
 ) -> Iterator[None]:
     """Watch the main memory, and interrupt the block when nearly none is free.
 
-    An interrupt waits until Python code runs again. A backward pass takes longer, and goes on taking memory: if even
-    less is free by then, the process says why and ends, since the kernel would end it without a word.
+    An interrupt takes effect only when Python code runs again. Until then, a long backward pass goes on taking memory.
+    If even less memory is free by then, the process prints the reason and ends, since the kernel would kill it without
+    a message.
 
     Only the main thread can be interrupted: in other threads nothing is watched.
 
@@ -87,7 +88,7 @@ def _message(stage: str, left_mib: float, remedy: str) -> str:
 
 
 def _end_process(message: str) -> None:
-    """Print an error and end the process, as Ctrl-C twice would: what is in the ledger and on disk stays."""
+    """Print an error and end the process, as two Ctrl-C would: the ledger and the files on disk stay."""
     os.write(2, f"\nError: {message}\n".encode())
     os._exit(1)
 

@@ -22,7 +22,7 @@ EpisodeKind = str
 such as "experts" for an expert's episodes of the same tasks."""
 
 Average = Literal["constant", "episode", "none"]
-"""What a sum over an episode's own tokens is divided by: the same for all episodes, its number of own tokens, or 1."""
+"""The divisor of a sum over an episode's own tokens: one constant for all episodes, its number of own tokens, or 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from agentgym.training.objectives.contract import trl_loss
 
 RATIO_BY_EPISODE = "importance_sampling_level"
-"""The option of GRPOConfig that, as "sequence", gives an episode one ratio."""
+"""The option of GRPOConfig whose value "sequence" gives each episode one ratio."""
 LOSES_TURNS = (
     f"{RATIO_BY_EPISODE} = 'sequence' gives every token of an episode the mean of its turns' advantages, so credit by "
     "turn would be lost. Choose the objective 'gspo' or 'luspo', in which every turn keeps its advantage, or an "

@@ -24,17 +24,17 @@ class AdaptSection(Section):
     """Label-free adaptation: reinforcement on tasks without truth and hints, judged by the votes of their group."""
 
     split: Literal["train", "held_out"] = "train"
-    """Whose tasks are adapted to: those of `train`, or those of `held_out`, which are then measured too. Every later
-    evaluation of the run says so, and with `held_out` it tells nothing of other tasks."""
+    """The split whose tasks are trained on: `train`, or `held_out`, whose tasks are then also measured. Every later
+    evaluation of the run says so; with `held_out` it tells nothing about other tasks."""
     reward: str = "majority_vote"
     """A registered reward that judges whole groups and nothing else, for example "majority_vote(compare='maths')" or
     "region_votes"."""
 
     def tasks(self, task_set: TaskSet) -> TaskSet:
-        """Return the set with the tasks of the split, unlabelled, as the training tasks, and without players, which
-        know more.
+        """Return a task set whose training tasks are the tasks of the split without labels.
 
-        Validation stays as it is. Raises: RecipeError if the split is empty.
+        Its validation tasks stay as they are. It has no scripted players, because these know more than the agent.
+        Raises: RecipeError if the split is empty.
         """
         unlabelled = [_unlabelled(task) for task in task_set[self.split]]
         if not unlabelled:
@@ -61,7 +61,7 @@ class AdaptSection(Section):
         return reward
 
     def describe(self, task_set: TaskSet) -> str:
-        """Return what every later evaluation and the report say."""
+        """Return the text about the adaptation in every later evaluation and in the report."""
         tasks = task_set[self.split]
         return (
             f"adapted to {len(tasks)} {self.split} tasks (manifest {manifest_of(tasks)}) without their truth, by "
@@ -70,7 +70,7 @@ class AdaptSection(Section):
 
 
 def _unlabelled(task: Task) -> Task:
-    """Return the task without its truth, except for what it says about other tasks: which one asks the same."""
+    """Return the task without its truth, but keep the key `pair`, which names the task that asks the same question."""
     pair = task.pair
     truth = None if pair is None else {"pair": pair}
     return replace(task, id=f"{ADAPT}/{task.id}", truth=truth, hints=(), split="train", origin=Origin(ADAPT, task.id))

@@ -1,4 +1,4 @@
-"""The recipe's [episode]: budgets, those that follow the training step, rules for hopeless episodes, and sampling."""
+"""The recipe's [episode]: budgets, their schedules over training, rules for hopeless episodes, and sampling."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Step = Annotated[int, Field(ge=0)]
 
 
 class BudgetScheduleSection(Section):
-    """Budgets of training episodes that follow the step. Evaluations and everything before have those of [episode].
+    """Budgets by training step. Evaluations, and everything before training, use the budgets of [episode].
 
     Source: ScalingInter-RL, Xi et al. 2025, arXiv:2509.08755.
     """
 
     max_turns: tuple[tuple[Step, Count], ...] = ()
     """Pairs of a step and the turns that an episode may have from that step on, for example [[0, 5], [100, 10], [200,
-    15]]. Empty follows `episode.max_turns`."""
+    15]]. If empty, `episode.max_turns` applies."""
     max_turn_tokens: tuple[tuple[Step, Count], ...] = ()
-    """Pairs of a step and the tokens that one message of the agent may have from that step on. Empty follows
-    `episode.max_turn_tokens`."""
+    """Pairs of a step and the tokens that one message of the agent may have from that step on. If empty,
+    `episode.max_turn_tokens` applies."""
 
     @field_validator("max_turns", "max_turn_tokens")
     @classmethod
@@ -63,10 +63,10 @@ class AttemptsSection(Section):
     n: Annotated[int, Field(ge=2)] = 2
     """How many attempts an episode has at most."""
     feedback: Literal["verdict", "text", "none"] = "verdict"
-    """What the agent reads after an attempt that was not the last: "verdict", whether it was right; "text", what
-    `Reward.feedback` says; "none", only that there is another attempt."""
+    """What the agent reads after each attempt but the last: "verdict", whether the attempt was right; "text", what
+    `Reward.feedback` returns; "none", only that there is another attempt."""
     until_solved: bool = False
-    """End the episode with the first attempt that is right. The component `broke` is 0 then."""
+    """End the episode after the first attempt that is right. The component `broke` is then 0."""
     improvement: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """The weight of `improvement`, success of the last attempt minus that of the first, in the return."""
     earlier: Annotated[float, Field(allow_inf_nan=False)] = 0.0
@@ -80,7 +80,7 @@ class EpisodeSection(Section):
 
     max_turns: Count = 8
     max_episode_tokens: Count = 1024
-    """How many tokens an episode may have after the prompt, results included."""
+    """How many tokens an episode may have after its prompt, including results."""
     max_turn_tokens: Count = 256
     max_calls: Count = 64
     max_void_turns: Count = 3
@@ -101,12 +101,12 @@ class EpisodeSection(Section):
     """How many sandboxes of each kind are kept ready ahead of time, 0 for none. By default it is 8 for the backend
     `docker`, and 0 for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md)."""
     state_keys: bool | None = None
-    """Whether turns record the environment's state key. By default they do where the estimator or an audit reads it."""
+    """Whether turns record the environment's state key. By default they do if the estimator or an audit reads it."""
     program: list[str] = []
     """The command of a program that plays each episode, in training and in every measurement, instead of our own loop.
     It asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it stands for the task."""
     schedule: BudgetScheduleSection = BudgetScheduleSection()
-    """Other budgets for training episodes, which follow the training step."""
+    """Other budgets for training episodes, which change with the training step."""
     stop_if: list[str] = []
     """Rules that end an episode of reinforcement which will not succeed any more: "hopeless" (the environment says so),
     "no_progress(turns=4)", "repeated_state(times=3)", "invalid_calls(turns=3)" and "out_of_reach" (the oracle would
@@ -121,8 +121,8 @@ class EpisodeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _pool_for_docker(cls, table: Any) -> Any:
-        """Keep a pool of containers: making one takes half a second, a third of the wall time of an episode with
-        one.
+        """Keep a pool of containers by default: making a container takes half a second, which is a third of the wall
+        time of an episode that uses one.
         """
         return {"pool": 8, **table} if isinstance(table, dict) and table.get("backend") == "docker" else table
 
@@ -143,7 +143,7 @@ class EpisodeSection(Section):
 
     @property
     def budgets(self) -> Budgets:
-        """The budgets of every episode that no schedule bounds."""
+        """The budgets of every episode to which no schedule applies."""
         return Budgets(
             max_turns=self.max_turns,
             max_turn_tokens=self.max_turn_tokens,

@@ -24,7 +24,7 @@ class EvaluateSection(Section):
     """Task parameters to override in a third measurement of the trained policy: the same questions and truth, but tools
     that answer from another environment, for example `{seed = 1}`. A task solved there was guessed."""
     stratum: str | None = None
-    """The tag of the tasks that the headline figure is about. The tables show all tasks."""
+    """The tag of the tasks that the headline figure covers. The tables show all tasks."""
     zero_shot: bool = False
     """Measure the model of policy.path also before its warm start."""
     search: str = ""

@@ -25,18 +25,18 @@ class GuardSection(Section):
     ended_on_tool: Share = 0.5
     """Alarm above this share of episodes that a budget ended while they still called tools."""
     length_growth: Positive = 4.0
-    """Alarm where messages have more tokens than this multiple of the baseline."""
+    """Alarm if messages have more tokens than this multiple of the baseline."""
     entropy_floor: Share = 0.02
-    """Alarm where the policy's entropy falls below this multiple of the baseline."""
+    """Alarm if the policy's entropy falls below this multiple of the baseline."""
     entropy_ceiling: Positive = 4.0
-    """Alarm where the policy's entropy rises above this multiple of the baseline."""
+    """Alarm if the policy's entropy rises above this multiple of the baseline."""
     diversity_floor: Share = 0.05
-    """Alarm where the diversity of the messages of a group falls below this multiple of the baseline."""
+    """Alarm if the diversity of the messages of a group falls below this multiple of the baseline."""
     gradient_growth: Positive = 50.0
-    """Alarm where the gradient's norm before clipping rises above this multiple of the baseline."""
+    """Alarm if the gradient's norm before clipping rises above this multiple of the baseline."""
     drift: Positive = 0.2
     """Alarm above this mean distance, in nats, of a token's sampled and recomputed log-probabilities."""
     success_drop: Share = 0.4
-    """Alarm where success of the last steps falls below this share of the best so far."""
+    """Alarm if success of the last steps falls below this share of the best so far."""
     solved: Share = 0.9
     """From this success on, a run without gradient counts as solved, not as collapsed."""

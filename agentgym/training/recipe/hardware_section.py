@@ -36,12 +36,12 @@ class VllmSection(Section):
     start_s: Positive = 600.0
     """The seconds within which a started server must be ready."""
     deadline_s: Positive = 300.0
-    """One of several servers that has not answered a request, or taken new weights, for this many seconds is left
-    out."""
+    """How many seconds one of several servers may take to answer a request or to load new weights. A slower server is
+    left out."""
 
     @property
     def urls(self) -> list[str]:
-        """Of servers that run already."""
+        """The addresses of servers that run already."""
         return [self.url] if isinstance(self.url, str) else list(self.url or ())
 
     @model_validator(mode="after")
@@ -74,10 +74,10 @@ class HardwareSection(Section):
     max_batch: Count = 256
     """How many requests one forward pass may hold."""
     max_batch_tokens: Count = 131_072
-    """How many tokens, whose keys and values are in memory, one forward pass may hold."""
+    """How many tokens one forward pass may hold. The keys and values of all of them are in memory."""
     gradient_checkpointing: bool = False
-    """Compute activations a second time for the gradient instead of keeping them. It takes about a third more time, and
-    much less memory."""
+    """Compute activations a second time for the gradient instead of keeping them. This takes about a third more time,
+    and much less memory."""
     sharding: Literal["fsdp"] | None = None
     """With "fsdp", weights, gradients and the optimiser's state are shared out among the processes that torchrun
     starts. It needs [vllm]."""
@@ -86,4 +86,4 @@ class HardwareSection(Section):
     address: str | None = None
     """The address of the cluster. By default it is the cluster that runs on this host."""
     nodes: Count | None = None
-    """How many nodes the cluster must have at least when the run begins."""
+    """The minimum number of nodes that the cluster must have when the run begins."""

@@ -45,10 +45,11 @@ class PolicySection(LoadOptions):
     lora: LoraOptions | None = None
     """Train an adapter on the model. Without this section all weights of the model are trained."""
     call_format: str = AUTO
-    """How the model writes calls, see `agentgym list call_formats`. "auto" is how its chat template writes them, and
-    hermes for `tiny`."""
+    """How the model writes calls, see `agentgym list call_formats`. "auto" is the format of the model's chat template,
+    and hermes for `tiny`."""
     logit_hook: str | None = None
-    """What restricts which tokens may be sampled, see `agentgym list logit_hooks`. By default nothing does."""
+    """The logit hook that restricts which tokens may be sampled, see `agentgym list logit_hooks`. By default there is
+    none."""
     logit_hook_options: dict[str, Any] = {}
     """The options of the logit hook."""
 
@@ -79,7 +80,7 @@ class PolicySection(LoadOptions):
         return self
 
     def load_options(self) -> LoadOptions:
-        """How the model is loaded for training: in float32 where all of its weights change."""
+        """How the model is loaded for training: in float32 if all of its weights are trained."""
         options = super().load_options()
         in_full = self.lora is None and self.dtype == "auto"
         return options.model_copy(update={"dtype": "float32"}) if in_full else options

@@ -1,4 +1,4 @@
-"""A recipe: one TOML file that says a whole run, checked before anything heavy starts."""
+"""A recipe: one TOML file that describes a whole run, checked before anything heavy starts."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class RewardSection(Section):
         return self.make(reward if isinstance(reward, str) else None for reward in declared)
 
     def make(self, declared: Iterable[str | None]) -> Reward | str | None:
-        """Make the reward; a section without more than `name` gives that name, or None for each environment's own.
+        """Make the reward. A section that sets only `name` gives that name; an empty one gives None (see `make_for`).
 
         Args:
             declared: names of the rewards that the tasks' environments declare; read if the section names none.

@@ -11,7 +11,7 @@ from agentgym.number_types import Positive
 from agentgym.options import Count, Section, Share
 
 MICROBATCH_TOKENS = 16_384
-"""Tokens of a part of a batch by default, padding included."""
+"""The default number of tokens in a part of a batch, including padding."""
 _USUAL_NAMES = {"imitate": "warm_start", "reinforce": "train"}
 
 
@@ -29,7 +29,7 @@ class StageSection(Section):
 
     @property
     def given_name(self) -> str:
-        """The name, or the usual one of its kind."""
+        """The name of the stage, or the usual name for its kind."""
         return self.name or _USUAL_NAMES.get(self.kind, self.kind)
 
 
@@ -37,7 +37,7 @@ class ReadsEpisodes(Section):
     """A part of a recipe that learns from episodes which earlier stages, or other runs, have played."""
 
     reads_last_player: ClassVar[bool] = False
-    """Whether, without `episodes`, those of the nearest earlier stage that plays are meant."""
+    """Whether a section without `episodes` reads those of the nearest earlier stage that plays."""
 
     episodes: list[str] = []
     """The stages whose episodes are read: names of earlier stages, or `runs/other:label` for the episodes of another
@@ -59,7 +59,7 @@ class ReadsEpisodes(Section):
 
     @property
     def reads_nodes(self) -> bool:
-        """Whether the nodes of the searches of these stages are meant, and not the episodes that came of them."""
+        """Whether to read the nodes of these stages' searches instead of the episodes that the searches chose."""
         return False
 
 
@@ -69,7 +69,7 @@ class RepeatSection(Section):
     times: Count
     """How often the block is run."""
     stages: Annotated[list[StageSection], Field(min_length=1)]
-    """The stages of the block, written as entries of `[[stage]]`. In round 2 the name of each has the ending `_2`."""
+    """The stages of the block, written as entries of `[[stage]]`. In round 2 the name of each stage ends in `_2`."""
 
 
 class CollectSection(Section):
@@ -88,10 +88,10 @@ class CollectSection(Section):
     trees: bool = False
     """Grow each group as a tree, as train.signals says, so that episodes share their first turns."""
     search: str = ""
-    """Let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The ends of
-    each tree are kept, judged, with the value of each node before the turn that leaves it."""
+    """Let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The complete
+    episodes of each tree are judged and stored, with each node's value at the turn that leaves it."""
     traces: bool = False
-    """Let the turns of these ends say first what the search found: moves, what followed, and values."""
+    """Let each turn of these episodes begin with what the search found: moves, what followed, and values."""
 
     @model_validator(mode="after")
     def _traces_of_a_search(self) -> CollectSection:

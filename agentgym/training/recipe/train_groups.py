@@ -23,7 +23,7 @@ class OptimiserSection(KeyGroup):
     """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule. The default suits
     `policy.tiny`; a pretrained model wants 1e-6 to 2e-5, an adapter ten times as much."""
     warmup_steps: Every = 0
-    """Over how many optimiser steps the learning rate rises from 0, with a schedule that warms up."""
+    """Over how many optimiser steps the learning rate rises from 0, if its schedule warms up."""
     max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
 
@@ -46,7 +46,7 @@ class RolesSection(KeyGroup):
     """Train only on turns in these roles, for example ["planner"]. The others are read, and count in the credit of the
     episode. By default all turns are trained on."""
     order: list[str] = []
-    """Update these roles one after the other in each step, each for what the ones before it have become. By default all
-    are updated together."""
+    """Update these roles one after the other in each step, each given the updates of the roles before it. By default
+    all roles are updated together."""
     rotate_every: Every = 0
-    """After how many steps the adapters of [policy.lora] `roles` change hands. 0 never changes them."""
+    """After how many steps the roles exchange the adapters of [policy.lora] `roles`. 0 never exchanges them."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _chosen_parts(given: Any) -> Any:
-    """Return the options of the parts that are chosen: none for `true`; `false` leaves a part out."""
+    """Return the options of the chosen parts: `true` means a part without options, `false` leaves a part out."""
     if not isinstance(given, Mapping):
         return given
     return {name: {} if options is True else options for name, options in given.items() if options is not False}
@@ -45,9 +45,9 @@ class ReplaySection(Section):
     follow: Share = 0.1
     """How far the slow copy moves towards the critic after each of its steps, 0 to 1."""
     weighted: bool = True
-    """Whether turns count by their probability now over that when they were sampled."""
+    """Whether a turn is weighted by its probability now divided by its probability when it was sampled."""
     max_ratio: Positive = 10.0
-    """By how much a turn counts at most when it is `weighted`."""
+    """The maximum weight of a turn if turns are `weighted`."""
     runs: list[str] = []
     """The folders of other runs whose episodes are stored from the start."""
     label: str = "train-"
@@ -76,23 +76,23 @@ class SignalsSection(Section):
     privileged: bool = False
     """Let the critic read the task's truth, which the policy never does."""
     replay: ReplaySection | None = None
-    """Let the critic also learn from earlier steps; it is `double` then."""
+    """Let the critic also learn from earlier steps. The critic is then `double`."""
     rank_every: Annotated[int, Field(ge=0)] = 0
     """After how many own tokens `rank_shaped` measures the hidden states. 0 measures after each turn."""
 
 
 class ReferenceSection(Section):
-    """The model that the policy is kept near or compared with: the one reinforcement starts from, until it moves."""
+    """The model that the policy is kept near or compared with: at first, the model that reinforcement starts from."""
 
     kind: Literal["fixed", "reset", "moving_average", "best"] | None = None
     """`fixed`; `reset`, to the current weights every `reset_every` optimiser steps; `moving_average` of the weights; or
-    `best`, the weights of the best validation so far. By default there is a reference if `train.kl` is above 0, fixed
-    or as `reset_every` and `mix` say."""
+    `best`, the weights of the best validation so far. By default there is a reference if `train.kl` is above 0;
+    `reset_every` and `mix` say whether it moves."""
     reset_every: Annotated[int, Field(ge=0)] = 0
     """After how many optimiser steps the reference becomes `mix` x the current weights + (1 - `mix`) x itself. 0 leaves
     it as it is."""
     mix: Share = 1.0
-    """1 is a reset. A small one with `reset_every = 1` is a moving average of the weights."""
+    """The share of the current weights: 1 is a reset, a small share with `reset_every = 1` a moving average."""
     reset_optimiser: bool = False
     """Forget the optimiser's moments with each reset."""
     episodes: Count = 8
@@ -119,7 +119,7 @@ class ReferenceSection(Section):
 
     @property
     def moves_as(self) -> Literal["fixed", "reset", "moving_average", "best"]:
-        """Its kind, where that follows from the other keys."""
+        """The kind of the reference: `kind`, or if it is None, the kind that follows from the other keys."""
         if self.kind is not None:
             return self.kind
         if not self.reset_every:
@@ -135,10 +135,10 @@ class TeacherSection(Section):
 
 
 class ExpertsSection(ReadsEpisodes):
-    """Episodes of an expert on the tasks of each step, for what imitates it, such as `expert_sft` and `grao`.
+    """Episodes of an expert on the tasks of each step, for losses that imitate it, such as `expert_sft` and `grao`.
 
-    With `episodes`, stored successes such as ["runs/other:collect"] are read in place of a player: of each task the one
-    with the highest return. A task without a success has no expert.
+    With `episodes`, stored successes such as ["runs/other:collect"] are read instead of playing: for each task the
+    success with the highest return. A task without a success has no expert.
     """
 
     player: Literal["oracle", "imperfect_oracle"] | None = None
@@ -156,7 +156,7 @@ class ExpertsSection(ReadsEpisodes):
 
     @property
     def scripted_player(self) -> Literal["oracle", "imperfect_oracle"]:
-        """Who plays, where no episodes are named."""
+        """The player whose episodes are used if `episodes` is empty."""
         return self.player or "oracle"
 
 
@@ -166,7 +166,7 @@ class TermSection(Section):
     weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     """The weight of the term in the loss."""
     schedule: ScheduleSection | None = None
-    """A factor on the weight over the training. Without this section the weight stays."""
+    """A factor on the weight over the training. Without this section the weight is constant."""
     warmup: Share = 0.0
     """The share of the training over which the weight rises from 0."""
     options: dict[str, float | str | bool] = {}
@@ -197,8 +197,8 @@ class TrainSection(Section):
     tasks_per_step: Count = 8
     """How many tasks a step plays."""
     group_size: Count = 8
-    """How many episodes of each task are played and compared with each other. 1 suits what compares nothing, as `ppo`
-    and `apo`."""
+    """How many episodes of each task are played and compared with each other. 1 suits methods that compare no episodes,
+    such as `ppo` and `apo`."""
     estimator: str = "return_to_go"
     """How credit is given to turns, see `agentgym list estimators`."""
     estimator_options: dict[str, float | str | bool] = {}
@@ -215,7 +215,7 @@ class TrainSection(Section):
     terms: dict[str, TermSection] = {}
     """Losses that are added to the objective, by their names."""
     iterations: Count = 1
-    """How many optimiser steps each batch of episodes gives."""
+    """How many optimiser steps are taken on each batch of episodes."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
     """A batch is computed in parts of at most this many tokens, padding included, which are one optimiser step
     together. Fewer take less memory."""
@@ -229,8 +229,8 @@ class TrainSection(Section):
     """Episodes that some terms and objectives need."""
     parts: Annotated[dict[str, dict[str, Any]], BeforeValidator(_chosen_parts)] = {}
     """Further parts of the training with their options, by registered name, see `agentgym list training_parts`; `true`
-    is a part without options. A part that gives something to losses takes part where the objective or a term needs
-    that."""
+    is a part without options. A part that provides inputs to losses is used only if the objective or a term needs one
+    of them."""
     generation: Literal["transformers", "trl"] = "transformers"
     """`transformers` samples in this process; `trl` samples through the trainer's own backend (vLLM by `trl.use_vllm =
     true`)."""
@@ -247,21 +247,21 @@ class TrainSection(Section):
     until_success: Share | None = None
     """Stop as soon as success on validation tasks reaches this share. By default all steps are taken."""
     sampler: str | None = None
-    """What chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`. By default
-    the tasks are shuffled."""
+    """The sampler that chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`.
+    By default the tasks are shuffled."""
     gather: list[str] = []
     """Wrappers of how groups are played, innermost first, for example ["max_variance(factor=2)"], see `agentgym list
     gatherers`."""
     tasks_of: str | None = None
     """Train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do."""
     adapt: AdaptSection | None = None
-    """Train on tasks without truth instead, by the votes of each group, and mark what is measured."""
+    """Train on tasks without truth instead, judged by the votes of each group, and mark all later measurements."""
     staleness: Annotated[int, Field(ge=0)] = 0
     """How many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by the weights
-    that it trains. Otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named, and `gather`
-    takes only wrappers that choose among finished groups."""
+    that it trains. Otherwise the estimator is wrapped in `off_policy(max_lag=...)`, unless the recipe names an
+    `off_policy`, and `gather` takes only wrappers that choose among finished groups."""
     group_quorum: Annotated[int, Field(ge=2)] | None = None
-    """Train a group once this many of its episodes have ended; later ones join nothing. By default all of them have to
+    """Train on a group once this many of its episodes have ended; later episodes are dropped. By default all must
     end."""
     audit: AuditSection = AuditSection()
     """How often the credit is compared with counterfactual credit."""
@@ -276,7 +276,7 @@ class TrainSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _estimator_of_the_objective(cls, table: Any) -> Any:
-        """Take the estimator that the objective brings along, such as a critic's, where the recipe names none."""
+        """Use the objective's own estimator, such as a critic's, if the recipe names no estimator."""
         if not isinstance(table, dict) or "objective" not in table or "estimator" in table:
             return table
         brought = getattr(_requirements_of(table["objective"]), "estimator", "")
@@ -344,27 +344,27 @@ class TrainSection(Section):
 
     @property
     def passes(self) -> int:
-        """Optimiser steps on each batch of episodes."""
+        """The number of optimiser steps on each batch of episodes."""
         return self.iterations * max(len(self.roles.order), 1)
 
     @property
     def is_streamed(self) -> bool:
-        """Episodes are played in the background, and groups are trained on as they finish."""
+        """Whether episodes are played in the background, and groups are trained on as they finish."""
         return self.staleness > 0 or self.group_quorum is not None
 
     @property
     def stream_key(self) -> str:
-        """The key and value for which episodes are played in the background."""
+        """The key with its value that makes episodes be played in the background."""
         return f"train.staleness = {self.staleness}" if self.staleness else f"group_quorum = {self.group_quorum}"
 
     @property
     def masks_stale_turns(self) -> bool:
-        """The estimator gets an `off_policy` that masks turns older than the staleness, as it names none itself."""
+        """Whether the estimator is wrapped in an `off_policy` that masks stale turns, because it names none itself."""
         return self.staleness > 0 and "off_policy" not in [part.name for part in parse_composition(self._composition)]
 
     @property
     def correction(self) -> Literal["none", "tis"]:
-        """The mode of that `off_policy`: none where the objective corrects by itself."""
+        """The mode of that `off_policy`: "none" if the objective itself corrects for old policies."""
         return "none" if getattr(_requirements_of(self.objective), "corrects_old_policies", False) else "tis"
 
     @property
@@ -372,7 +372,7 @@ class TrainSection(Section):
         return " | ".join([self.estimator, *self.estimator_wrappers])
 
     def check_tasks(self, task_set: TaskSet) -> None:
-        """Raise RecipeError if a task set has too few tasks for one step, of which training would take none."""
+        """Raise RecipeError if a task set has fewer tasks than a step needs: training would then take no step."""
         if self.steps and len(task_set["train"]) < self.tasks_per_step:
             raise RecipeError(
                 f"train.tasks_per_step = {self.tasks_per_step}, but {task_set.name} has only {len(task_set['train'])} "
@@ -380,9 +380,7 @@ class TrainSection(Section):
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
-        """Return the dtype that training computes in, and so sampling and measuring too; None for that of the
-        weights.
-        """
+        """Return the dtype in which training, sampling and measuring compute; None for the dtype of the weights."""
         if self.trl.get("fp16"):
             return "float16"
         return "bfloat16" if self.trl.get("bf16", device != "cpu") else None

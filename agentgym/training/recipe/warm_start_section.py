@@ -25,7 +25,7 @@ class WarmStartSection(ReadsEpisodes):
     imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal."""
     steps: Annotated[int, Field(ge=0)] = 500
-    """How many optimiser steps are taken at most. 0 leaves the imitation out."""
+    """The maximum number of optimiser steps. 0 leaves the imitation out."""
     batch_size: Count = 32
     """How many demonstrations a step learns from."""
     learning_rate: Positive = 2e-3

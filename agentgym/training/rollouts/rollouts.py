@@ -276,7 +276,7 @@ class Rollouts:
         return self.loop.run(score_all())
 
     def _manager_of(self, policy: Policy | Callable[[Task], Policy]) -> EpisodeManager:
-        """Return a manager with this config. All that a policy plays in a row has the same rewards of environments."""
+        """Return a manager with this config. Consecutive calls with one policy share the loaded environment rewards."""
         last = self._last_manager.manager
         if last is None or last.policy is not policy:
             last = self._last_manager.manager = EpisodeManager(policy, self.config, ledger=self.ledger)

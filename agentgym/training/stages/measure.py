@@ -96,7 +96,7 @@ def measure_held_out(
     group_size: int | None = None,
     choose: Choose | None = None,
 ) -> None:
-    """Evaluate on held-out tasks and write evaluation/<when>.json; do nothing if that file exists.
+    """Evaluate on held-out tasks and write evaluation/<when>.json, unless that file exists.
 
     Args:
         parameters: override some of the tasks' parameters: another environment with the same questions and truth.
@@ -173,7 +173,7 @@ def evaluate_stage(context: RunContext, learner: Learner) -> Learner:
 
 @define_stage(section="evaluate", result=EVALUATION)
 def control_stage(context: RunContext, learner: Learner) -> Learner:
-    """Measures it with the task parameters of `evaluate.control`: a task that is solved then was guessed."""
+    """Measures the policy with the task parameters of `evaluate.control`: a task that is then solved was guessed."""
     measure_held_out(context, context.stage, learner, context.recipe.evaluate.control)
     return learner
 

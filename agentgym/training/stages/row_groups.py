@@ -1,4 +1,4 @@
-"""Train on groups of rows that are compared with each other, such as pairs, labelled or ranked episodes."""
+"""Train on groups of rows that are compared with each other, such as pairs, labelled episodes or ranked episodes."""
 
 from __future__ import annotations
 
