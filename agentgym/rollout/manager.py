@@ -153,7 +153,7 @@ class EpisodeManager:
         """Play as `run` does, and yield each trajectory with its position; a group's positions are consecutive.
 
         Args:
-            slots: shared with other runs on this event loop, instead of the config's concurrency.
+            slots: slots shared with other runs on this event loop, instead of the config's `concurrency`.
             skip: groups, counted from 0, to leave out.
             watch: shared with other runs, which stall only if none of them progresses; by default, this run's own.
         """

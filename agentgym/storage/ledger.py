@@ -99,7 +99,7 @@ class Ledger:
 
         Args:
             awaits_group: whether a reward has yet to judge the episode with its group; `amend` stores the verdict.
-        Raises: LedgerError; ValueError if the episode has no stop reason, so has not ended.
+        Raises: LedgerError; ValueError if the episode has not ended, and so has no stop reason.
         """
         if trajectory.stop_reason is None:
             raise ValueError(

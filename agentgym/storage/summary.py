@@ -13,7 +13,7 @@ from agentgym.storage.failures import calls_of, count_failures
 from agentgym.trajectory.record import Trajectory
 
 TABLE = "summary_3"
-"""The number is increased when the content of a row changes: readers then make the rows that a ledger lacks."""
+"""The name of the table. Its number grows when a row's content changes: readers then make the rows a ledger lacks."""
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     episode INTEGER PRIMARY KEY,  -- its key

@@ -62,7 +62,7 @@ class OpenedRun:
         return data | {"episodes": reader.count() if reader else 0, "lacking": unread}
 
     def overview(self) -> dict[str, Any]:
-        """Return everything but the episodes. This answer and the ones below include the version of the files."""
+        """Return all data except the episodes. This and the other answers below include the version of the files."""
         now = self.pulse()  # before reading, so that anything written meanwhile counts as new
         return run_data(self.contents()) | now | {"key": self.key, "path": str(self.path)}
 

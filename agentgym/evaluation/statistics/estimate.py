@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes 0 and the permutation test agrees: true for at most 1 in 20 pairs of equals."""
+        """Whether the interval excludes 0 and the permutation test agrees: true for at most 1 in 20 equal pairs."""
         outside = self.difference.low > 0 or self.difference.high < 0
         return outside and self.permutation_p <= 1 - self.difference.level + 1e-12
 

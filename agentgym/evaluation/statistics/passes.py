@@ -45,8 +45,8 @@ def pass_curve(
     Args:
         ks: by default 1, 2, 4, 8, ... up to the smallest number of samples of any task.
     Returns: estimates by k. A sample counts as solved at 1.0; for 0/1 samples, k = 1 is the success rate. If every
-        task gives the same value, the bootstrap has zero width and the interval is the one of `success_rate`; if at
-        most ten tasks differ from the most common value, the one of `score_interval`.
+        task gives the same value, the bootstrap has zero width, and the interval of `success_rate` is used. If at most
+        ten tasks differ from the most common value, `score_interval` is used.
     Raises: EvaluationError if a task has fewer than k samples.
     """
     fewest = min(map(len, outcomes), default=0)

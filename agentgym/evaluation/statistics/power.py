@@ -51,7 +51,7 @@ def power_of(
     spread: float = 0.5,
     level: float = 0.95,
 ) -> float:
-    """Return the chance that a paired comparison over `tasks` detects a true gain; arguments as `tasks_needed`."""
+    """Return the chance that a paired comparison over `tasks` detects a true gain. Arguments: see `tasks_needed`."""
     _check(gain, rate, samples, agreement, spread, level)
     if tasks < 1:
         raise EvaluationError(f"tasks = {tasks} is not valid: give at least 1.")

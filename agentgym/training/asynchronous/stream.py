@@ -55,7 +55,7 @@ class Capacity:
 
 
 Draw = Callable[[int, int], Sequence[Task]]
-"""A function of a count and a step's number that returns the tasks of the step's groups; fewer when exhausted."""
+"""A function of a number of tasks and a step's number. It returns tasks for that step; fewer when exhausted."""
 
 
 def shuffled(tasks: Sequence[Task], seed: int) -> Draw:

@@ -77,7 +77,7 @@ class _Reset:
         """Reset the environment of a task. Raises: RecipeError for an error of the environment.
 
         Args:
-            condition: follows the name of the task in messages.
+            condition: text that follows the name of the task in messages.
             parameters: replace the task's own, and record which of them the environment reads.
         """
         environment: Environment = registry.make(

@@ -81,7 +81,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         model, args, options: as for GRPOTrainer.
         objective: replaces the policy loss; None for TRL's `args.loss_type`.
         terms: losses added to the objective.
-        kl: weight of the KL to the reference model, which exists if `args.beta` is not 0; None for `args.beta`.
+        kl: weight of the KL to the reference model, which exists if `args.beta` is not 0; None to use `args.beta`.
         microbatch_tokens: maximum number of tokens, with padding, of the parts of a batch.
         group_gradients: measures the gradient of each group; each part then holds rows of only one group.
         role_order: the order of roles that are updated one after the other; None to update all together.
@@ -326,7 +326,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             self.beta = beta
 
     def _linearise(self, model: Any, inputs: dict[str, Any]) -> None:
-        """Add the losses and slopes of an objective that compares a group's episodes to the batch."""
+        """Add to the batch the losses and slopes of an objective that compares a group's episodes."""
         assert self._objective is not None
         logps, entropies, *_ = self._scores(model, inputs)
         tokens = token_batch(inputs, logps, entropies, self.max_completion_length)

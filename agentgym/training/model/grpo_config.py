@@ -22,7 +22,7 @@ DECAY_TO_A_TENTH: dict[str, Any] = {
     "lr_scheduler_type": "cosine_with_min_lr",
     "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
 }
-"""A learning rate that falls to a tenth over the steps."""
+"""Options for a learning rate that falls to a tenth over the steps."""
 
 
 def training_arguments(
@@ -143,7 +143,7 @@ def grpo_config(
 
 
 def check_trl_options(section: TrainSection, config: GRPOConfig) -> None:
-    """Check TRL options early that TRL and transformers would reject only after loading or at the first step.
+    """Check early the options that TRL and transformers would reject only after loading or at the first step.
 
     Raises: RecipeError naming the option.
     """

@@ -45,7 +45,7 @@ class TokenBatch:
         group_returns: (B, G) `returns` of all episodes of each episode's group.
         group_successes: (B, G) outcome component `success` of the same episodes; NaN for failed or unjudged ones.
         expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN where there is none.
-        outcomes: (B,) each outcome component by name; NaN where an episode does not have it.
+        outcomes: by name, (B,) the values of each outcome component; NaN where an episode does not have it.
         teacher_logps: (B, T) `logps` under the teacher; None in a run without one.
         optimal_values: (B,) the value of each episode's task under the best policy near the reference; None in a run
             that does not estimate it.
@@ -53,8 +53,8 @@ class TokenBatch:
         help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without that help;
             None for a batch without help.
         inputs: (B,) or (B, T) further columns from training parts, by name.
-        usual_entropies: (K,) mean entropy in earlier steps of the turns with each index, in nats; NaN where unknown,
-            None in the first step.
+        usual_entropies: (K,) mean entropy in earlier steps of all turns with the same index, in nats; NaN where
+            unknown, None in the first step.
         rows: whose episodes the batch holds.
         proximal_logps: (B, T) `logps` under the model at the start of this batch's update, without gradient; None where
             they equal `logps`, as with one iteration per batch.
@@ -162,7 +162,8 @@ class TokenBatch:
 
 
 RowLosses = Callable[[TokenBatch], torch.Tensor]
-"""A function that returns (B,) one loss per episode. The step minimises their mean over the batch, also failed ones.
+"""A function that returns (B,) one loss per episode. The step minimises their mean over all episodes of the batch,
+including failed ones.
 
 A batch may be computed in parts, so an episode's loss must not depend on other episodes unless it `needs` whole groups.
 """
@@ -189,7 +190,7 @@ class LossRequirements:
         rows: whose episodes the loss is computed on.
         parts: registered names of the training parts that supply the batch's `inputs`.
         instead: the loss term's weight, 0 to 1, is subtracted from the objective's weight.
-        average: how the objective averages over an episode's tokens, and so the KL of `train.kl` beside it.
+        average: how the objective, and the KL of `train.kl` beside it, average over an episode's tokens.
     """
 
     advantages: bool = True

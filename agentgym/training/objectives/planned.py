@@ -85,7 +85,7 @@ class PlannedLoss(PlannedPart):
 
 
 class PlannedObjective(PlannedLoss):
-    """The objective of a recipe, which may multiply by advantages, and which terms may partly replace."""
+    """The objective of a recipe. It may multiply by advantages, and terms may replace part of it."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:

@@ -38,7 +38,7 @@ def dapo() -> None:
 
 @trl_loss(epsilon_high=5.0)
 def cispo() -> None:
-    """Policy gradient with the importance weight capped at 5 instead of the update clipped: CISPO, arXiv:2506.13585."""
+    """Policy gradient with importance weights capped at 5 instead of a clipped update: CISPO, arXiv:2506.13585."""
 
 
 @trl_loss()

@@ -70,7 +70,7 @@ class AdaptSection(Section):
 
 
 def _unlabelled(task: Task) -> Task:
-    """Return the task without its truth, but keep the key `pair`, which names the task that asks the same question."""
+    """Return the task without its truth, but keep its `pair`, which other tasks with the same question share."""
     pair = task.pair
     truth = None if pair is None else {"pair": pair}
     return replace(task, id=f"{ADAPT}/{task.id}", truth=truth, hints=(), split="train", origin=Origin(ADAPT, task.id))

@@ -40,8 +40,8 @@ class ReplaySection(Section):
     capacity: Count = 10_000
     """How many turns are kept, the last ones."""
     half_life: Positive | None = None
-    """A turn is drawn half as often once it is this many optimiser steps of the policy old. By default all turns are
-    drawn alike."""
+    """The age, in optimiser steps of the policy, at which a turn is drawn half as often as a new one. By default all
+    turns are drawn alike."""
     follow: Share = 0.1
     """How far the slow copy moves towards the critic after each of its steps, 0 to 1."""
     weighted: bool = True
@@ -253,7 +253,7 @@ class TrainSection(Section):
     """Wrappers of how groups are played, innermost first, for example ["max_variance(factor=2)"], see `agentgym list
     gatherers`."""
     tasks_of: str | None = None
-    """Train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do."""
+    """Train on the tasks that the earlier stage of this name has made, for example a stage of the kind `generate`."""
     adapt: AdaptSection | None = None
     """Train on tasks without truth instead, judged by the votes of each group, and mark all later measurements."""
     staleness: Annotated[int, Field(ge=0)] = 0

@@ -117,7 +117,7 @@ class Rollouts:
         return view
 
     def at_temperature(self, temperature: float | None) -> Rollouts:
-        """Return rollouts at another sampling temperature; these rollouts for None."""
+        """Return rollouts at another sampling temperature; None returns these rollouts."""
         return self if temperature is None else self.with_config(self.config.at_temperature(temperature))
 
     def at_step(self, step: int) -> Rollouts:

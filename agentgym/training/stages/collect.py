@@ -27,7 +27,7 @@ from agentgym.trajectory.record import Trajectory
 def searched_ends(
     context: RunContext, learner: Learner, options: CollectSection, tasks: Sequence[Task], advance: Callable[[], None]
 ) -> list[Trajectory]:
-    """Search the tasks, and store the ends of the trees in the ledger under the stage's name.
+    """Search the tasks, and store the complete episodes of the trees in the ledger under the stage's name.
 
     The nodes, and the episodes that the searches chose, have separate labels. A later stage learns from the nodes and
     their stored values only if it asks for nodes.
@@ -48,7 +48,7 @@ def searched_ends(
 
 
 async def _keep(context: RunContext, nodes: Sequence[Trajectory], ends: Sequence[Trajectory]) -> None:
-    """Store the values of nodes, and the ends that the ledger lacks; an interrupted run may have stored some."""
+    """Store the values of nodes, and the complete episodes that an interrupted run has not stored yet."""
     ledger = context.rollouts.ledger
     assert ledger is not None, "the first process keeps the ledger"
     ledger.amend(nodes)

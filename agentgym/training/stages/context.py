@@ -262,7 +262,7 @@ class RunContext:
 
     @contextmanager
     def hooked(self, learner: Learner, hook: str, options: Mapping[str, Any], name: str) -> Iterator[Learner]:
-        """Sample from the learner's model in this process under a logit hook, inside the block.
+        """Inside the block, sample from the learner's model in this process under a logit hook.
 
         Args:
             hook, options: the registered name of the hook, and its options.

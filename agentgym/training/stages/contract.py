@@ -69,7 +69,7 @@ class Stage:
         object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
 
     def is_done(self, context: RunContext) -> bool:
-        """Return whether the stage's checkpoint exists. A stage without one runs again and finds its own result."""
+        """Return whether the stage's checkpoint exists. A stage without checkpoint runs again and finds its result."""
         return self.checkpoint is not None and (context.folder.checkpoints / self.checkpoint).is_dir()
 
     def result_in(self, context: RunContext) -> Path | None:

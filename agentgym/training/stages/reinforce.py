@@ -91,7 +91,7 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
 def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """Reinforcement learning with turn-level credit, as [train] says.
 
-    The learner's weights are trained in place and saved, from the last complete checkpoint if there is one.
+    The learner's weights are trained in place, from the last complete checkpoint if there is one, and saved.
     Returns: the trained model, as it was saved.
     """
     if (adapt := context.recipe.train.adapt) is None:

@@ -85,7 +85,7 @@ class TrainedVllmPolicy(VllmPolicy):
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
     async def refresh(self, version: int | None = None) -> None:
-        """Load the current weights into the server. `version`: of the weights, by default the policy's.
+        """Load the current weights into the server. `version`: the version of the weights; by default the policy's.
 
         Raises: PolicyError if the server cannot be started, or does not take the weights.
         """
