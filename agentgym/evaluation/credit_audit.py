@@ -26,8 +26,8 @@ class Audit:
             name.
         trajectories, turns: number of trajectories and turns compared.
         continuations: number of continuations played. `diverged`: number of those that differed from the record.
-        noise: mean standard error of the counterfactual credit of one turn, in reward units: if it is as large
-            as the credit itself, agreement says little.
+        noise: mean standard error of the counterfactual credit of one turn, in reward units. If the noise is as large
+            as the credit, agreement says little.
     """
 
     agreements: dict[str, Agreement]

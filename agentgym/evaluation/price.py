@@ -78,7 +78,7 @@ class Spending:
         """Count a finished episode. Raises: EvaluationError if the limit is exceeded, or the tokens are not known.
 
         Args:
-            done, total: how many episodes have ended, this one included, and how many there are.
+            done: number of ended episodes, including this one. total: number of all episodes.
         """
         if self.price is None:
             return

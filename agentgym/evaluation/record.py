@@ -57,8 +57,8 @@ class Evaluation(OutcomeStatistics):
     sampling: dict[str, float] = field(default_factory=dict)
     """The temperature, `top_p` and `max_tokens` of a turn."""
     held_out_uses: int | None = None
-    """How often these held-out tasks had been played on this machine before, by any agent; None if not counted
-    (another split, or a record from an old version)."""
+    """How often any agent had played these held-out tasks on this machine before; None if not counted (another split,
+    or a record from an old version)."""
     adapted: str = ""
     """A description of the tasks that the agent was adapted to without labels; empty if none. If they are held-out
     tasks, the evaluation says nothing about other tasks."""

@@ -31,7 +31,7 @@ async def task_faults(
     Args:
         journal: the file of a `Journal`, created if missing.
         at_once: how many tasks to check concurrently.
-        progress: called with the number of tasks done, their total, and the faulty ones so far.
+        progress: called with the numbers of checked tasks, of all tasks, and of faulty tasks so far.
     """
     known = Journal(journal)
     faults: dict[str, str] = {}

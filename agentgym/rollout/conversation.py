@@ -56,7 +56,7 @@ class Conversation:
         return observation_ids
 
     def room(self, context_tokens: int | None) -> int | None:
-        """Return how many tokens are left in the context; None if unknown."""
+        """Return how many tokens are left in the policy's context window; None if unknown."""
         if self.prefix_ids is None or context_tokens is None:
             return None
         return context_tokens - len(self.prefix_ids)

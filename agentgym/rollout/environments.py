@@ -46,8 +46,8 @@ class EnvironmentFactory:
 
     Args:
         config: names the environment, its options, its backend, and the reward if not the environment's own.
-        policy: passed to the rewards, for judges that query the player itself, unless it is a function that makes
-            policies.
+        policy: the policy that plays. It is passed to the rewards, for judges that query it, unless it is a function
+            that makes policies.
     Raises: UnknownNameError for a reward, environment or backend that is not registered.
     """
 

@@ -293,7 +293,7 @@ def provenance_from_json(row: dict[str, Any]) -> Provenance:
 
 
 def _additions_from_json(row: dict[str, Any]) -> tuple[PromptAddition, ...]:
-    """Return the prompt additions. Ledgers before 0.3 have a separate key for each of three kinds."""
+    """Return the prompt additions. Ledgers before 0.3 have a separate key for each of three kinds of additions."""
     additions = [PromptAddition(**addition) for addition in row.get("additions", ())]
     if "instruction" in row:
         additions.append(PromptAddition("instruction", row["instruction"], "system"))

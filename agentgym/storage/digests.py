@@ -21,7 +21,7 @@ from agentgym.errors import LedgerError
 
 COLUMN = "digest"
 SEAL = "file_digest"
-"""The entry of a JSON file that holds the digest of the others."""
+"""The key of the entry in a JSON file that holds the digest of all other entries."""
 _SQL_FUNCTION = "row_digest"
 _REMEDY = "The file is damaged: restore a copy, or delete the file and run again."
 

@@ -66,7 +66,7 @@ class Ledger:
 
     @property
     def identity(self) -> str:
-        """A unique id of this ledger, different even from that of a later ledger at the same path."""
+        """A unique id of this ledger. A later ledger at the same path has a different id."""
         with self._errors_name_the_file("written"):
             # A ledger from before 0.3 has no id.
             self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (uuid.uuid4().hex,))

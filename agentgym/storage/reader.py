@@ -72,7 +72,7 @@ class LedgerReader:
             return [row[0] for row in connection.execute(query, (len(prefix), prefix))]
 
     def summarise(self, budget_s: float = 0.25) -> int:
-        """Make missing summaries, as in a ledger of an earlier agentgym. Returns: how many are still missing.
+        """Make missing summaries, for ledgers that an earlier agentgym wrote. Returns: how many are still missing.
 
         They are kept in memory. Works for about `budget_s` seconds: call it again until it returns 0.
         """

@@ -142,7 +142,7 @@ class RunFolder:
         partial.replace(self.metrics_file)
 
     def write_json(self, name: str, data: Any) -> Path:
-        """Write `name` (for example `evaluation/before.json`), whole or not at all. An object gets its digest, too.
+        """Write the file `name` (for example `evaluation/before.json`) atomically. A JSON object also gets its digest.
 
         Raises: ValueError for a name outside the folder or data that is not JSON.
         """
@@ -242,7 +242,7 @@ _OF_CHECKPOINTS = ("config.json", "adapter_config.json")
 
 
 def checkpoint_in(path: Path) -> Path | None:
-    """Return the folder itself if it is a checkpoint, or a run's final or else warm-start checkpoint.
+    """Return the folder itself if it is a checkpoint; for a run, its final checkpoint or else its warm start.
 
     Returns: None for a folder that is neither a checkpoint nor a run, or for a run without such a checkpoint.
     """

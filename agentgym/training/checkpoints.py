@@ -1,4 +1,4 @@
-"""Checkpoint folders: find complete ones and the newest, and keep the last healthy one."""
+"""Checkpoint folders: find complete checkpoints and the newest checkpoint, and keep the last healthy checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that the parts of a training are compatible: what a part may read of the recipe, and how it objects."""
+"""Check that the parts of a training are compatible: what a part may read of a recipe, and how it objects to it."""
 
 from __future__ import annotations
 

@@ -58,5 +58,5 @@ def module(name: str) -> str:
 
 
 def policy_hash(text: str) -> str:
-    """Return the hash by which a Content-Security-Policy names an inline script or style."""
+    """Return the hash of an inline script or style, in the form that a Content-Security-Policy lists."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

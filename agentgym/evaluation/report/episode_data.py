@@ -164,7 +164,7 @@ def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
 
 
 def _tools(trajectory: Trajectory) -> list[dict[str, Any]] | None:
-    """Return what the agent was shown of its first tools; None if their environment is not registered here."""
+    """Return the agent's initial tools as the agent saw them; None if their environment is not registered here."""
     if trajectory.tools is None and "://" in trajectory.task.environment:
         return None  # reading them would ask a server
     try:

@@ -14,7 +14,7 @@ MAX_BYTES = 200_000_000
 
 
 class Vocabulary:
-    """Pieces of text by token id. Ids missing in the file have no piece; without a file none has."""
+    """Pieces of text by token id. Ids missing in the file have no piece; without a file, no id has a piece."""
 
     def __init__(self, pieces: dict[int, str] | None = None) -> None:
         self._pieces = pieces or {}

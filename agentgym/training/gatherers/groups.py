@@ -79,17 +79,17 @@ class GatheredGroup:
         return GatheredGroup(rows, self.episodes)
 
     def without_help(self, episode: Trajectory) -> Trajectory:
-        """Return an episode of the same task with its prompt replaced by that of an episode here without help.
+        """Return an episode of this task with the prompt of an episode of this group that had no help.
 
         The log-probabilities remain those under the original prompt, so the loss's importance ratio also corrects for
-        the change of prompt. The episode is returned unchanged if no episode here without help has begun.
+        the change of prompt. The episode is returned unchanged if no episode without help has begun in this group.
         """
         other = next((t for t in self.episodes if t.opening and t.provenance.assistance is None), None)
         return episode if other is None else replace(episode, opening=other.opening, prompt_ids=list(other.prompt_ids))
 
 
 def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
-    """Return metrics of what a step played and what it learns from.
+    """Return metrics of the episodes that a step played, and of those that it learns from.
 
     Returns: `gather/episodes` and `gather/groups`, the numbers played; `gather/trained`, the number of valid trained
         episodes; `gather/useful`, the fraction of trained groups whose returns differ; `gather/assisted`, the number of

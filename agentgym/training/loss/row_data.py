@@ -36,7 +36,7 @@ class RowData:
 
     @classmethod
     def of(cls, trajectory: Trajectory, vision: VisionInputs | None = None) -> RowData:
-        """Make the row data of a trajectory. A failed or untokenised trajectory is treated as one context.
+        """Make the row data of a trajectory. A failed or untokenised trajectory counts as one context.
 
         Args:
             vision: prepares images for a policy that reads them; None for other policies.

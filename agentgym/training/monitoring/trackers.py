@@ -18,7 +18,7 @@ from agentgym._imports import check_package
 from agentgym.errors import MissingExtraError, RecipeError
 
 PROJECT = "agentgym"
-"""The project of the runs, unless the tracker's own variable names another."""
+"""The name of the runs' project, unless the tracker's own environment variable names another project."""
 
 
 class Tracker(Protocol):

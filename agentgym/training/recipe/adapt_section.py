@@ -27,7 +27,7 @@ class AdaptSection(Section):
     """The split whose tasks are trained on: `train`, or `held_out`, whose tasks are then also measured. Every later
     evaluation of the run says so; with `held_out` it tells nothing about other tasks."""
     reward: str = "majority_vote"
-    """A registered reward that judges whole groups and nothing else, for example "majority_vote(compare='maths')" or
+    """A registered reward that judges only whole groups, for example "majority_vote(compare='maths')" or
     "region_votes"."""
 
     def tasks(self, task_set: TaskSet) -> TaskSet:

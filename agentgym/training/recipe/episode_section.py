@@ -68,7 +68,7 @@ class AttemptsSection(Section):
     until_solved: bool = False
     """End the episode after the first attempt that is right. The component `broke` is then 0."""
     improvement: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-    """The weight of `improvement`, success of the last attempt minus that of the first, in the return."""
+    """The weight in the return of `improvement`: success of the last attempt minus success of the first attempt."""
     earlier: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """The weight of the success of each attempt before the last, as the component `attempt_k` of its last turn."""
 

@@ -36,7 +36,7 @@ class EvaluateSection(Section):
     """The tokens of one message in validations and evaluations. By default they are those of [episode]."""
     stop_if: list[str] = []
     """Rules that end hopeless episodes of validations and evaluations early, written as in [episode]. By default there
-    are none, whatever training does."""
+    are no rules, even if training has some."""
 
     @field_validator("stop_if")
     @classmethod

@@ -43,7 +43,7 @@ class ReplaySection(Section):
     """The age, in optimiser steps of the policy, at which a turn is drawn half as often as a new one. By default all
     turns are drawn alike."""
     follow: Share = 0.1
-    """How far the slow copy moves towards the critic after each of its steps, 0 to 1."""
+    """How far the critic's slow copy moves towards the critic after each step of the critic, 0 to 1."""
     weighted: bool = True
     """Whether a turn is weighted by its probability now divided by its probability when it was sampled."""
     max_ratio: Positive = 10.0
@@ -89,8 +89,8 @@ class ReferenceSection(Section):
     `best`, the weights of the best validation so far. By default there is a reference if `train.kl` is above 0;
     `reset_every` and `mix` say whether it moves."""
     reset_every: Annotated[int, Field(ge=0)] = 0
-    """After how many optimiser steps the reference becomes `mix` x the current weights + (1 - `mix`) x itself. 0 leaves
-    it as it is."""
+    """After how many optimiser steps the reference becomes `mix` x the current weights + (1 - `mix`) x itself. 0 never
+    changes it."""
     mix: Share = 1.0
     """The share of the current weights: 1 is a reset, a small share with `reset_every = 1` a moving average."""
     reset_optimiser: bool = False

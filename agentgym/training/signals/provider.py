@@ -60,7 +60,7 @@ class SignalProvider(ABC):
     """Base of signal providers. Register a subclass under the kind `signal_providers`, once for each of its signals.
 
     Attributes:
-        provides: names of the signals, which are fields of `agentgym.credit.Group`.
+        provides: names of the signals that the provider computes, which are fields of `agentgym.credit.Group`.
         switches: keys of [train.signals] that this provider alone reads. A recipe that sets one must require its
             signals.
         reads_text_only: whether the signals are computed from tokens without images.
