@@ -1,4 +1,4 @@
-"""Sandboxes: isolated machines for the dangerous part of an environment. One contract, several backends.
+"""Sandboxes: isolated machines in which an environment runs untrusted code. One contract, several backends.
 
 contract.py, limits.py   what every backend promises          metering.py   adds up what sandboxes use
 namespaces/  docker/     the backends                         pool/         sandboxes kept ready, of either backend

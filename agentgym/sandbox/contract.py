@@ -77,7 +77,7 @@ class Capabilities:
     """What a backend can enforce on this machine.
 
     Attributes:
-        available: whether sandboxes can be created here at all. If not, `reason` says why and what to do.
+        available: whether sandboxes can be created on this machine. If not, `reason` says why and what to do.
         level: `ns+cgroup`, `ns`, `container` or `process`.
         enforced: names of the limits that are enforced (see `LIMITS`).
         missing: limits that are not enforced, each with its remedy.
@@ -155,7 +155,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One request that a sandbox with a network made of its proxy.
+    """One request of a sandbox with a network to its proxy.
 
     Attributes:
         host, port: the requested destination; empty and 0 if the request could not be read.

@@ -46,9 +46,9 @@ class SandboxSpec:
     open_files: int = 256
     """How many file descriptors a process may have."""
     network: Literal[False] | tuple[str, ...] = False
-    """False for no network at all, not even the host's loopback; else the names that may be reached.
+    """The names that may be reached; False for no network at all, not even the host's loopback.
 
-    They are reached over HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`.
+    They are reached only over HTTP and HTTPS, through a proxy: `("example.org", "*.example.org:8443")`.
     Without a port, 80 and 443 are meant. A name must lead to a public address; `"127.0.0.1:8000"` allows an address
     itself, here the host's loopback. `"*"` allows every public name."""
     preload: tuple[str, ...] = ()

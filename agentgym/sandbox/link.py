@@ -50,7 +50,7 @@ class Link:
         return self._expect(0, 0)
 
     def send_order(self, order: dict[str, Any], descriptors: Sequence[int]) -> None:
-        """Send what a guest needs to know before it greets."""
+        """Send the data that a guest needs before its greeting."""
         self._put(encode(order), list(descriptors))
 
     async def call(

@@ -2,7 +2,7 @@
 
 Sending a single byte costs a sandbox a microsecond. Receiving the byte costs the host's event loop 40 microseconds,
 plus half a microsecond for each further piece that waits: the kernel stores each sent piece separately, and one call
-also receives what is sent meanwhile. So reads are charged by the time that they took.
+also receives pieces sent meanwhile. So reads are charged by the time that they took.
 """
 
 from __future__ import annotations

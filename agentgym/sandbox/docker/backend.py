@@ -3,8 +3,8 @@
     host process ──one socket per sandbox, requests and replies──> guest: process 1 of the container ──> agent code
          └──create, start, remove──> Docker daemon ──> runc, crun, ...
 
-Creation is slower than with namespaces (some 0.3 s instead of milliseconds), calls are as fast, and images work. The
-guest is the container's root with no capabilities but to change user and to kill; agent code is user 1000 without any.
+Creation is slower than with namespaces (some 0.3 s instead of milliseconds); calls are equally fast; images work. The
+guest is the container's root with capabilities only to change user and to kill; agent code is user 1000 without any.
 `docker exec` runs nothing. If this process dies, its guests notice and end, and the daemon removes their containers.
 The next backend on this machine, or `clean`, removes the leftovers of a crash during creation.
 

@@ -33,12 +33,12 @@ _AGENT = 1000
 
 
 class ContainerRuntime(NamedTuple):
-    """What runs a container: a runtime of the daemon by name, or its default one."""
+    """The runtime of a container: one that the daemon knows by name, or the daemon's default."""
 
     name: str | None
     own_kernel: bool
-    """Whether it brings a kernel (gVisor), which takes memory and threads on the host, and counts processes per user
-    like a separate machine."""
+    """Whether the runtime has its own kernel (gVisor), which takes memory and threads on the host, and counts
+    processes per user like a separate machine."""
 
 
 def settings(

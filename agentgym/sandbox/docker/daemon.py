@@ -197,7 +197,7 @@ def _connect() -> tuple[Any, dict[str, Any]]:
 
 
 def _reach(path: str) -> None:
-    """Connect once. Raises: OSError with the plain reason, which the SDK would wrap three times."""
+    """Try once to connect. Raises: OSError with the plain reason, which the SDK would wrap three times."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_TIMEOUT_S)
         probe.connect("/" + path.lstrip("/"))

@@ -3,7 +3,7 @@
 A record is a JSON header line and, for a file, its bytes: {"p": path, "t": kind, "m": mode, "u": mtime_ns, "n": size or
 "l": target}. Kinds: "d" directory ("o": 1 if it hides the one below instead of adding to it), "f" file, "l" link,
 "h" hard link, a second name of the file at the path "l", "w" whiteout: whatever lower layers have under this name is
-gone. A directory comes before its content, names are sorted, no path comes twice. Sockets, pipes, owners and extended
+gone. A directory comes before its content, names are sorted, paths are unique. Sockets, pipes, owners and extended
 attributes are not kept.
 
 A file with holes has "s": 1, and for each MiB a bit for each block of 4 KiB, set if the block holds anything but zeros,
@@ -49,7 +49,7 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
         as_layer: make a layer for an overlay: whiteouts and opaque directories are written as such. Otherwise they are
             applied to the files already there.
     Returns: bytes used, in whole pages.
-    Raises: ValueError for a stream that is invalid, OSError for what does not fit; files created until then stay.
+    Raises: ValueError for an invalid stream; OSError for files that do not fit. Files created before the error stay.
     """
     root = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     folder, inside = -1, None
@@ -144,7 +144,7 @@ def _make_other(folder: int, name: bytes, record: Record, content: Iterator[byte
 
 
 def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
-    """Remove the content of a directory and, if `itself`, the directory, or whatever has the name.
+    """Remove the content of a directory and, if `itself`, the directory too, or any other file with the name.
 
     Nothing else may write there.
     """
@@ -179,9 +179,9 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
 
 
 def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes | int]]]:
-    """Return the records of a stream: the parts of the path, the header, the content: bytes, or the length of a hole.
+    """Yield a stream's records: the parts of the path, the header, and the content (bytes, or the length of a hole).
 
-    Raises: ValueError for an invalid stream. Every field that is handed on has the right type and range.
+    Raises: ValueError for an invalid stream. Every field in the result has the right type and range.
     """
     before: tuple[bytes, ...] = ()
     newest: tuple[bytes, ...] = ()  # the last directory: the next path is in it or in one of its parents
@@ -271,7 +271,7 @@ def _content(source: BinaryIO, record: Record) -> Iterator[bytes | int]:
 
 
 def bitmap_bytes(length: int) -> int:
-    """Bytes of the bits for the blocks of so many bytes."""
+    """Return the size in bytes of the bit map for the blocks of a piece of this many bytes."""
     return -(-length // (8 * BLOCK))
 
 

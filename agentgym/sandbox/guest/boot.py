@@ -36,13 +36,13 @@ _PENDING_SIGNALS = 256  # signals and timers: the kernel also counts them for th
 def confine(
     spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Syscall], memory: Sequence[tuple[int, str]]
 ) -> Iterator[Syscall]:
-    """Yield the calls that make a guest: they give up all privileges, in an order in which each can still do its work.
+    """Yield the system calls that confine a guest: they give up all privileges, in an order that lets each succeed.
 
     The last call's result says whether the spawner has ended.
 
     Args:
         spec: as the host sent it, and `cgroups`: whether there are control groups; `oom_score`: the guest's own.
-        greeting: what to send to the host, over the socket that came with the request. It becomes `CONTROL`.
+        greeting: the message to the host, over the socket that came with the request, which becomes `CONTROL`.
         spawner: a pidfd of the spawner, which becomes `SPAWNER`.
         joining: calls that join the control groups.
         memory: folder and path of the files with the memory counters, which become `MEMORY`.
@@ -70,7 +70,7 @@ def _confine_joined(
     inodes: int,
     *limits: int,
 ) -> tuple[Syscall, ...]:
-    """Return what `confine` does once the process is in its control groups. Listing it takes longer than doing it."""
+    """Return the calls of `confine` after the control groups are joined. Listing them takes longer than making them."""
     descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
     descriptors |= dict(zip(MEMORY, range(_MEMORY, _MEMORY + memory_files)))  # noqa: B905
     if layers:
@@ -96,12 +96,11 @@ def _confine_joined(
 
 
 def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
-    """Yield the calls that make a builder, which unpacks an archive into a layer, its current directory. It may be
-    hostile.
+    """Yield the system calls that confine a builder: the process that unpacks an archive into a layer, its current
+    directory. The archive may be hostile.
 
-    The request brought the archive, which becomes `CONTROL`, a pipe for the result, which becomes `MEMORY[0]`, and last
-    the layer's mount.
-    The last call's result says whether the spawner has ended.
+    The request passes three descriptors: the archive (it becomes `CONTROL`), a pipe for the result (it becomes
+    `MEMORY[0]`), and the layer's mount. The last call's result says whether the spawner has ended.
     """
     yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
     yield from syscalls.become_user(AGENT_ID)
@@ -157,12 +156,12 @@ def _limit(open_files: int, processes: int, file_bytes: int, address_space: int)
 
 
 def own_address_space() -> int:
-    """Bytes of address space that this process and its forks have now."""
+    """Return the bytes of address space that this process has now, and its forks inherit."""
     return _own_pages()[0] * resource.getpagesize()
 
 
 def own_memory() -> int:
-    """Bytes of it that are in memory."""
+    """Return the bytes of this process's address space that are in memory."""
     return _own_pages()[1] * resource.getpagesize()
 
 

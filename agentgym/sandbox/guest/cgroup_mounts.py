@@ -1,4 +1,4 @@
-"""Where control groups are found: the mounted hierarchies, and the group of a process in each."""
+"""Find control groups: the mounted hierarchies, and the group of a process in each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CgroupMount(NamedTuple):
 
 
 def cgroup_mounts() -> list[CgroupMount]:
-    """Every hierarchy that is mounted where this process sees it."""
+    """Return every mounted hierarchy that this process can see."""
     mounts = []
     for line in _lines("/proc/self/mountinfo"):
         left, _, right = line.partition(" - ")
@@ -52,9 +52,9 @@ def cgroup_mounts() -> list[CgroupMount]:
 
 
 def cgroups_of(process: int | str = "self") -> dict[str, str]:
-    """Return the group of a process by controller; of the hierarchy of version 2, which names none, by the empty name.
+    """Return a process's group for each controller. The group of version 2, which names no controllers, has the key "".
 
-    Returns: nothing for a process that is gone.
+    Returns: an empty mapping for a process that has ended.
     """
     groups: dict[str, str] = {}
     for line in _lines(f"/proc/{process}/cgroup"):

@@ -26,7 +26,7 @@ _SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # counts UDP too, despite it
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sandbox may use: bytes, processes and threads, cores."""
+    """The limits of one sandbox: bytes, processes and threads, cores."""
 
     memory: int
     processes: int
@@ -48,7 +48,7 @@ class _Hierarchy:
 
     @cached_property
     def counts_peak(self) -> bool:
-        """Whether there is memory.peak, which version 2 has from Linux 5.19 on."""
+        """Whether memory.peak exists, which version 2 has from Linux 5.19 on."""
         return "memory.peak" in os.listdir(self.parent)
 
 
@@ -157,7 +157,7 @@ class Cgroups:
         return cls(trees, handover["missing"], handover["name"])
 
     def hand_over(self) -> dict[str, Any]:
-        """For a program that this process executes: it inherits the same descriptors."""
+        """Return the state for a program that this process executes, which inherits the same descriptors."""
         for tree in self.hierarchies:
             os.set_inheritable(tree.home, True)
             os.set_inheritable(tree.parent, True)
@@ -197,17 +197,17 @@ class Cgroups:
                 _write(tree.parent, f"{name}/cgroup.procs", str(pid))
 
     def joining(self, name: str) -> Iterator[Syscall]:
-        """System calls by which a single-threaded process moves itself into the group, in hierarchies of version 1.
+        """Return the calls by which a single-threaded process moves itself into the group, in hierarchies of version 1.
 
-        Only when a thread moves itself does the kernel not take its lock over all processes: 0.1 ms instead of 20,
-        unless that lock was taken just before. Version 2 can only move whole processes.
+        If a thread moves itself, the kernel does not take its lock over all processes: this takes 0.1 ms instead of
+        20 ms, unless the lock was taken just before. Version 2 can only move whole processes.
         """
         for tree in self.hierarchies:
             if tree.version == 1:
                 yield from syscalls.write(f"{name}/tasks", "0", tree.parent)
 
     def memory_files(self, name: str) -> list[tuple[int, str]]:
-        """Folder and path of the counter of memory kills and of the peak; none without the controller."""
+        """Return folder and path of the files with the memory kills and the peak; none without the controller."""
         for tree in self.hierarchies:
             if "memory" in tree.controllers:
                 first, second = "memory.oom_control", "memory.max_usage_in_bytes"
@@ -217,9 +217,10 @@ class Cgroups:
         return []
 
     def ran_out_of_memory(self, name: str, limit: int) -> bool:
-        """Whether the kernel has killed a process of a group for memory of which the group had taken much.
+        """Return whether the kernel killed a process of a group for memory, of which the group itself had taken much.
 
-        That is so if it reached its limit in bytes. If a group around it reached its own, it had more than a quarter.
+        This holds if the group reached its limit in bytes, or if a group around it reached its own limit while this
+        group had held more than a quarter of its limit.
         """
         files = self.memory_files(name)
         if not files:
@@ -230,7 +231,7 @@ class Cgroups:
         return number_after(b"oom ", counters) > 0 or int(peak) > limit // 4  # version 1 does not have this counter
 
     def descriptors(self) -> list[int]:
-        """Descriptors of the folders of sandboxes' groups."""
+        """Return the descriptors of the folders that hold the sandboxes' groups."""
         return [tree.parent for tree in self.hierarchies]
 
     def exist(self) -> bool:
@@ -297,7 +298,7 @@ def _apply_nice_value(group: int, version: int) -> None:
 
 
 def _keep_counting_socket_buffers(group: int) -> None:
-    """Have the kernel count the buffers of sockets as long as this group exists: switching that on takes a while."""
+    """Make the kernel count socket buffers as long as this group exists, because switching the count on is slow."""
     with contextlib.suppress(OSError):
         _write(group, _SOCKET_BUFFERS, "-1")
 

@@ -10,7 +10,7 @@ from .poller import Poller
 
 
 def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
-    """Do some work in a fork of this process. Raises: OSError if no process can be started."""
+    """Run `work` in a fork of this process. Raises: OSError if no process can be started."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -22,7 +22,7 @@ def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
 
 
 def reap_later(poller: Poller, pid: int) -> None:
-    """Have a child waited for once it has ended."""
+    """Register a child, so that it is waited for once it has ended."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # there is no descriptor left, so wait here

@@ -1,4 +1,4 @@
-"""The guest's start inside a container. The container runtime isolates it; what is left is to drop privileges.
+"""The guest's start inside a container. The container runtime isolates the guest, which only has to drop privileges.
 
 It runs as the container's process 1 and root, connects to the host over the one socket in `SOCKET_FOLDER`, and reads
 its request from there. All but the most basic modules are imported after that, so that an image whose Python is too old
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _read_request(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the host's first frame: what SandboxSpec asks of the guest. With it may come the guest's oom_score_adj."""
+    """Return the host's first frame: what SandboxSpec asks of the guest. The guest's oom_score_adj may come with it."""
     reader = frames.FrameReader(1 << 26, 0)
     descriptors: list[int] = []
     while (frame := reader.next()) is None:
@@ -116,7 +116,7 @@ def _own_oom_score() -> int:
 
 
 def _memory_files() -> tuple[int, int] | None:
-    """Read-only descriptors of the counter of memory kills and of the peak, if the container shows its cgroups."""
+    """Return read-only descriptors of the files with the memory kills and the peak, if the container shows cgroups."""
     for names in _MEMORY_FILES:
         paths = [f"/sys/fs/cgroup/{name}" for name in names]
         if all(map(os.path.exists, paths)):

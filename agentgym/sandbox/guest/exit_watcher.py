@@ -1,4 +1,4 @@
-"""Tells when a child ends, by a descriptor that becomes readable then.
+"""Reports the end of a child by a descriptor that then becomes readable.
 
 The descriptor is a pidfd. On a kernel without pidfds (gVisor) it is a pipe, and the guest polls the children itself.
 """

@@ -1,6 +1,6 @@
 """Reads, writes and lists files on behalf of the host, whatever links the agent has created.
 
-The guest has no more rights than the agent, so nothing here can reach out of the sandbox. What it guards is the host's
+The guest has no more rights than the agent, so nothing here can reach out of the sandbox. The checks protect the host's
 trust in a path: inside /work and /tmp a link is followed only if it stays there, /proc is never read or written, and
 only regular files are opened, without blocking.
 """
@@ -46,7 +46,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
 
 
 def _split_area(path: str) -> tuple[str, str]:
-    """Return the directory that a path is resolved below, and the rest of the path. Relative paths start in /work."""
+    """Return the directory below which a path is resolved, and the rest of the path. Relative paths start in /work."""
     if "\0" in path:
         raise FileNotFoundError(errno.ENOENT, "a path cannot hold a null character", path.replace("\0", "?"))
     if not path.startswith("/"):
@@ -117,7 +117,7 @@ def _make_parents(path: str) -> None:
 
 
 def names(path: str, most: int) -> list[bytes]:
-    """Names in a directory, sorted; directories end with a slash. Raises: OSError if there are more than `most`."""
+    """Return a directory's names, sorted; directories end with a slash. Raises: OSError for more than `most`."""
     with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor, os.scandir(descriptor) as entries:
         listed = [
             os.fsencode(entry.name) + (b"/" if entry.is_dir(follow_symlinks=False) else b"")

@@ -30,7 +30,7 @@ _ANCILLARY_SIZES = tuple(socket.CMSG_LEN(4 * count) for count in range(65))
 
 
 class FrameError(ValueError):
-    """The other side sent something that is not a frame, or a larger one than was allowed."""
+    """The other side sent something that is not a frame, or a frame that is too large."""
 
 
 def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
@@ -39,7 +39,7 @@ def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
 
 
 def joined(head: bytes, blob: bytes | bytearray) -> bytes:
-    """Return a frame whose header is JSON text already."""
+    """Return a frame from a header that is already JSON text."""
     return PREFIX.pack(len(head), len(blob)) + head + blob
 
 
@@ -77,7 +77,7 @@ class FrameReader:
 
     @property
     def has_part(self) -> bool:
-        """Whether it holds the beginning of a frame that has not arrived completely."""
+        """Whether the beginning of an incomplete frame has arrived."""
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which spawner a control group belongs to: the one that holds a lock on its directory.
+"""Find the owner of a control group: the spawner that holds a lock on the group's directory.
 
 The process id in a group's name means something only in the pid namespace of its spawner, while the tree of groups is
 shared by all of them. The lock is the kernel's, so every process sees it, and it ends with the processes that hold it.
@@ -17,7 +17,7 @@ _ATTEMPTS = 1000
 def claim(home: int, name: str) -> tuple[str, int]:
     """Create a group in the directory `home` and lock it for this process and its forks.
 
-    If another pid namespace has given the name already, the group gets a name of its own, `NAME-2` or the next.
+    If another pid namespace already uses the name, the group is named `NAME-2` or the next free number.
     Returns: the group's name and a descriptor of it, which holds the lock. Raises: OSError.
     """
     for number in range(1, _ATTEMPTS):
@@ -37,7 +37,7 @@ def claim(home: int, name: str) -> tuple[str, int]:
 
 
 def is_named(home: int, name: str, group: int) -> bool:
-    """Return whether a group that is open still stands in the directory `home` under this name."""
+    """Return whether an open group still exists in the directory `home` under this name."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=home, follow_symlinks=False), os.fstat(group))
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def remove_if_abandoned(home: int, name: str) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process has not ended, as far as can be seen.
+    """Return whether a process is alive, as far as /proc tells.
 
     A zombie has ended: it holds nothing, but may never be waited for. A process about which /proc cannot be read
     counts as alive.

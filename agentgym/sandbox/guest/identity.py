@@ -1,4 +1,4 @@
-"""Acts with the agent's rights where the guest has more.
+"""Act with the agent's rights, if the guest has more rights.
 
 In a namespace sandbox guest and agent are the same user, and nothing here has an effect. In a container the guest is
 the container's root with hardly any capability, so that the agent can neither signal nor trace it. What the guest does
@@ -21,7 +21,7 @@ _UNCHANGED = nullcontext()
 
 
 def as_agent() -> AbstractContextManager[None]:
-    """Act as the agent inside the block. A program started there stays the agent's.
+    """Act as the agent inside the block. A program started in the block keeps the agent's rights.
 
     Only the saved ids remain the guest's. They suffice to switch back, and keep the guest out of the agent's reach:
     tracing requires all three ids to match, and a program that is started gets the effective id as its saved one.
@@ -42,7 +42,7 @@ def _switched() -> Iterator[None]:
 
 
 def do_as_agent(work: Callable[[], T]) -> T:
-    """Run `work` as the agent, at the least cost where guest and agent are the same user."""
+    """Run `work` as the agent; this costs almost nothing if guest and agent are the same user."""
     if os.geteuid() == AGENT:
         return work()
     with _switched():

@@ -1,8 +1,8 @@
 """Moves a spawner into an image, where the image's own Python continues with few rights, and none over the host.
 
-An image is not trusted as this code is. So a spawner that is root stays behind as a *keeper*, and its child continues
-as an unprivileged user id of its own: in namespaces of its own, without network, with write access to its own
-control groups only, and able to give sandboxes only the user ids meant for them. The keeper makes sure that the child
+An image is trusted less than this code. So a spawner that is root stays behind as a *keeper*, and its child continues
+under a separate unprivileged user id: in its own namespaces, without network, with write access only to its own
+control groups, and able to give sandboxes only the user ids meant for them. The keeper makes sure that the child
 ends, and then removes the control groups.
 """
 
@@ -152,7 +152,7 @@ def _run_keeper(child: int) -> None:
 
 
 def _interpreter(environment: dict[str, str]) -> str:
-    """Path of the first Python in the image that can run this code, found by trying them."""
+    """Return the path of the first Python in the image that can run this code; each is tried."""
     reasons = []
     for name in _NAMES:
         for folder in environment["PATH"].split(":"):
@@ -170,7 +170,7 @@ def _interpreter(environment: dict[str, str]) -> str:
 
 
 def _try_interpreter(path: str, environment: dict[str, str]) -> str | None:
-    """Why an interpreter cannot be used; None if it can."""
+    """Return why an interpreter cannot be used; None if it can."""
     try:
         pid = os.posix_spawn(path, [path, *_FLAGS, "-c", _TRIAL], environment)
     except OSError as error:

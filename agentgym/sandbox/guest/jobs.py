@@ -31,7 +31,7 @@ JSON = {False: b"false", True: b"true"}
 class Capture:
     """One output stream of a job: the first `limit` bytes are kept, the rest is read and dropped here.
 
-    It also holds the write end: otherwise the guest would be woken when the job closes its own.
+    It also holds the write end: otherwise the guest would wake up when the job closes its copy.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Capture:
         self.data, self.limit, self.truncated = bytearray(), limit, False
 
     def pump(self, null: int) -> int:
-        """Read what is there, once. Returns: the number of bytes; 0 if there is nothing now."""
+        """Read the available bytes once. Returns: the number of bytes; 0 if there are none now."""
         try:
             if len(self.data) >= self.limit:
                 taken = _drop(self.read, null)
@@ -61,7 +61,7 @@ class Capture:
         return taken
 
     def drain(self, null: int) -> None:
-        """Read what the pipe holds now, but no more than a pipe can hold, since a process may still be writing."""
+        """Read the pipe's current content, but no more than a pipe can hold, since a process may still be writing."""
         taken = 0
         while taken < 1 << 20:
             piece = self.pump(null)
@@ -75,7 +75,7 @@ class Capture:
 
 
 def two_captures() -> tuple[Capture, Capture]:
-    """For standard output and error. Raises: OSError, and then leaves none, if the guest may open no more files."""
+    """Return captures of standard output and error. Raises: OSError, leaving none open, if there are no descriptors."""
     stdout = Capture()
     try:
         return stdout, Capture()
@@ -85,11 +85,11 @@ def two_captures() -> tuple[Capture, Capture]:
 
 
 def check_some_left(newest: int, most: int) -> None:
-    """Check, before a job takes descriptors until it ends, that a quarter of all is left for calls, files and usage.
+    """Check, before a job takes descriptors, that a quarter of all descriptors stays free for calls, files and usage.
 
     Args:
-        newest: the descriptor opened last, whose number was the lowest that was free.
-    Raises: OSError if it is of that quarter.
+        newest: the descriptor opened last, which got the lowest free number.
+    Raises: OSError if this number belongs to that quarter.
     """
     if newest >= most * 3 // 4:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -113,7 +113,7 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)  # the pid cannot be reused before it is waited for
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
-        """Wait for its end and release it. Returns: wait status; usage of it and the children it waited for.
+        """Wait for the process's end and release it. Returns: wait status; usage of it and the children it waited for.
 
         Raises: TeardownStalled.
         """
@@ -132,7 +132,7 @@ class Process:
 
 @dataclass
 class RunningCall:
-    """A request that is being served. The streams belong to the session, if there is one."""
+    """A running request. In a session, the streams belong to the session."""
 
     id: int
     started: float
@@ -150,7 +150,7 @@ class RunningCall:
 
 @dataclass
 class Session:
-    """A Python process that keeps its variables between calls. `file`: holds the code of a call that is long."""
+    """A Python process that keeps its variables between calls. `file`: holds the code of a call if it is long."""
 
     name: str
     process: Process
@@ -163,7 +163,7 @@ class Session:
 
 
 def fill(file: int, content: bytes, descriptors: list[int]) -> None:
-    """Replace what a file holds: by `content`, or by what the host passed in a descriptor. Raises: OSError."""
+    """Replace a file's content by `content`, or by that of a descriptor from the host. Raises: OSError."""
     os.ftruncate(file, 0)
     if descriptors:
         size, copied = os.fstat(descriptors[0]).st_size, 0
@@ -180,7 +180,7 @@ def fill(file: int, content: bytes, descriptors: list[int]) -> None:
 
 
 def go_home() -> None:
-    """Make /work the working directory, which all children inherit, if it is not. Raises: OSError."""
+    """Make /work the working directory, if it is not; all children inherit it. Raises: OSError."""
     if os.getcwdb() != _HOME:
         identity.do_as_agent(lambda: os.chdir(_HOME))
 
@@ -213,7 +213,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
 
 
 def fork_trusted(work: Callable[[], None], out: tuple[int, int]) -> int:
-    """Fork a child that does some work of the guest's own, and writes its error to the second of `out`."""
+    """Fork a child that does work for the guest and writes its error to the second descriptor of `out`."""
     pid = os.fork()
     if pid == 0:
         with never_returning():
@@ -230,7 +230,7 @@ def fork_trusted(work: Callable[[], None], out: tuple[int, int]) -> int:
 
 @contextlib.contextmanager
 def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
-    """Give a descriptor to read `content` from: the one that the host passed, if it did, else a file in memory."""
+    """Return a descriptor with `content`: the descriptor that the host passed, if any, else a file in memory."""
     if descriptors:
         os.lseek(descriptors[0], 0, os.SEEK_SET)
         yield descriptors[:1]
@@ -249,7 +249,7 @@ def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def never_returning() -> Iterator[None]:
-    """In a forked child: end the process whatever happens, so that it never runs on in the guest's code."""
+    """In a forked child: end the process whatever happens, so that it never continues in the guest's code."""
     try:
         yield
     finally:
@@ -258,7 +258,7 @@ def never_returning() -> Iterator[None]:
 
 @cache
 def inherited_environment() -> dict[str, str]:
-    """Return the environment of this process at the first call, made by the spawner. Most guests need no other."""
+    """Return this process's environment as it was at the first call, by the spawner. Most guests need no other."""
     return dict(os.environ)
 
 
@@ -268,7 +268,7 @@ def clock_of(pid: int) -> int:
 
 
 def disk_used() -> int:
-    """Bytes that files take in the writable areas."""
+    """Return the bytes that files take in the writable areas."""
     used = 0
     for path in writable_areas():
         area = os.statvfs(path)
@@ -278,12 +278,12 @@ def disk_used() -> int:
 
 @cache
 def writable_areas() -> tuple[str, ...]:
-    """One directory of each file system that the agent may write to; in a container there are several."""
+    """Return one directory of each file system that the agent may write to; a container has several."""
     return tuple({os.stat(path).st_dev: path for path in ("/tmp", "/dev/shm", "/work")}.values())
 
 
 def children_of_init(handle: int | None) -> list[int]:
-    """Pids of the children of process 1: those it started, and orphans that it inherited."""
+    """Return the pids of process 1's children: those that it started, and the orphans that it inherited."""
     if handle is not None:
         pieces, offset = [], 0
         while piece := os.pread(handle, 65_536, offset):
@@ -294,7 +294,7 @@ def children_of_init(handle: int | None) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """Every process in the sandbox, with its parent."""
+    """Return every process in the sandbox, with its parent."""
     parent_of: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():

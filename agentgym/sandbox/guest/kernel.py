@@ -79,7 +79,7 @@ _kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []
 
 
 def unsupported() -> str | None:
-    """Why this machine cannot hold sandboxes at all; None if it can."""
+    """Return why this machine cannot hold sandboxes at all; None if it can."""
     system = os.uname()
     if system.sysname != "Linux" or system.machine != "x86_64":
         return f"this is {system.sysname} on {system.machine}; namespaces are made on Linux on x86_64 only"
@@ -148,10 +148,10 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def fork_into(namespaces: int) -> int:
-    """As os.fork, with the child in new namespaces; in a new pid namespace it is process 1. No other thread may run.
+    """Fork like os.fork, with the child in new namespaces; in a new pid namespace it is process 1. Use a single thread.
 
-    What libc does around its own fork is left out: it handles locks between threads, and caches the thread id, which it
-    uses only as the owner of locks. A later fork by libc caches the right one.
+    libc's work around its own fork is left out: it handles locks between threads, and caches the thread id, which it
+    uses only as the owner of locks. A later fork by libc caches the right id.
     """
     _before_fork()
     pid: int = _clone(_CLONE, namespaces | _CHILD_ENDED, *_NOTHING)
@@ -171,9 +171,9 @@ def unshare(flags: int) -> None:
 def open_beneath(
     directory: int, path: str | bytes, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH
 ) -> int:
-    """openat2: open a path that must not leave `directory`, whatever links it contains. Returns: a descriptor.
+    """Open, by openat2, a path that must not leave `directory`, whatever links it contains. Returns: a descriptor.
 
-    The kernel gives up where anything on the machine is mounted or renamed while it goes up a `..`; it is asked again.
+    The kernel gives up if anything on the machine is mounted or renamed while it resolves a `..`; the call is repeated.
     """
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
     for _ in range(_RACES):
@@ -189,7 +189,7 @@ def open_beneath(
 
 
 def change_directory(path: str) -> None:
-    """Change the folder, but not through a link of /proc that leads to what a process has open. Raises: OSError."""
+    """Change the working directory, but not through a /proc link to a process's open files. Raises: OSError."""
     how = _OpenHow(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)
     descriptor = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
     # gVisor does not have this call, but there the guest holds no directory open
@@ -236,7 +236,7 @@ def set_dumpable(value: bool) -> None:
 
 
 def show_command_line(text: bytes) -> None:
-    """Have /proc show another command line for this process and its forks, cut to the length of the present one."""
+    """Make /proc show another command line for this process and its forks, cut to the length of the present one."""
     fields = read_from("/proc/self/stat").rpartition(b")")[2].split()
     start, end = (int(field) for field in fields[_FIRST_ARGUMENT : _FIRST_ARGUMENT + 2])
     if 0 < start < end:  # 0: not known here
@@ -249,7 +249,7 @@ def adopt_orphans() -> None:
 
 
 def capabilities() -> int:
-    """How many capabilities this kernel has."""
+    """Return the number of capabilities that this kernel has."""
     return next(n for n in range(_LAST_CAPABILITY + 2) if _libc.prctl(_PR_CAPBSET_READ, n, 0, 0, 0) < 0)
 
 

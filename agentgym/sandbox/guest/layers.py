@@ -34,8 +34,8 @@ class LayerStore:
         """Keep nothing yet.
 
         Args:
-            max_bytes: the most bytes of all layers together. run_in_child: does work in a child process.
-            own_id: the user id of every sandbox, where none can have one of its own; else None.
+            max_bytes: the most bytes of all layers together. run_in_child: runs a function in a child process.
+            own_id: the user id of every sandbox, if sandboxes cannot have separate user ids; else None.
         """
         self.max_bytes, self.run_in_child, self.own_id = max_bytes, run_in_child, own_id
         # the user that owns all files, by the number that a sandbox uses for itself
@@ -46,7 +46,7 @@ class LayerStore:
         self.unusable = ""  # once known, the reason why layers do not work on this machine
 
     def missing(self, keys: list[str]) -> list[str]:
-        """Which of these layers are not kept. The others are marked as used now."""
+        """Return the layers of these that are not kept, and mark the others as used now."""
         missing = []
         for key in keys:
             if key in self.layers and self.layers[key].ready:
@@ -107,7 +107,7 @@ class LayerStore:
         self.layers[key].size, self.layers[key].ready = size, True
 
     def abandon(self, key: str) -> None:
-        """Remove a layer that was not finished. One that was stays."""
+        """Remove a layer that was not finished. A finished layer stays."""
         if key in self.layers and not self.layers[key].ready:
             self._drop(key)
 

@@ -37,9 +37,9 @@ class Meter:
         self._first -= more
 
     def written(self) -> int:
-        """Bytes passed to write calls by processes that have ended and were waited for; 0 if unknown.
+        """Return the bytes passed to write calls by processes that have ended and were waited for; 0 if unknown.
 
-        Files, pipes and sockets alike. What the guest writes itself, on the host's behalf, is left out.
+        Writes to files, pipes and sockets count. The guest's own writes for the host are left out.
         """
         if self._sandbox_io < 0:
             return 0
@@ -66,7 +66,7 @@ def number_after(word: bytes, text: bytes) -> int:
 
 
 def written_by(pid: int) -> int:
-    """Bytes that a living process and the children it waited for passed to write calls; 0 if that cannot be read."""
+    """Return the bytes that a living process and its waited children passed to write calls; 0 if unreadable."""
     try:
         with identity.as_agent():  # the process's own user may read this
             descriptor = os.open(f"/proc/{pid}/io", os.O_RDONLY)

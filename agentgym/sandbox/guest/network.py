@@ -1,4 +1,4 @@
-"""The sandbox's way out: a listening socket inside the sandbox that only the host serves."""
+"""The sandbox's only connection to a network: a listening socket inside the sandbox that only the host serves."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Has the kernel kill agent code first when memory runs out, then guests, then spawners, and the host process last.
+"""Makes the kernel kill agent code first when memory runs out, then guests, then spawners, and the host process last.
 
 The kernel kills the process for which `its pages + limit x oom_score_adj / 1000` is largest. The limit is that of the
-control group that is full: the sandbox's own, one that the whole job runs in, or the machine. Where a job or a machine
+full control group: the sandbox's, the one that the whole job runs in, or the machine. Where a job or a machine
 is full, agent code may be gone while its files still take up the memory. A guest must therefore be killed before the
 host, since the files go with it. In its own group it must still outlive agent code, which may have hardly any pages.
 
-A process inherits this preference (oom_score_adj) when it is forked, so the guest takes it on for the moment of each
+A forked process inherits this preference (oom_score_adj), so the guest adopts it for the moment of each
 fork. Agent code cannot change it afterwards, because its /proc is read-only; the guest has a descriptor from before.
 """
 
@@ -23,7 +23,7 @@ _MARGIN = 8 << 20  # bytes that a guest may grow by
 
 
 def of_guest(limit: int, resident: int) -> int:
-    """Return the score of a guest: so far below agent code that its own pages do not count.
+    """Return the score of a guest: so far below that of agent code that the guest's own pages do not matter.
 
     Args:
         limit: bytes that its sandbox may use. resident: bytes of memory that the guest starts with.
@@ -39,16 +39,16 @@ def raise_own(score: int) -> None:
 
 
 class OomScore:
-    """The preference of this process, and the other one of its children."""
+    """The preference of this process, and the different preference of its children."""
 
     def __init__(self, descriptor: int = -1) -> None:
-        """`descriptor`: its own oom_score_adj, opened for reading and writing; -1 where there is none."""
+        """`descriptor`: this process's oom_score_adj, opened for reading and writing; -1 if it does not exist."""
         self._descriptor = descriptor
         self._own = os.pread(descriptor, 16, 0).strip() if descriptor >= 0 else b""
 
     @contextmanager
     def of_children(self) -> Iterator[None]:
-        """Let what is forked inside the block be killed first. Keep it short: inside, this process is too."""
+        """Make processes forked inside the block be killed first. Keep the block short: it includes this process."""
         if self._descriptor < 0:
             yield
             return

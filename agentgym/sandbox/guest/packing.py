@@ -1,4 +1,4 @@
-"""Writes the files of a sandbox as an archive, whatever an agent has made of them: holes, hard links, modes, depths."""
+"""Writes the files of a sandbox as an archive, in any state that an agent left: holes, hard links, modes, depths."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ZEROS = bytes(BLOCK)
 
 
 def pack(out: BinaryIO, *, changes: bool) -> None:
-    """Write the trees of `ROOTS` in the current directory, where nothing else may change anything.
+    """Write the trees of `ROOTS` in the current directory, which nothing else may change meanwhile.
 
-    It walks from directory to directory and uses no path, so that each file costs the same at any depth.
+    The walk goes from directory to directory without paths, so that each file costs the same at any depth.
 
     Args:
         changes: the directory is the upper one of an overlay; whiteouts and opaque directories are written too.
@@ -113,7 +113,7 @@ class _Packer:
 
 
 def _enter(folder: int, name: bytes, status: os.stat_result) -> tuple[int, int]:
-    """Go down. A mode that forbids even the owner to do so is changed. Returns: the directory, its mode then or -1."""
+    """Enter a directory, changing a mode that forbids it. Returns: the directory; the mode before a change, else -1."""
     mode = stat.S_IMODE(status.st_mode)
     closed = mode & 0o500 != 0o500
     if closed:
@@ -124,7 +124,7 @@ def _enter(folder: int, name: bytes, status: os.stat_result) -> tuple[int, int]:
 
 
 def _leave(folder: int, mode: int) -> int:
-    """Go up, after putting back a mode that was changed. Returns: the directory above."""
+    """Leave a directory after restoring a changed mode. Returns: the directory above."""
     above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     if mode >= 0:
         os.fchmod(folder, mode)
@@ -140,7 +140,7 @@ def _plain_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _sparse_content(descriptor: int, size: int) -> Iterator[bytes]:
-    """For each MiB of a file, which of its blocks hold anything but zeros, as bits, and then those blocks."""
+    """Yield for each MiB of a file a bit map of the blocks that are not all zeros, and then those blocks."""
     for start in range(0, size, GROUP):
         length = min(GROUP, size - start)
         if _next_data(descriptor, start) >= start + length:
@@ -154,7 +154,7 @@ def _sparse_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _next_data(descriptor: int, start: int) -> int:
-    """Where the next bytes lie that are in no hole."""
+    """Return the position of the next byte from `start` on that is not in a hole."""
     try:
         return os.lseek(descriptor, start, os.SEEK_DATA)
     except OSError as error:

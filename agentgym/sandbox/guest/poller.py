@@ -9,7 +9,7 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class Poller:
-    """Calls the handler of a descriptor when it becomes readable, or writable where that was asked for."""
+    """Calls the handler of a descriptor when it becomes readable or, if requested, writable."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -23,7 +23,7 @@ class Poller:
         self._poll.modify(descriptor, events)
 
     def remove(self, descriptor: int) -> None:
-        """Stop watching a descriptor, before it is closed. One that is not watched is ignored."""
+        """Stop watching a descriptor before it is closed. Ignore an unwatched descriptor."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 

@@ -3,7 +3,7 @@
 This saves the call's waiting time, not work. A Python call is likely if one followed the last call of the same kind (a
 Python call, a command, a call of a session). If it followed soon, the child is forked at once, else after a moment
 without calls, so that a sandbox which ends after its call pays nothing. No other call runs while the child waits. A
-session or channel that lives may disturb it, as it may disturb any call that runs beside it.
+live session or channel may disturb the child, as it may disturb any concurrent call.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Prefork:
         return 0 if self._child is None else self._child.call.process.pid
 
     def call_begins(self, kind: str) -> None:
-        """Learn what follows what. Other agent code than a Python call never meets the child: it is killed."""
+        """Learn which kind of call follows which. Before agent code other than a Python call runs, kill the child."""
         if self._last_kind:
             soon = time.monotonic() - self._last_end < SOON_S
             self._delays[self._last_kind] = None if kind != PYTHON else 0.0 if soon else QUIET_S

@@ -1,4 +1,4 @@
-"""Lets the guest answer while agent code uses all of its share of the processors."""
+"""Keeps the guest responsive while agent code uses its whole share of the processors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _GUEST_NICENESS = -10
 
 
 def prefer(pid: int) -> None:
-    """Prefer a guest to what it starts. Only root may; without that, its children give way once they have started.
+    """Prefer a guest to its children. This needs root; otherwise the children lower their priority after their start.
 
-    The kernel gives the children of such a process the usual niceness when they are born, so that none, and none of
-    theirs, ever has the guest's.
+    The kernel gives the children of such a process the usual niceness at their creation, so no descendant ever has
+    the guest's niceness.
     """
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
@@ -22,7 +22,7 @@ def prefer(pid: int) -> None:
 
 
 def give_way(pid: int) -> None:
-    """Let a process of the agent, 0 for the caller, go after the guest; also where all of it was started by `nice`.
+    """Rank a process of the agent (0: the caller) below the guest, even if everything was started by `nice`.
 
     Raises: ProcessLookupError if there is no such process.
     """

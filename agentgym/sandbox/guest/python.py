@@ -69,11 +69,11 @@ def prepare() -> None:
 
 
 def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...] = ()) -> None:
-    """In a fresh fork: let go of everything of the guest's, but three standard streams and those to keep, from 3 on.
+    """In a fresh fork: release all that belongs to the guest but the standard streams and kept descriptors, from 3 on.
 
     Args:
-        keep: none of them is 3, which is the guest's own.
-        most: the guest's limit on descriptors. None of its own has a higher number, and closing them by number touches
+        keep: the kept descriptors; none is 3, which belongs to the guest.
+        most: the guest's limit on descriptors. It has none with a higher number, and closing them by number touches
             less memory than a call through `kernel`.
 
     The process stays undumpable until nothing of the guest can be reached from it. This function, and what runs after
@@ -96,7 +96,7 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...]
 
 
 def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
-    """Fork a child that runs a whole program. Arguments as of `enter_child`. Returns: its pid."""
+    """Fork a child that runs a whole program. Args: as for `enter_child`. Returns: its pid."""
     pid = fork()
     if pid == 0:
         try:
@@ -108,8 +108,8 @@ def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
 
 
 def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) -> int:
-    """Return a child that waits for the program it is to run: a message of at most `MAX_INLINE_CODE` bytes after the
-    first.
+    """Fork a child that waits for its program: a message whose first byte is followed by at most `MAX_INLINE_CODE`
+    bytes.
     """
     pid = fork()
     if pid == 0:
@@ -143,8 +143,8 @@ def run_once(code: bytes) -> NoReturn:
 def run_session(most: int) -> NoReturn:
     """Run one piece of code after another in one namespace.
 
-    Code that does not come with its request is in a file in memory, which guest and session share. Passing one each
-    time would fail when other sandboxes of the same user have many descriptors on their way.
+    Code that does not come with its request is in a file in memory, which guest and session share. Passing a
+    file each time would fail when other sandboxes of the same user have many descriptors in transit.
     Agent code shares this process and may forge replies; a reply holds no more than an exit code.
     """
     _become_interpreter()

@@ -1,7 +1,7 @@
-"""The file tree that every sandbox sees: the host's programs and Python, or those of an image, read-only, and no more.
+"""The file tree that every sandbox sees: only the programs and Python of the host or of an image, read-only.
 
-The spawner builds it once, in a mount namespace of its own, and moves into it. Each sandbox starts from a copy of that
-namespace and adds what is private to it: writable directories, /proc, terminals.
+The spawner builds it once, in its own mount namespace, and moves into it. Each sandbox starts from a copy of that
+namespace and adds its private parts: writable directories, /proc, terminals.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def enter_image(image: str, guest: str) -> None:
 
 
 def _show_processes(target: str) -> None:
-    """Show an image's Python only its own processes.
+    """Mount a /proc that shows an image's Python only its own processes.
 
     An unprivileged user may not mount such a /proc, and binds the host's instead.
     """

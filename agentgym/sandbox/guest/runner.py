@@ -41,7 +41,7 @@ class Runner:
         *,
         python_first: bool = False,
     ) -> None:
-        """`python_first`: the first request is a Python call. Its process is forked while the rest is set up."""
+        """`python_first`: the first request is a Python call, whose process is forked while the rest is set up."""
         self.poller, self.answer, self.memory_kills, self.oom_score = poller, answer, memory_kills, oom_score
         self.calls: dict[int, RunningCall] = {}
         self.sessions: dict[str, Session] = {}
@@ -59,7 +59,7 @@ class Runner:
             self._children = None
 
     def next_timeout_s(self) -> float | None:
-        """Seconds until something is due without an event; None if nothing is."""
+        """Return the seconds until something is due without an event; None if nothing is."""
         timeout_s = self.prefork.due_in_s()
         for call in self.calls.values():
             due_s = max(call.deadline - time.monotonic(), 0.0)
@@ -75,7 +75,7 @@ class Runner:
         return any(call.kind == _FREEZING for call in self.calls.values())
 
     def kill_overdue(self) -> None:
-        """Kill what has passed its deadline."""
+        """Kill the calls that have passed their deadline."""
         self.exit_watcher.poll()
         self.prefork.drop_if_stale()
         for call in tuple(self.calls.values()):
@@ -99,7 +99,7 @@ class Runner:
 
         Args:
             start: starts the child, given the descriptors of its two outputs and the arguments. Returns: its pid.
-            trusted: it runs the guest's own code.
+            trusted: the child runs the guest's own code.
         """
         kind = request["op"]
         if kind != PYTHON:
@@ -362,7 +362,7 @@ class Runner:
     # Leftovers
 
     def _owners(self) -> set[int]:
-        """Pids of all processes that are meant to be alive now."""
+        """Return the pids of all processes that should be alive now."""
         pids = {call.process.pid for call in self.calls.values()} | {channel.pid for channel in self.channels.values()}
         return pids | {session.process.pid for session in self.sessions.values()}
 
@@ -376,7 +376,7 @@ class Runner:
             jobs.kill_all(jobs.descendants(process.pid))
 
     def _kill_orphans(self) -> None:
-        """Kill what no call, session or channel owns."""
+        """Kill the processes that no call, session or channel owns."""
         for call in self.calls.values():
             if call.session is None:
                 return

@@ -126,10 +126,10 @@ def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) ->
 
 
 def _argument_checks() -> dict[str, list[_Line]]:
-    """Return calls that are allowed with some arguments only. None of these arguments is a pointer."""
+    """Return the calls that are allowed only with some arguments. None of these arguments is a pointer."""
 
     def no_device(mode: int, number: int) -> list[_Line]:
-        """No device node but number 0, which opens nothing: an overlay's mark that a name is gone."""
+        """Allow only the device node with number 0, which opens nothing: an overlay's mark that a name is removed."""
         return [
             (_LOAD, 0, 0, mode),
             (_ANY_BIT, 0, 3, _DEVICE),
@@ -244,7 +244,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
 
 
 def _socket_options() -> list[_Line]:
-    """Allow the listed options of each listed level, and what other levels have."""
+    """Allow the listed options of each listed level, and all options of other levels."""
     lines: list[_Line] = [(_LOAD, 0, 0, _SECOND_ARGUMENT)]
     for level, options in socket_options.ALLOWED.items():
         checks = [(_LOAD, 0, 0, _THIRD_ARGUMENT), *_members(options, errno.EPERM)]

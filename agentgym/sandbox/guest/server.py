@@ -1,4 +1,4 @@
-"""Process 1 of a sandbox: receives requests from the host, has them done, and replies.
+"""Process 1 of a sandbox: receives requests from the host, carries them out, and replies.
 
 One thread, one event loop, any number of concurrent calls. The agent's processes have the guest's user id. They cannot
 reach it because it is process 1 (signals from inside are ignored), undumpable (no tracing, no /proc/1/mem), and because
@@ -29,13 +29,13 @@ _LAST_WORD_S = 1.0
 
 
 def refuse(control: socket.socket, text: str) -> NoReturn:
-    """Tell the host why it gets no sandbox, and end."""
+    """Tell the host why no sandbox can be made, and end."""
     control.sendall(frames.encode({"id": 0, "error": "setup", "text": text}))
     os._exit(1)
 
 
 def is_python_call(start: bytes) -> bool:
-    """Whether a request is a Python call that a preforked child can serve, from its first bytes."""
+    """Return whether a request is, by its first bytes, a Python call that a preforked child can serve."""
     return start[8:22] == b'{"op":"python"' and frames.PREFIX.unpack_from(start)[1] < python.MAX_INLINE_CODE
 
 
@@ -73,7 +73,7 @@ def serve(
 
 
 class Guest:
-    """Process 1 of a sandbox: reads requests from the host's socket, has them done, and sends the replies."""
+    """Process 1 of a sandbox: reads requests from the host's socket, carries them out, and sends the replies."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Guest:
         self.watchdog.check()
 
     def give_up(self) -> None:
-        """Tell the host that what agent code left behind keeps this sandbox from going on, by the agent's own doing."""
+        """Tell the host that this sandbox cannot continue because of what agent code left behind: the agent's fault."""
         self.control.settimeout(_LAST_WORD_S)
         self.control.sendall(bytes(self.out) + frames.encode({"stalled": True}))
 
@@ -150,7 +150,7 @@ class Guest:
         self._answer(number, frames.encode({"id": number, **fields}, blob))
 
     def _answer(self, number: int, frame: bytes) -> None:
-        """Send the reply to a request. There is one for each, whatever fails half-way: a second one is dropped."""
+        """Send the reply to a request. Each request gets one reply, whatever fails half-way: a second is dropped."""
         if number in self.unanswered:
             self.unanswered.remove(number)
             self._put(frame)
@@ -162,7 +162,7 @@ class Guest:
             self._send()
 
     def _send(self) -> None:
-        """Send what the socket takes. While it is full, no request is read."""
+        """Send as much as the socket accepts. While it is full, no request is read."""
         try:
             while self.out:
                 del self.out[: self.control.send(self.out)]
@@ -243,7 +243,7 @@ class Guest:
         self.runner.run_trusted(request, work)
 
     def _cpu_s(self) -> float:
-        """Processor time of this process and of those that have ended."""
+        """Return the processor time of this process and of the ended processes."""
         ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
         return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
 
@@ -273,7 +273,7 @@ class Guest:
         self._reply(request["id"])
 
     def _memory_kills(self) -> int:
-        """How many processes the kernel or the watchdog has killed for this sandbox's memory limit."""
+        """Return how many processes the kernel or the watchdog has killed for this sandbox's memory limit."""
         if self.memory is not None:
             return number_after(b"oom_kill ", os.pread(self.memory[0], 4096, 0))
         return self.watchdog.kills

@@ -42,7 +42,7 @@ _SHORTAGES = {
 
 
 class SandboxRecord:
-    """One sandbox, or the builder of a layer, as the spawner knows it."""
+    """The spawner's record of one sandbox, or of the builder of a layer."""
 
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
         self.name, self.lifeline, self.spec = name, lifeline, spec
@@ -102,7 +102,7 @@ class Spawner:
             self._prepare_next()
 
     def _prepare_next(self) -> None:
-        """Have a process and control groups made for the next sandbox, while no request waits for them."""
+        """Prepare a process and control groups for the next sandbox, while no request waits for them."""
         self.prepare_at = None
         if not self.host_gone:
             with contextlib.suppress(OSError):  # the next creation will report the error
@@ -137,7 +137,7 @@ class Spawner:
             os.close(source)
 
     def _end(self) -> None:
-        """Take no more requests. Requests under way get no reply, so the host may send them to another spawner."""
+        """Accept no more requests. Running requests get no reply, so the host may send them to another spawner."""
         if not self.host_gone:
             self.host_gone = True
             self.poller.remove(self.host.fileno())
@@ -198,7 +198,7 @@ class Spawner:
         return ("unavailable", reason) if reason else None
 
     def _fork_process_1(self, record: SandboxRecord, source: int) -> None:
-        """Take a process in new namespaces, map its user ids, set its limits, and have it become process 1."""
+        """Take a process in new namespaces, map its user ids, set its limits, and make it process 1."""
         result_write, spec, layers = -1, record.spec, list[int]()
         self.zygote.request_child()
         if record.layer:  # the rest is done while the zygote forks
@@ -231,11 +231,11 @@ class Spawner:
                 os.close(descriptor)
 
     def _read_lifeline(self, record: SandboxRecord) -> None:
-        """Note that the host has closed its end."""
+        """Record that the host has closed its end of the lifeline."""
         self._kill(record)
 
     def _abort(self, record: SandboxRecord) -> None:
-        """Creation failed half-way. Without an order, the child ends by itself."""
+        """Clean up after a creation that failed half-way. The child, which gets no order, ends by itself."""
         if record.process >= 0:
             os.close(record.process)
         if record.pid > 0:
@@ -251,7 +251,7 @@ class Spawner:
             self._dispose(record)
 
     def _reap(self, record: SandboxRecord) -> None:
-        """Process 1 has ended, and with it everything in its pid namespace."""
+        """Handle the end of process 1, with which everything in its pid namespace has ended."""
         self.poller.remove(record.process)
         os.close(record.process)
         _, status = os.waitpid(record.pid, 0)

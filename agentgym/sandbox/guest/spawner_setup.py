@@ -34,7 +34,7 @@ class SpawnerState:
 
 
 def set_up_spawner(host: socket.socket) -> SpawnerState:
-    """Set up as the host's first message says. If it names an image, its Python continues: `resume_in_image`."""
+    """Set up as the host's first message says. If that names an image, the image's Python runs `resume_in_image`."""
     state = SpawnerState()
     try:
         _set_up(state, json.loads(host.recv(MAX_DATAGRAM)))

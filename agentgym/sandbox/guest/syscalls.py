@@ -84,7 +84,7 @@ def close_others(open_descriptors: Iterable[int]) -> Iterator[Syscall]:
 
 
 def poll_readable(descriptor: int, timeout_ms: int) -> Syscall:
-    """Return 1 if there is something to read or the other end is closed, else 0. A timeout of -1 has no end."""
+    """Return 1 if there is something to read or the other end is closed, else 0. A timeout of -1 waits for ever."""
     return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, timeout_ms)
 
 
@@ -93,7 +93,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 
 
 def move_mount(mount: int, target: str) -> Syscall:
-    """Put a mount that lies in no file tree, given as a descriptor, at `target`."""
+    """Attach a mount that is in no file tree yet, given as a descriptor, at `target`."""
     return syscall("move_mount", mount, "", _HERE, target, _EMPTY_SOURCE)
 
 
@@ -131,7 +131,7 @@ def raise_loopback() -> list[Syscall]:
 
 
 def die_with_parent() -> Syscall:
-    """Use it after every change of user, which resets it."""
+    """Have the kernel kill this process when its parent ends. Repeat it after every change of user, which resets it."""
     return syscall("prctl", kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 

@@ -1,8 +1,8 @@
-"""Waits for the end of processes that were killed, which agent code can make last: the kernel takes apart what it made.
+"""Waits for the end of killed processes. Agent code can make this slow: the kernel must remove everything that it made.
 
-Whose fault a long wait is, processor time tells: if the sandbox's own processes have used up the machine's time while
-they were ending, it is the agent's. If they had hardly any, the
-machine is overloaded, or they wait for another sandbox.
+Processor time tells whose fault a long wait is. If the sandbox's own processes used up the machine's time while they
+were ending, it is the agent's fault. If they got hardly any time, the machine is overloaded, or they wait for another
+sandbox.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class TeardownStalled(Exception):
-    """What agent code left behind does not end, and it is busy with itself. The sandbox is of no use any more."""
+    """The processes that agent code left behind do not end, by their own fault. The sandbox can no longer be used."""
 
 
 def wait_for(pid: int) -> tuple[int, resource.struct_rusage]:
-    """Wait for a child's end. Returns: its wait status; usage of it and the children it waited for.
+    """Wait for a child's end. Returns: its wait status; the usage of the child and of the children it waited for.
 
     Raises: TeardownStalled.
     """

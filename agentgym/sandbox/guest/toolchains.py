@@ -1,6 +1,7 @@
-"""Which entries of the host's /etc its toolchains read: Debian's Java, Maven and R are links from /usr into /etc.
+"""Find the entries of the host's /etc that toolchains read: Debian's Java, Maven and R link from /usr into /etc.
 
-A toolchain with a directory of its own is one that a link in /usr/bin leads into, such as /usr/lib/jvm/NAME/bin/java.
+A link in /usr/bin that leads into a directory, such as /usr/lib/jvm/NAME/bin/java, shows that the directory is a
+toolchain's home.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 
 def configured_entries(usr: str = "/usr") -> list[str]:
-    """Names of the entries of /etc that the homes of toolchains link to, sorted.
+    """Return the names of the entries of /etc to which the homes of toolchains link, sorted.
 
     Only links in a home and in its direct subdirectories count: they lead to the directories that hold the rest.
     """

@@ -1,7 +1,7 @@
 """Serves some Python calls before the process is forked, so that the interpreter's caches are warm in every fork.
 
 CPython specialises instructions and caches method look-ups when code runs for the first times. Without this, every
-guest would do it anew, and would turn shared memory pages into its own by writing to them.
+guest would repeat this work, and would unshare memory pages by writing to them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _PAGE = resource.getpagesize()
 
 
 class _Process(NamedTuple):
-    """What /proc says of a process: resident bytes, shared pages counted in full; seconds of processor time."""
+    """A process's figures in /proc: resident bytes, with shared pages counted in full; seconds of processor time."""
 
     pid: int
     resident: int
@@ -50,13 +50,13 @@ class Watchdog:
             os.close(memory)
 
     def due_s(self) -> float | None:
-        """Seconds until the next check; None if there is nothing to check."""
+        """Return the seconds until the next check; None if there is nothing to check."""
         if (self._memory is None and self._cores is None) or not self._runner.is_active():
             return None
         return max(self._next - time.monotonic(), 0.0)
 
     def check(self) -> None:
-        """Check, if it is time, and act on what exceeds its limit."""
+        """Check the limits, if it is time, and act on those that are exceeded."""
         started = time.monotonic()
         if self.due_s() != 0.0 or self._runner.is_frozen():
             return
@@ -98,7 +98,7 @@ class Watchdog:
             jobs.signal_all(signal.SIGCONT)
 
     def _in_memory_files(self, processes: list[_Process]) -> dict[int, dict[int, int]]:
-        """Memory files (memfd_create) by process: inode numbers and bytes."""
+        """Return the memory files (memfd_create) by process: inode numbers and bytes."""
         sizes: dict[int, dict[int, int]] = {}
         for process in processes:
             with contextlib.suppress(OSError):
@@ -124,7 +124,7 @@ class Watchdog:
 
 
 def _processes() -> list[_Process]:
-    """Every process in the sandbox but the guest."""
+    """Return every process in the sandbox except the guest."""
     processes = []
     for name in os.listdir("/proc"):
         if name.isdecimal() and name != "1":
@@ -138,9 +138,9 @@ def _processes() -> list[_Process]:
 
 
 def _proportional(processes: list[_Process], files: int) -> dict[int, int]:
-    """Bytes by process, shared pages divided among their sharers.
+    """Return the bytes by process, with shared pages divided among the processes that share them.
 
-    Under `_NOBODY` stands shared memory or `files`, whichever is more.
+    The key `_NOBODY` holds the shared memory or `files`, whichever is more.
     """
     shares, shared = {}, 0
     for process in processes:

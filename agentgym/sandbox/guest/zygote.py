@@ -1,7 +1,7 @@
 """The zygote: a fork of the spawner whose only work is to fork, so that every sandbox shares its memory.
 
 Each fork waits in new namespaces for an order, and continues as process 1 of a sandbox (the guest) or as the builder of
-a layer. All are children of the spawner. What they have to do arrives as a list of system calls: every Python object
+a layer. All are children of the spawner. Their orders arrive as a list of system calls: every Python object
 that a fork touches is a page of memory that it no longer shares.
 
 One fork is requested ahead, so that the next sandbox finds its process ready.
@@ -30,13 +30,13 @@ _NUMBER = 8  # bytes of the namespace flags in a request, and of the answer
 
 
 class Newborn:
-    """A process in new namespaces that waits to be told what to become. It ends if it is not told."""
+    """A process in new namespaces that waits for an order that tells it what to become. Without one it ends."""
 
     def __init__(self, pid: int, orders: socket.socket) -> None:
         self.pid, self._orders = pid, orders
 
     def become(self, kind: str, spec: dict[str, Any], setup: Iterable[Syscall], passed: Sequence[int]) -> None:
-        """Have it execute `setup` and continue as `kind`.
+        """Make the process execute `setup` and continue as `kind`.
 
         Args:
             kind: "guest" or "layer". spec: as the host sent it.
@@ -46,7 +46,7 @@ class Newborn:
         socket.send_fds(self._orders, [dumps((kind, list(setup), spec))], passed)
 
     def close(self) -> None:
-        """Tell it nothing more."""
+        """Close the connection for orders."""
         self._orders.close()
 
 
@@ -54,11 +54,11 @@ class Zygote:
     """The spawner's handle of the zygote process."""
 
     def __init__(self, spawner: int, keep: Iterable[int], namespaces: int = boot.NAMESPACES) -> None:
-        """Fork it. Raises: OSError.
+        """Fork the zygote. Raises: OSError.
 
         Args:
             spawner: a pidfd of this process. keep: descriptors that the system calls name.
-            namespaces: which ones are new for each child.
+            namespaces: the namespaces that are new for each child.
         """
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._namespaces = namespaces.to_bytes(_NUMBER, "big")
@@ -89,7 +89,7 @@ class Zygote:
             self._orders = ours
 
     def take_child(self) -> Newborn:
-        """Return the child that was requested, or another one if that has ended. It is the caller's to wait for.
+        """Return the requested child, or another one if that has ended. The caller must wait for it.
 
         Raises: ConnectionError if the zygote has ended; another OSError if it could not fork.
         """
@@ -126,7 +126,7 @@ class Zygote:
 def _serve(requests: socket.socket, orders: socket.socket) -> NoReturn:
     """Fork a child for each request. `orders`: its descriptor becomes the child's end of the socket for its orders.
 
-    No order comes here: a sandbox must not see the environment of the one before.
+    Orders never arrive here: a sandbox must not see the environment of an earlier sandbox.
     """
     request, order = bytearray(_NUMBER), bytearray(MAX_DATAGRAM + _MAX_CALL_BYTES)
     own, childs = requests.fileno(), orders.fileno()
@@ -148,7 +148,7 @@ def _serve(requests: socket.socket, orders: socket.socket) -> NoReturn:
 
 
 def _await_order(orders: socket.socket, order: bytearray) -> NoReturn:
-    """In a fork of the zygote. Never returns."""
+    """Wait for an order in a fork of the zygote, and carry it out. Never returns."""
     try:
         count, passed = receive_into(orders, order, _MAX_PASSED)
         if count:  # else the spawner has ended or failed

@@ -21,7 +21,7 @@ _MAX_ERROR_TEXT = 2000
 
 
 class LineChannel:
-    """One request at a time. If one fails or is cancelled, the channel is closed: replies could be mixed up."""
+    """Sends one request at a time. A failed or cancelled request closes the channel: replies could be mixed up."""
 
     def __init__(self, link: Link, number: int, stream: socket.socket, errors: int) -> None:
         self._link, self._number, self._stream, self._errors = link, number, stream, errors
@@ -56,7 +56,7 @@ class LineChannel:
         """Send one value and return the value of the next line.
 
         Raises: SandboxDied if the process ended, sent a line of more than 16 MiB, a million values or a hundred levels,
-            or one that is not JSON; TimeoutError. After either, the channel is closed.
+            or a line that is not JSON; TimeoutError. After any of them the channel is closed.
         """
         async with self._serial:
             if self._stream.fileno() < 0:

@@ -28,7 +28,7 @@ class GuestHandle:
     Attributes:
         missing: limits that are not enforced, each with the reason.
         image_digest: digest of the guest's image, as "sha256:..."; "" for the host's own programs.
-        network: its way out; None without one.
+        network: the guest's network through the proxy; None without a network.
     """
 
     network: SandboxNetwork | None = None
@@ -68,7 +68,7 @@ class GuestHandle:
     async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any
     ) -> tuple[bool, str]:
-        """Have the guest work on its files. Returns: whether it succeeded, and the error text if not.
+        """Make the guest work on its files. Returns: whether it succeeded, and the error text if not.
 
         Raises: SandboxError if it did not finish in time; SandboxDied.
         """

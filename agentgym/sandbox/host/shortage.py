@@ -1,4 +1,4 @@
-"""Names the limit of the host process that an operation reached. The agent is never the cause."""
+"""Report the limit of the host process that an operation has reached. The agent is never the cause."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def snapshot_of(
     most_files: int | None = None,
     most_bytes: int | None = None,
 ) -> Snapshot:
-    """Return the snapshot of an archive, on top of another snapshot if the archive holds changes to that.
+    """Return the snapshot of an archive, on top of another snapshot if the archive holds changes to that snapshot.
 
     Raises: ValueError if the archive is invalid; FilesNotCaptured if it holds more than `most_files` files or
         `most_bytes`, holes included.
@@ -70,7 +70,7 @@ def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 async def receive_files(
     guest: GuestHandle, backend: str, spec: SandboxSpec, timeout_s: float, *, below: Snapshot | None = None
 ) -> Snapshot:
-    """Have the guest stream its files.
+    """Make the guest stream its files.
 
     Args:
         spec: bounds what is accepted, because a compromised guest may send anything.
@@ -135,7 +135,7 @@ async def _collect(read: int, most: int) -> bytes:
 
 
 async def restore(guest: GuestHandle, snapshot: Snapshot) -> None:
-    """Have the guest of a new sandbox unpack a snapshot, layer by layer. Works on every backend.
+    """Make the guest of a new sandbox unpack a snapshot, layer by layer. Works on every backend.
 
     Raises: SandboxUnavailable if the files do not fit.
     """

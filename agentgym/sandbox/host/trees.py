@@ -29,7 +29,7 @@ class Change:
 
     @property
     def hides(self) -> bool:
-        """Return whether lower layers' files below this path disappear. A plain directory only adds files."""
+        """Return whether this record removes lower layers' files below its path. A plain directory only adds files."""
         return self.header["t"] != "d" or bool(self.header.get("o"))
 
 

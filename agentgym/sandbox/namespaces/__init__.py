@@ -1,6 +1,6 @@
 """The default backend: namespaces, seccomp and control groups, without a daemon.
 
-backend.py    creates sandboxes by requests to a spawner  layer_cache.py  has a spawner keep the layers of snapshots
+backend.py    creates sandboxes by requests to a spawner  layer_cache.py  makes a spawner keep the layers of snapshots
 spawner.py    starts and ends a spawner process           processes.py    lists sandboxes, cleans up after the dead
 packages.py   finds the files of modules to preload
 """

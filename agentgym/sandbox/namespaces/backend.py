@@ -4,14 +4,14 @@
          └────────────────── one socket per sandbox, requests and replies ──────────────────┘
 
 Not covered: vulnerabilities of the kernel itself, side channels, fairness beyond control groups. The Python of an image
-creates the sandboxes of that image, as a user id of its own and without network, but not inside a sandbox:
+creates the sandboxes of that image, under its own user id and without network, but not inside a sandbox:
 use only images that you would run as an ordinary user. Files written in the sandbox live in memory and count against
 `memory_mib`, so the memory limit is at least `disk_mib` + 32. Otherwise full files would starve the guest, and agent
 code could kill its own sandbox, which voids an episode.
 
 A sandbox created from a snapshot mounts the snapshot's layers, which the spawner keeps unpacked: it costs as much as an
-empty one, however large they are. As on Docker, a folder from the snapshot cannot be renamed (EXDEV; `mv` and
-`shutil.move` copy it then), and a file of it with several names is one of its own under a name that was written to.
+empty one, however large the layers are. As on Docker, a folder from the snapshot cannot be renamed (EXDEV; `mv` and
+`shutil.move` then copy it), and writing to one name of a hard-linked file from it makes a separate file of this name.
 Where the kernel cannot mount overlays on tmpfs (before Linux 6.6), the files are unpacked into each sandbox instead.
 """
 
@@ -255,7 +255,7 @@ def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.sock
 
 
 class _LayersMissing(Exception):
-    """The spawner does not have these layers, or no longer."""
+    """The spawner does not have these layers, or has removed them."""
 
     def __init__(self, keys: list[str]) -> None:
         super().__init__(keys)

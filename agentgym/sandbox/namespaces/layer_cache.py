@@ -1,4 +1,4 @@
-"""Has a spawner keep the layers of a snapshot, so that sandboxes mount them instead of unpacking the files."""
+"""Makes a spawner keep the layers of a snapshot, so that sandboxes mount them instead of unpacking the files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LayerCache:
         self._under_way: dict[tuple[int, str], Future[str | None]] = {}
 
     async def build_missing(self, spawner: SpawnerProcess, layers: Sequence[Layer], missing: Sequence[str]) -> str:
-        """Have the missing layers of a stack built. Returns: why that is impossible, or ""."""
+        """Build the missing layers of a stack. Returns: why that is impossible, or ""."""
         parent = ""
         for key, layer in zip(keys_of(layers), layers, strict=True):
             if key in missing:
@@ -84,7 +84,7 @@ def _watched(shared_future: Future[str | None]) -> Future[str | None]:
 
 
 async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
-    """Have one layer built.
+    """Make the spawner build one layer.
 
     Returns: why that is impossible, or "". Raises: ConnectionError if the spawner has ended.
     """

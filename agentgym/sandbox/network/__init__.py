@@ -1,4 +1,4 @@
-"""The only way out of a sandbox: a proxy on the host, for the names that a spec allows.
+"""The only network connection of a sandbox: a proxy on the host, for the names that a spec allows.
 
     program in the sandbox ──> 127.0.0.1:3128 there ──> this process, which accepts, checks and connects
 

@@ -39,7 +39,7 @@ class LoopThread:
         return self._owner == os.getpid() and not self._loop.is_closed()
 
     def soon(self, function: Callable[..., None], *arguments: Any) -> bool:
-        """Have the loop call a function. Returns: False if the loop is closed."""
+        """Make the loop call a function. Returns: False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:  # closed

@@ -66,7 +66,7 @@ class Proxy:
         self._thread: LoopThread | None = None
 
     async def attach(self, link: Link, names: tuple[str, ...]) -> SandboxNetwork:
-        """Have a guest listen, before any agent code runs, and serve its connections.
+        """Make a guest listen, before any agent code runs, and serve its connections.
 
         Raises: SandboxUnavailable if the guest cannot listen; SandboxDied if it does not hand over a listening socket.
         """

@@ -46,7 +46,7 @@ class FairQueue(Generic[T]):
         raise IndexError("the queue is empty")
 
     def remove(self, tenant: str, kind: Hashable, item: T) -> None:
-        """Remove an item, if it is there; the order of the others stays."""
+        """Remove an item, if it is in the queue; the other items keep their order."""
         kinds = self._tenants.get(tenant, {})
         line = kinds.get(kind)
         if line is None or item not in line:

@@ -265,7 +265,7 @@ class Pool:
                 self._admission.release(slot)
 
     def _shrink_later(self) -> None:
-        """Have this event loop check for idle sandboxes later."""
+        """Schedule a check for idle sandboxes in this event loop."""
         here = asyncio.get_running_loop()
         if here not in self._shrinking:
             self._shrinking.add(here)

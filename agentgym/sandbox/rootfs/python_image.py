@@ -61,7 +61,7 @@ def make_python_image(python: str, interpreter: Path | None = None) -> Path:
     It has the interpreter, its standard library, a shell, git and the usual programs of this host. Returns: its folder.
 
     Args:
-        python: the version, such as 3.9. `interpreter`: the one to copy; the one that is found, if not given.
+        python: the version, such as 3.9. `interpreter`: the interpreter to copy; by default one that is found.
     Raises: SandboxUnavailable if no such interpreter runs here, or the version is older than a sandbox can have.
     """
     target = cache_folder() / "images" / f"python{python}"
