@@ -11,20 +11,20 @@ from pathlib import Path
 from agentgym.errors import AgentGymError
 
 _NOT_COPIED = ("build", "dist", "*.egg-info", "__pycache__", ".venv", "venv", "node_modules", ".*_cache")
-"""Left out of the clean copy: what earlier builds made can put a file into the wheel that a checkout would lack."""
+"""Names left out of the clean copy: outputs of earlier builds could add files to the wheel that a checkout lacks."""
 _NOT_NEEDED = {".md", ".rst", ".pyc", ".pyi", ".pyx", ".c", ".cpp", ".h", ".rs"}
-"""Documents and sources of compiled modules work without being installed."""
+"""Suffixes of files that a wheel need not hold: documents, and sources of compiled modules."""
 
 
 class PackageError(AgentGymError, ValueError):
-    """A folder holds no package of environments, it is not installed, or its wheel cannot be built."""
+    """A folder holds no package of environments, the package is not installed, or its wheel cannot be built."""
 
 
 def build_wheel(folder: Path, scratch: Path) -> Path:
     """Build the wheel of the package in `folder`, and return the folder that it was unpacked to, inside of `scratch`.
 
-    The packaging tool of `pyproject.toml` is used as installed here, or else downloaded by pip.
-    Raises: PackageError with the last lines of pip if the wheel cannot be built.
+    Use the packaging tool that `pyproject.toml` names if it is installed here; otherwise pip downloads it.
+    Raises: PackageError with the last lines of pip's output if the wheel cannot be built.
     """
     copy, wheels, unpacked = scratch / "copy", scratch / "wheels", scratch / "unpacked"
     shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED))

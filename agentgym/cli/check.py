@@ -1,4 +1,4 @@
-"""`agentgym check`: does an environment keep its contract?"""
+"""`agentgym check`: check that an environment keeps its contract."""
 
 from __future__ import annotations
 

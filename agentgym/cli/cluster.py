@@ -28,7 +28,7 @@ def up(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where a new cluster listens; 0 takes any.")] = 6379,
     cpus: Annotated[int | None, typer.Option(min=1, help="How many this node says that it has.")] = None,
 ) -> None:
-    """Start a node of Ray on this host, with workers at a normal priority: at Ray's own, sandboxes starve.
+    """Start a node of Ray on this host, with workers at normal priority: at Ray's default priority, sandboxes starve.
 
     Example: agentgym cluster up, and on other hosts agentgym cluster up --join HOST:6379
     """

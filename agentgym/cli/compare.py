@@ -1,4 +1,4 @@
-"""`agentgym compare` and `agentgym power`: who is better, and how many tasks it takes to tell."""
+"""`agentgym compare` and `agentgym power`: which agent is better, and how many tasks are needed to decide."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """What agents are compared by, and where the result goes."""
+    """How agents are compared, and where the result is written."""
 
     common: Annotated[bool, typer.Option("--common")] = False
     """Compare on the tasks that all agents were evaluated on."""
     also: Annotated[str | None, typer.Option(metavar="COMPONENT")] = None
-    """Solved means that this outcome component is 1 as well."""
+    """Count a task as solved only if this outcome component is 1 as well."""
     tag: str | None = None
     """Compare only on tasks with this tag."""
     turns: Annotated[str, typer.Option(metavar="K,K")] = ""
     """Compare also success within these numbers of turns."""
     interims: Annotated[int | None, typer.Option(min=1)] = None
-    """Several seeds: decide by AdaStop; how many batches were planned."""
+    """The number of batches planned for a comparison of several seeds, which AdaStop then decides."""
     as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None
-    """Write the numbers here."""
+    """Write the numbers to this file."""
     as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE")] = None
-    """Write a page here."""
+    """Write a page to this file."""
 
     @property
     def chooses_tasks(self) -> bool:
-        """Whether an option is given that only comparisons of single evaluations take."""
+        """Whether an option is given that applies only to comparisons of single evaluations."""
         return bool(self.common or self.also or self.tag or self.turns)
 
 
@@ -90,24 +90,24 @@ def compare(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOptions:
-    """The gain to see, and how it is measured."""
+    """The gain to detect, and how it is measured."""
 
     gain: float = 3.0
-    """The gain to see, in points: 3 is from 50 % to 53 %."""
+    """The gain to detect, in percentage points: 3 is from 50 % to 53 %."""
     rate: float = 50.0
-    """Success now, in percent."""
+    """The present success rate, in percent."""
     group_size: Annotated[int, typer.Option(min=1)] = 1
     """How many episodes of each task each agent plays."""
     agreement: float = 0.5
-    """How alike the two agents find tasks hard, 0 to 1."""
+    """How similarly hard the tasks are for the two agents, from 0 to 1."""
     spread: float = 0.5
-    """How unequal tasks are, 0 to 1."""
+    """How much the tasks differ in difficulty, from 0 to 1."""
     target_power: Annotated[float, typer.Option("--power")] = 0.8
-    """The chance to see the gain."""
+    """The probability of detecting the gain."""
     tasks: Annotated[int | None, typer.Option(min=1)] = None
-    """Say the chance with this many tasks instead."""
+    """Print the probability for this many tasks instead."""
     record: Annotated[Path | None, typer.Option("--from", metavar="FILE.json")] = None
-    """Take rate and spread from this evaluation."""
+    """Take the success rate and the spread from this evaluation."""
 
 
 @takes(options=PowerOptions)
@@ -147,7 +147,7 @@ def _arm(text: str) -> tuple[str, list[Evaluation]]:
 
 
 def _load(text: str) -> Evaluation:
-    """FILE.json, RUN or RUN:LABEL. Raises: EvaluationError saying which there are."""
+    """Load FILE.json, RUN or RUN:LABEL. Raises: EvaluationError listing the existing evaluations."""
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.run_folder import RunFolder
@@ -189,7 +189,7 @@ def _whole_numbers(text: str) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as JSON has it: what is not defined, NaN, is null."""
+    """Return the value as JSON data, in which an undefined number (NaN) becomes null."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""`agentgym credit`: whether the credit that a run gave its turns agrees with what these turns brought."""
+"""`agentgym credit`: whether the credit that a run gave its turns agrees with the effect of these turns."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def _group() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """Which credit is audited, and how long episodes are played on for it."""
+    """Which credit is audited, and how many episodes are continued for the audit."""
 
     estimators: Annotated[str | None, typer.Option(metavar="A;B")] = None
     """The estimators whose credit is audited. By default it is the credit that the run itself gave."""
     prefix: Annotated[str | None, typer.Option(metavar="PREFIX")] = None
-    """Audit the episodes whose id begins so. By default they are those of the last step."""
+    """Audit the episodes whose id begins with this text. By default they are the episodes of the last step."""
     policy: Annotated[str | None, typer.Option(metavar="POLICY")] = None
-    """The policy that plays on. By default it is the run's checkpoint."""
+    """The policy that continues the episodes. By default it is the run's checkpoint."""
     sample: Annotated[int, typer.Option(min=2)] = 16
-    """How many trajectories are played on from."""
+    """The number of trajectories that are continued."""
     continuations: Annotated[int, typer.Option(min=2)] = 8
-    """How many episodes are played on from each turn."""
+    """The number of episodes that are continued from each turn."""
     seed: int = 0
     """The seed that chooses the trajectories and samples their continuations."""
 
@@ -54,7 +54,7 @@ def audit(
     options: AuditOptions,
     modules: Import = None,
 ) -> None:
-    """Ask whether a run's credit agrees with what its turns brought, by playing on from a sample of them.
+    """Check whether a run's credit agrees with the effect of its turns, by continuing episodes from a sample of them.
 
     Example: agentgym credit audit runs/quickstart --estimators return_to_go,grpo
     """

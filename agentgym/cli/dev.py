@@ -1,4 +1,4 @@
-"""`agentgym dev sandbox-attack`: hostile code against the backends of this machine, and what came of it."""
+"""`agentgym dev sandbox-attack`: run hostile code against the backends of this machine, and report the outcome."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def _attack(
 
 
 def _check_names(only: list[str] | None) -> None:
-    """Raise UnknownNameError for a name that is not a check's."""
+    """Raise UnknownNameError for a name that no check has."""
     from difflib import get_close_matches
 
     from agentgym.errors import UnknownNameError

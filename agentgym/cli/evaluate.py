@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureOptions:
-    """How a policy is measured, and where the record goes."""
+    """How a policy is measured, and where the record is written."""
 
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
     """Keep record and episodes in DIR, and resume."""
@@ -37,18 +37,18 @@ class MeasureOptions:
     """A search over the turns of each episode, e.g. best_first(nodes=200) or mcts; see docs/stages.md. Its cost is
     recorded."""
     price: Annotated[str | None, typer.Option(metavar="IN,OUT")] = None
-    """What a million tokens cost that the policy reads, and that it writes, e.g. 0.15,0.6. The price is recorded."""
+    """The price of a million tokens read by the policy, and of a million written, e.g. 0.15,0.6. It is recorded."""
     max_cost: float | None = None
-    """Stop once the episodes that have ended cost more than this; needs --price."""
+    """Stop once the ended episodes have cost more than this in total; needs --price."""
     against: Annotated[Path | None, typer.Option(metavar="FILE.json")] = None
     """Compare with this earlier evaluation of the same tasks."""
     as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None
-    """Write the record here as well, with its summary."""
+    """Also write the record, with its summary, to this file."""
     as_html: Annotated[bool, typer.Option("--html")] = False
     """Write the report page; needs --out."""
 
     def make_search(self) -> EpisodeSearch | None:
-        """Make the search. Raises: SearchError; EvaluationError for one that reads the outcome, and without --out."""
+        """Make the search. Raises: SearchError; EvaluationError if the search reads the outcome, or without --out."""
         from agentgym.errors import EvaluationError
         from agentgym.evaluation.search import make_search
 
@@ -134,7 +134,7 @@ def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], play
 
 
 def _report(evaluation: Evaluation, earlier: Evaluation | None, measured: MeasureOptions) -> None:
-    """Print an evaluation, and write it where the options say."""
+    """Print an evaluation, and write it to the files that the options name."""
     from agentgym.cli.tables import evaluation_table
     from agentgym.evaluation.report import write_report
     from agentgym.evaluation.text import format_gains

@@ -32,15 +32,15 @@ class ExportOptions:
     label: str | None = None
     """The evaluation to export; with parquet, by default all."""
     prefix: Annotated[str, typer.Option("--list", metavar="PREFIX")] = ""
-    """parquet: episodes whose id begins so."""
+    """parquet: export the episodes whose id begins with this text."""
     tokens: Annotated[bool, typer.Option("--tokens")] = False
-    """parquet: token ids, masks, log-probabilities."""
+    """parquet: also write token ids, masks and log-probabilities."""
     unsuccessful: Annotated[bool, typer.Option("--unsuccessful")] = False
-    """sft: also episodes that did not solve their task."""
+    """sft: also write episodes that did not solve their task."""
     margin: Annotated[float, typer.Option(min=0.0)] = 0.0
-    """preference: the chosen episode's return is higher by more than this."""
+    """preference: write a pair only if the chosen episode's return is higher by more than this."""
     max_pairs: Annotated[int, typer.Option(min=1)] = 4
-    """preference: how many pairs of a task are written at most."""
+    """preference: the maximum number of pairs per task."""
 
 
 @takes(options=ExportOptions)
@@ -89,7 +89,7 @@ def export(
 
 
 def _episodes(ledger: Ledger, evaluation: Evaluation | None, prefix: str) -> Iterable[Trajectory]:
-    """Those of an evaluation, or those of the ledger whose id begins so."""
+    """Return the episodes of an evaluation, or else the ledger's episodes whose id begins with the prefix."""
     if evaluation is None:
         return ledger.trajectories(prefix)
     ids = (f"{evaluation.run}/{row.task}#{i}" for row in evaluation.rows for i in range(len(row.success)))

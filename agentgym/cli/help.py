@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 HELP_WIDTH = 100
-"""The columns of help, in a terminal that has as many."""
+"""The width of help in columns, if the terminal is wide enough."""
 
 
 class HelpfulCommand(TyperCommand):

@@ -24,7 +24,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
 class Unreadable(Exception):
-    """A line is not a call; the message says why. `more`: whether further lines may complete it."""
+    """A line cannot be read as a call; the message says why. `more`: whether further lines may complete it."""
 
     def __init__(self, why: str, *, more: bool = False) -> None:
         self.more = more
@@ -37,7 +37,7 @@ class HumanPolicy(Policy):
     Args:
         console: the console to print on. `read`: returns one line, or None at the end of the input.
     Attributes:
-        left: whether the person has left. `interrupted`: whether by Ctrl-C.
+        left: whether the person has left. `interrupted`: whether the person left by Ctrl-C.
     """
 
     name = "human"

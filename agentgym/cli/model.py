@@ -1,4 +1,4 @@
-"""`agentgym model`: make checkpoints of other files, and see whether a model can be played and trained."""
+"""`agentgym model`: convert other files to checkpoints, and check whether a model can be played and trained."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def convert(
         typer.FileText | None, typer.Option(metavar="FILE", help="A Jinja template in place of the file's own.")
     ] = None,
 ) -> None:
-    """Make a checkpoint that can be trained of a GGUF file: float32 weights, tokenizer and chat template.
+    """Convert a GGUF file to a trainable checkpoint: float32 weights, tokenizer and chat template.
 
     Example: agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m
     """
@@ -107,7 +107,7 @@ def check(
 def _of_folder(
     folder: Path, call_format: str, options: LoadOptions, tokenizer: Any, *, ask: bool
 ) -> list[TemplateFinding]:
-    """Return what the checks of a folder find, beyond its tokenizer."""
+    """Return the findings of the checks of a folder, except those of its tokenizer."""
     from agentgym.policy.local import load
     from agentgym.policy.model_check import ask_model, check_generation_ends, has_weights
     from agentgym.policy.training_template import tried_renderer

@@ -1,4 +1,4 @@
-"""`agentgym new`: the beginning of a package of one's own."""
+"""`agentgym new`: write a first version of a package of your own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NewPackageError(AgentGymError, ValueError):
 
 @app.callback()
 def _new() -> None:
-    """Write the beginning of a package of your own."""
+    """Write a first version of a package of your own."""
 
 
 @app.command("environment")
@@ -79,4 +79,4 @@ _FILES = {
     "tests/test_environment.py": "test_environment.py",
     ".github/workflows/check.yml": "ci.yml",
 }
-"""Each file of the package, and the template that it is made from."""
+"""Each file of the package, and the template from which it is made."""

@@ -32,7 +32,7 @@ class TaskOptions:
     tasks: Annotated[str | None, typer.Argument(metavar="TASKS")] = None
     """SET or SET:SPLIT; SET is a registered task set or a .jsonl file."""
     tasks_option: Annotated[str | None, typer.Option("--tasks", metavar="SET[:SPLIT]")] = None
-    """The same as the argument TASKS."""
+    """Another way to give the argument TASKS."""
     limit: Annotated[int | None, typer.Option(min=1)] = None
     """Play only this many tasks, the same ones every time."""
 

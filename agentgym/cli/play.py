@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedTask:
-    """Which task is played, of a task set or written on the command line."""
+    """The task to play: from a task set, or written on the command line."""
 
     tasks: Annotated[str | None, typer.Option("--task-set", "--tasks", metavar="SET[:SPLIT]")] = None
-    """Where the task comes from. By default it is a registered set that is played in the environment."""
+    """The task set of the task. By default it is a registered set whose tasks are played in the environment."""
     index: Annotated[int, typer.Option(min=0)] = 0
     """The number of the task in the split, from 0."""
     task_id: Annotated[str | None, typer.Option("--task", metavar="ID")] = None
-    """The id of the task, in place of its number."""
+    """The id of the task, instead of its number."""
     prompt: str | None = None
-    """Play without a task set: what is asked."""
+    """Play without a task set: the text of the task."""
     parameters: Annotated[str, typer.Option(metavar="JSON")] = "{}"
     """The parameters of the task, with --prompt."""
 
@@ -79,7 +79,7 @@ def play(
 
 
 def _find_task(environment: str, chosen: PlayedTask) -> Any:
-    """Return the task to play. Raises: TaskError saying which tasks there are."""
+    """Return the task to play. Raises: TaskError listing the available tasks."""
     from agentgym import registry
 
     if chosen.tasks is None:

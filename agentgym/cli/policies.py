@@ -39,7 +39,7 @@ class AgentOptions:
     policy: Annotated[str, typer.Option(metavar="POLICY")]
     """oracle, a checkpoint, run folder or hub model, chat_api:URL#model, vllm:URL#path, or your own policy."""
     call_format: str | None = None
-    """How a local model writes calls. By default it is how its run was trained."""
+    """The format in which a local model writes calls. By default it is the format with which its run was trained."""
     api_key_env: Annotated[str | None, typer.Option(metavar="NAME")] = None
     """The environment variable that holds the API key of chat_api."""
     policy_options: Annotated[list[str] | None, typer.Option("--policy-option", metavar="NAME=VALUE")] = None
@@ -107,7 +107,7 @@ def load_policy(
 
 
 def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
-    """Return the pairs that can change answers; a run may be resumed with different values of the others."""
+    """Return the pairs that can change answers; a run may be resumed with other values for all other pairs."""
     return sorted(pair for pair in pairs if re.split(r"[.=]", pair)[0] not in ("retry_policy", "connections"))
 
 

@@ -1,4 +1,4 @@
-"""`agentgym publish --check`: is a package ready for others?"""
+"""`agentgym publish --check`: check that a package is ready to be published."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CARD_SECTIONS = {
     "oors": "floors",
     "not measure": "what it does not measure",
 }
-"""Words in a heading of the card, and what the section says."""
+"""Words in the headings of a card, and what the section under each heading must say."""
 _HEADING = re.compile(r"^ *(?:(?P<level>#+) +(?P<title>.+)|\*\*(?P<bold>[^*]+)\*\*)", re.MULTILINE)
 _CHECKED_TITLES = {"environments": "contract, reward hacks", "task_sets": "splits, determinism in another process"}
 
@@ -52,7 +52,7 @@ def publish(
 
 
 def _findings(folder: Path) -> Iterator[tuple[str, str]]:
-    """Each thing that was checked, and what is wrong with it; empty if nothing."""
+    """Return each checked item and its fault; the fault is empty if there is none."""
     project = _project(folder)
     points: dict[str, dict[str, str]] = project.get("entry-points", {})
     environments = [*points.get("agentgym.environments", {})]
@@ -165,7 +165,7 @@ def _card_problem(folder: Path, names: list[str]) -> str:
 
 
 def _sections(text: str) -> list[tuple[str, str]]:
-    """Split a card at its headings (`#`, or bold at the start of a line); each with the text that it stands above."""
+    """Split a card at its headings (`#`, or bold at the start of a line). Return each heading and the text below."""
     headings = [(len(match["level"] or "#" * 7), match) for match in _HEADING.finditer(text)]
     sections = []
     for index, (level, heading) in enumerate(headings):
@@ -176,7 +176,7 @@ def _sections(text: str) -> list[tuple[str, str]]:
 
 
 def _still_to_do(folder: Path) -> str:
-    """Return the lines of documents and of pyproject.toml that say TODO, as those of `agentgym new` do."""
+    """Return the lines of documents and of pyproject.toml that contain TODO, as `agentgym new` writes them."""
     lines = []
     for file in (folder / "pyproject.toml", *_documents(folder, "*.md")):
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):

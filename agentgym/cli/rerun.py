@@ -133,7 +133,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkOptions:
-    """Where an episode is forked, and where its branches are kept."""
+    """The turn at which an episode is forked, and the folder that keeps its branches."""
 
     episode: Annotated[str, typer.Option(metavar="ID")]
     """The episode to fork."""
@@ -145,10 +145,10 @@ class ForkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAgent(AgentOptions):
-    """Who plays on."""
+    """The policy that continues the episode."""
 
     policy: Annotated[str | None, typer.Option(metavar="POLICY")] = None  # type: ignore[assignment]
-    """The policy that plays on, as in eval. By default you do."""
+    """The policy that continues the episode, named as in eval. By default you play on yourself."""
 
 
 def _branch_options() -> Fields:

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepOptions:
-    """Where the episodes are kept, and what they are called."""
+    """The folder that keeps the episodes, and the beginning of their ids."""
 
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
     """Keep the episodes in DIR/ledger.sqlite, and resume."""
     label: str = "rollout"
-    """Begins the id of every episode."""
+    """The text with which the id of every episode begins."""
     price: Annotated[str | None, typer.Option("--price", metavar="IN,OUT")] = None
-    """What a million tokens cost that a paid policy reads, and that it writes, such as 0.15,0.6."""
+    """The price of a million tokens read by a paid policy, and of a million written, such as 0.15,0.6."""
     max_cost: float | None = None
-    """Stop once the episodes that have ended cost more than this; needs --price."""
+    """Stop once the ended episodes have cost more than this in total; needs --price."""
 
 
 ORACLE = Fields(AgentOptions, defaults={"policy": "oracle"})
-"""The options of a command that plays the oracle unless it is told otherwise."""
+"""The options of a command that plays the oracle by default."""
 
 
 @takes(tasks=TaskOptions, agent=ORACLE, output=KeepOptions, options=rollout_options)

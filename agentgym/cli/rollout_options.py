@@ -20,7 +20,7 @@ from agentgym.training.recipe.hardware_section import HardwareSection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutOptions:
-    """How episodes are played: a RolloutConfig, and what stands for the fields of it that text cannot say."""
+    """How episodes are played: a RolloutConfig, and options for those of its fields that have no text form."""
 
     panel: ClassVar[str] = "How episodes are played"
     documented_by: ClassVar[tuple[type, ...]] = (AttemptsSection, HardwareSection)
@@ -29,10 +29,10 @@ class RolloutOptions:
     environment_option: Annotated[list[str] | None, typer.Option("--environment-option", metavar="NAME=VALUE")] = None
     """An option of the environment's constructor, e.g. screenshots=true or query_s=2. Repeatable."""
     attempts: Annotated[int, typer.Option(min=1)] = 1
-    """How many attempts at the task an episode has at most, each in a fresh environment."""
+    """The maximum number of attempts at the task in an episode, each in a fresh environment."""
     feedback: Literal["verdict", "text", "none"] = "verdict"
     knowledge: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """Show each episode what training has taught of its goal: a knowledge.json, which is only read."""
+    """A knowledge.json: show each episode what training has learnt about its goal. The file is only read."""
     engine: Annotated[str | None, Registered("engines")] = None
     program: Annotated[str | None, typer.Option(metavar="COMMAND")] = None
     """A program that plays each episode instead of our own loop. It asks the policy over HTTP; {task} in it stands for

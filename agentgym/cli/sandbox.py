@@ -1,4 +1,4 @@
-"""`agentgym sandbox`: what this machine can enforce, what runs on it, and what was left behind."""
+"""`agentgym sandbox`: show what this machine can enforce and which sandboxes run, and remove leftovers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def image(
 
 
 def chosen(names: list[str] | None) -> dict[str, Backend]:
-    """Backends by name, all that are registered if none is named. Raises: UnknownNameError."""
+    """Return the named backends, or all registered backends if none is named. Raises: UnknownNameError."""
     from agentgym import registry
 
     return {name: registry.shared_backend(name) for name in names or registry.names("backends")}
@@ -200,8 +200,8 @@ async def _running(names: list[str] | None) -> list[Running]:
 
 
 async def _of_all(names: list[str] | None, ask: Callable[[Backend], Awaitable[list[T]]]) -> list[T]:
-    """Return what the backends answer. One that cannot work here is passed over with a note, unless it was asked
-    for.
+    """Return the backends' answers. Skip a backend that cannot work here with a note, unless the user named
+    it.
     """
     answers: list[T] = []
     for name, backend in chosen(names).items():

@@ -88,14 +88,14 @@ def environments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTask:
-    """Which task is offered, and where its episode is kept."""
+    """The task that is offered, and the folder that keeps its episode."""
 
     tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
-    """Where the task comes from; the split is train by default."""
+    """The task set of the task, with its split; the split is train by default."""
     index: Annotated[int, typer.Option(min=0)] = 0
     """The number of the task in the split, from 0."""
     task_id: Annotated[str | None, typer.Option("--task", metavar="ID")] = None
-    """The id of the task, in place of its number."""
+    """The id of the task, instead of its number."""
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
     """Keep the episode in DIR/ledger.sqlite."""
 
@@ -125,7 +125,7 @@ def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -
 
 
 def outcome_line(trajectory: Trajectory) -> str:
-    """How an episode ended, in a line."""
+    """Return a line that says how an episode ended."""
     outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
     return f"{trajectory.task.id}: {stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}"
@@ -172,14 +172,14 @@ def mcp_http(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyService(ListenOptions):
-    """Which tasks are served to programs, and where."""
+    """The tasks that are served to programs, and where the server listens."""
 
     tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
-    """The tasks; those of the split train by default."""
+    """The task set, with its split; the split is train by default."""
     limit: Annotated[int | None, typer.Option(min=1)] = None
     """Play only this many tasks, the same ones every time."""
     silence_s: Annotated[float, typer.Option(min=0.1)] = 120.0
-    """An episode in which nothing is asked for this many seconds is ended."""
+    """End an episode that gets no request for this many seconds."""
 
 
 @app.command("policy", cls=FieldsCommand)

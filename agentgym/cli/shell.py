@@ -36,16 +36,16 @@ _HELP = """Each line runs by sh in the sandbox; the directory and variables stay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellOptions:
-    """What a shell runs in, and what."""
+    """The sandbox of a shell, and the command that it runs."""
 
     backend: str = "namespaces"
     """The registered backend that makes the sandbox."""
     command: Annotated[str | None, typer.Option("-c", metavar="COMMAND")] = None
-    """Run this, print its output, and end with its exit code."""
+    """Run this command, print its output, and end with its exit code."""
     network: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None
-    """A host that may be reached. By default none may. Repeatable."""
+    """A host that the sandbox may reach. By default it may reach none. Repeatable."""
     timeout: Annotated[float, typer.Option(metavar="SECONDS")] = 120.0
-    """How many seconds one line may take."""
+    """The time limit of one line, in seconds."""
     weak: Annotated[bool, typer.Option("--weak")] = False
     """Accept limits that this machine cannot enforce."""
 

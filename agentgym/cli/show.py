@@ -29,7 +29,7 @@ def show(
         str | None, typer.Option("--list", metavar="PREFIX", help="List episodes whose id begins so, e.g. held-out.")
     ] = None,
 ) -> None:
-    """Show what a run has come to, or print one of its episodes.
+    """Show the results of a run so far, or print one of its episodes.
 
     Example: agentgym show runs/quickstart --list held-out-after
     """

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
-    """Where a server listens, and who may ask it."""
+    """Where a server listens, and which clients it accepts."""
 
     token_file: Path | None = None
     """A file of tokens, one a line. It is written, with one token, if it does not exist."""
     host: str = "127.0.0.1"
-    """Where to listen. Only this machine reaches 127.0.0.1."""
+    """The address to listen on. Only this machine can reach 127.0.0.1."""
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0
     """The port to listen at; 0 takes any free one."""
 
@@ -48,7 +48,7 @@ class TaskOffer:
     config: RolloutConfig
     """How their episodes are played."""
     tokens: Sequence[str]
-    """A client has one of these; none is asked for where there are none."""
+    """The accepted tokens, one of which a client must send. If empty, no token is needed."""
     listening: socket.socket
     """The socket at which the server answers."""
     ledger: Ledger | None
@@ -62,7 +62,7 @@ class OfferOptions(ListenOptions):
     token_file: Path | None = None
     """A file of tokens, written if it does not exist. Without it no token is asked for."""
     tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
-    """The tasks on offer; those of the split train by default."""
+    """The task set on offer, with its split; the split is train by default."""
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
     """Keep the episodes in DIR/ledger.sqlite."""
     episodes: Any = dataclass_field(default_factory=lambda: rollout_options()())
@@ -70,7 +70,7 @@ class OfferOptions(ListenOptions):
 
     @classmethod
     def at_port(cls, port: int) -> Fields:
-        """Return the options that a command takes, which listens at this port by default."""
+        """Return the options of a command that listens at this port by default."""
         names = (*(field.name for field in fields(cls) if field.name != "episodes"), *JUDGING)
         return Fields(cls, names, {"port": port})
 

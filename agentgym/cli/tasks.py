@@ -34,7 +34,7 @@ app.command("weak")(weak_tasks)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How a data set is imported, and where the task set goes."""
+    """How a data set is imported, and where the task set is written."""
 
     target: Annotated[Path, typer.Option("--out", metavar="FILE.jsonl")]
     """Where to write the task set."""
@@ -45,15 +45,15 @@ class ImportOptions:
     answer: Annotated[str | None, typer.Option(metavar="COLUMN")] = None
     """The column with the right answer."""
     database: Annotated[str | None, typer.Option(metavar="FILE|COLUMN")] = None
-    """The SQLite file that they are about, or the column with each row's."""
+    """The SQLite file that the questions are about, or the column that names each row's file."""
     split: Annotated[str | None, typer.Option(metavar="SPLIT")] = None
-    """train, validation or held_out for every task. By default it is as the importer says."""
+    """The split of every task: train, validation or held_out. By default the importer chooses."""
     repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """The folder of git clones, for sets of repositories."""
     validate: Annotated[bool, typer.Option("--validate")] = False
-    """Build each task's environment, and keep the tasks whose gold solution is paid, and nothing is not."""
+    """Build each task's environment. Keep a task if its gold solution is rewarded and doing nothing is not."""
     at_once: Annotated[int, typer.Option(min=1)] = 2
-    """How many tasks are validated side by side."""
+    """The number of tasks that are validated at the same time."""
 
 
 @app.command("import", cls=FieldsCommand)
@@ -117,7 +117,7 @@ def import_tasks(
 
 
 class _Progress:
-    """Says on standard error how far something is: a bar on a terminal, and a line now and then elsewhere."""
+    """Reports progress on standard error: a bar on a terminal, elsewhere an occasional line."""
 
     EVERY_S = 10.0
 
@@ -151,8 +151,8 @@ class _Progress:
 
 
 def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str, str]) -> TaskSet:
-    """Return the tasks that are as they should be. The reasons against the others are printed, and written beside
-    them.
+    """Return the tasks that pass validation. Print why the others fail, and write the reasons to a file beside the
+    task set.
     """
     import asyncio
 
@@ -187,7 +187,7 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
 
 
 def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
-    """Every task of a set, moved to one split. Raises: TaskError for a split that does not exist."""
+    """Return a task set with every task moved to one split. Raises: TaskError for a split that does not exist."""
     from agentgym.errors import TaskError
     from agentgym.task.definition import SPLITS
     from agentgym.task.task_set import TaskSet
@@ -268,7 +268,7 @@ def check_tasks(
 
 
 def _compare(train_name: str, train: Sequence[Task], split: str, tasks: Sequence[Task], threshold: float) -> int:
-    """Print what is alike. Returns: tasks that are in training word for word."""
+    """Print similar tasks. Returns: the tasks that occur word for word in training."""
     from agentgym.evaluation.contamination import contamination
 
     if not train or not tasks:
@@ -292,7 +292,7 @@ def _compare(train_name: str, train: Sequence[Task], split: str, tasks: Sequence
 
 
 def _search(path: Path, task_set: TaskSet) -> int:
-    """Print what of the held-out split stands in a file. Returns: how many of its tasks do."""
+    """Print which held-out tasks occur in a file. Returns: their number, or that of the canaries if larger."""
     from agentgym.evaluation.contamination import search_corpus
 
     hits = search_corpus(list(task_set["held_out"]), _lines(path), canary=task_set.canary)

@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class StopSignal:
-    """What ended a command: Ctrl-C, or the signal that stands for it."""
+    """The event that ended a command: Ctrl-C, or a signal that has the same effect."""
 
     received: signal.Signals = signal.SIGINT
 

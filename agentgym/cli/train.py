@@ -68,7 +68,7 @@ def train(
 def _resume_command(
     recipe: Path, overrides: list[str], folder: Path | None, modules: list[str], limits: list[str]
 ) -> str:
-    """Return the command that resumes."""
+    """Return the command that resumes the run."""
     from shlex import join
 
     words = ["agentgym", "train", str(recipe)]
