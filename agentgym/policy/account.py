@@ -1,4 +1,4 @@
-"""A limit on what the requests of this process to paid servers cost, by agents, judges, users and teachers together."""
+"""A limit on the cost of this process's requests to paid servers: by agents, judges, users and teachers together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from agentgym.errors import PolicyError
 
 _open: list[SpendingLimit] = []
-"""The accounts that are open now; requests are charged to the last."""
+"""The accounts that are open now; requests are charged to the last account."""
 
 
 class SpendingLimit:
-    """What paid requests have cost so far. Requests after the limit is exceeded are refused.
+    """The cost of paid requests so far. Once the limit is exceeded, further requests are refused.
 
     Args:
-        price: returns what a request costs, from its `prompt_tokens` and `completion_tokens`.
-        most: the limit, in the currency of the price. Requests that are under way when it is reached still count.
+        price: returns the cost of a request, from its `prompt_tokens` and `completion_tokens`.
+        most: the limit, in the currency of the price. Requests that run when the limit is reached still count.
     """
 
     def __init__(self, price: Callable[[Mapping[str, float]], float], most: float) -> None:
@@ -31,7 +31,7 @@ class SpendingLimit:
             )
 
     def charge(self, policy: str, *, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count a request that was answered. Raises: PolicyError if its server does not say how many tokens it took."""
+        """Count an answered request. Raises: PolicyError if the server does not report the number of tokens."""
         if not prompt_tokens and not completion_tokens:
             raise PolicyError(f"{policy} does not report its tokens, so --max-cost cannot limit what they cost.")
         self.spent += self._price({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens})
@@ -39,7 +39,7 @@ class SpendingLimit:
 
 @contextmanager
 def charged_to(account: SpendingLimit | None) -> Iterator[None]:
-    """Charge the paid requests of this process to an account inside of the block; None charges nothing."""
+    """Charge the paid requests of this process to an account inside the block; None charges nothing."""
     if account is None:
         yield
         return

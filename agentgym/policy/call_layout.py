@@ -14,7 +14,7 @@ from agentgym.policy.formats.contract import NINE_LETTERS, CallFormat, ids_of
 
 
 class CallLayout:
-    """What a template does with calls in the format that its model writes.
+    """The layout that a template gives to calls in the format that its model writes.
 
     Args:
         template: the tokenizer's template.
@@ -47,7 +47,7 @@ class CallLayout:
         return _space(before), _space(between), _space(after)
 
     def numbered(self, message: Message, earlier: int) -> Message:
-        """Return an assistant's message with the ids that the model would give its calls after `earlier` others."""
+        """Return an assistant's message with the ids that the model gives to calls after `earlier` other calls."""
         ids = self.ids
         if ids is None or not message.calls:
             return message
@@ -70,14 +70,14 @@ class CallLayout:
         return text
 
     def result_id(self, messages: Sequence[Message], index: int) -> str:
-        """Return the id of the call that message number `index` answers, in the way of the model."""
+        """Return the id of the call that message number `index` answers, in the model's form."""
         call = Call(messages[index].name or "", id=messages[index].call_id or "")
         number = sum(message.role == "tool" for message in messages[:index])
         return (self.ids or NINE_LETTERS).of(call, number)
 
     @cached_property
     def _counts_on(self) -> bool:
-        """Whether the template counts calls over the conversation, and not anew in each message."""
+        """Whether the template counts calls over the whole conversation instead of within each message."""
         if not self._template.takes_calls:
             return True
         turns = [Message("assistant", "", probe_calls(1, self.ids, number)) for number in range(2)]

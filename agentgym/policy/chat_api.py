@@ -88,7 +88,7 @@ class ChatApiPolicy(Policy):
         return {**super().identity(), "call_format": call_format, "extra": self._extra, "omit": self._omit}
 
     async def generate(self, request: Request) -> Reply:
-        """Answer. Raises: PolicyError, ContextFull; see JsonEndpoint.post, and SpendingLimit."""
+        """Answer a request. Raises: PolicyError, ContextFull; see JsonEndpoint.post, and SpendingLimit."""
         if (account := open_account()) is not None:
             account.check()
         sampling = request.sampling
@@ -175,7 +175,7 @@ def _calls(written: Any) -> tuple[Call, ...]:
 
 
 def _wanted_back(written: dict[str, Any]) -> dict[str, Any]:
-    """Return what a server wants back with its message besides the thought: signatures, and the thought's field name.
+    """Return the extra fields that a server wants back with its message: signatures, and the thought's field name.
 
     Signatures of calls are under `tool_calls`, by call id.
     """
@@ -286,9 +286,9 @@ _BROKEN_OFF = ("abort", "error", "network_error", "insufficient_system_resource"
 
 
 def finish_reason(choice: Mapping[str, Any]) -> FinishReason:
-    """Return why a server's message ended, in the words of any server; `stop` for a reason unknown to agentgym.
+    """Return the finish reason of a server's message, whatever word the server uses; `stop` for an unknown reason.
 
-    Raises: PolicyError if the server broke the message off, which is not the agent's doing.
+    Raises: PolicyError if the server broke off the message, which is not the agent's fault.
     """
     reason = str(choice.get("finish_reason")).lower()
     if reason in _BROKEN_OFF:

@@ -138,13 +138,13 @@ class ChatTemplate:
         return [question, answer]
 
     def between(self, roles: Sequence[str], calls: int) -> tuple[str, bool, str]:
-        """Return how the agent's message ends before further ones, whether that token is the first of what follows, and
-        the text after it, with placeholders from 2 on.
+        """Return the token that ends the agent's message before further messages, whether it also begins the text that
+        follows, and the text after it, with placeholders from 2 on.
 
         Args:
             roles: the roles of the further messages.
-            calls: how many the agent's message made.
-        Raises: PolicyError if the template does not write them, or not so that the place can be found.
+            calls: the number of calls in the agent's message.
+        Raises: PolicyError if the template does not write the calls, or if their place cannot be found.
         """
         rows = placeholders([Message(role) for role in roles], start=2)  # type: ignore[arg-type]
         for count in sorted({calls, min(calls, 1)}, reverse=True):  # some templates allow only one call per message
@@ -166,8 +166,8 @@ class ChatTemplate:
         """Return the text of turns of calls and their results, up to where the agent writes again.
 
         Args:
-            answer: the agent's last message, with which the text ends then.
-        Raises: PolicyError if the template does not write them all.
+            answer: the agent's last message; if given, the text ends with it.
+        Raises: PolicyError if the template does not write all calls and results.
         """
         rows: list[Row] = [{"role": "user", "content": question}]
         for message, texts in zip(turns, results, strict=True):

@@ -13,7 +13,7 @@ from agentgym.options import kept_arguments
 from agentgym.trajectory import TokenMask
 
 REPLY_S = 3600.0
-"""How many seconds a policy may take for one message unless told otherwise: much longer than any slow model takes."""
+"""The default limit of one message, in seconds: much longer than a slow model takes."""
 FinishReason = Literal["stop", "length", "content_filter"]
 
 
@@ -116,7 +116,7 @@ class Renderer(Protocol):
 
 
 def with_call_ids(renderer: Renderer, message: Message, earlier: Sequence[Message]) -> Message:
-    """Return an assistant's message with the ids that the renderer's model gives calls; the same if it gives none.
+    """Return an assistant's message with the ids that the renderer's model gives calls; unchanged if it gives none.
 
     Args:
         earlier: the conversation before the message.
@@ -152,7 +152,7 @@ class Policy:
         raise NotImplementedError
 
     async def generate_in_time(self, request: Request, reply_s: float = REPLY_S) -> Reply:
-        """Answer a request by `generate`, within a time. Call this, and not `generate`: a server may hang for ever.
+        """Answer a request by `generate`, with a time limit. Call this, not `generate`: a server may hang for ever.
 
         Args:
             reply_s: the seconds that the reply may take, waiting for its turn included.
@@ -167,7 +167,7 @@ class Policy:
             raise self.no_reply_in(reply_s) from error
 
     def no_reply_in(self, reply_s: float) -> PolicyError:
-        """Return the error for a reply that takes longer, for a caller that limits the time by a clock of its own."""
+        """Return the error for a reply that takes longer, for a caller with its own clock."""
         return PolicyError(
             f"{self.name!r} gave no reply within {reply_s:g} s. If it hangs, restart it. If it is slow, raise reply_s."
         )
@@ -199,8 +199,8 @@ class Policy:
         """Return everything that affects the answers, by name; the ledger compares it when a run resumes.
 
         Settings that do not affect answers, such as the number of connections, are omitted by the policies that define
-        this method. Any other is identified by the constructor arguments that it stores under their own names, and one
-        without a name of its own by its class, too.
+        this method. Any other policy is identified by the constructor arguments that it stores under their own names,
+        and also by its class if it has no name of its own.
         """
         is_own = type(self).identity is not Policy.identity
         class_name = {"class": type(self).__qualname__} if self.name == Policy.name else {}

@@ -321,7 +321,7 @@ class _Batch:
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """Return the common prefix of two lists. For the smallest and largest of many lists, all of them share it."""
+    """Return the common prefix of two lists. The smallest and largest of many lists give the prefix that all share."""
     for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return first[:index]

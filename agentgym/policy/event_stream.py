@@ -14,7 +14,7 @@ class BrokenStream(ValueError):
 
 
 def join_events(text: str) -> dict[str, Any]:
-    """Return the completion of which a stream has the parts: texts and arguments of calls are put together.
+    """Return the complete answer from the parts in a stream: join texts and arguments of calls.
 
     Only the first choice is read. Raises: BrokenStream.
     """
@@ -56,7 +56,7 @@ def _chunks(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _add(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a part to what has arrived of a message."""
+    """Add a part to the message received so far."""
     for key, value in delta.items():
         if value is None or key == "role":
             continue
@@ -84,7 +84,7 @@ def _add_calls(calls: list[dict[str, Any]], parts: Any) -> None:
 
 
 def _call_of(calls: list[dict[str, Any]], index: int | None, *, begins: bool) -> dict[str, Any]:
-    """Return the call that a part belongs to, a new one if need be.
+    """Return the call to which a part belongs; add a new call if necessary.
 
     Args:
         index: the number of the call; None from servers that leave it out.

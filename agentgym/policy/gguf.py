@@ -31,7 +31,7 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
     Args:
         chat_template: Jinja text that replaces the file's template, for example one that supports tools.
     Returns: the number of the model's parameters.
-    Raises: PolicyError if the file is none that can be read, or the folder exists; MissingExtraError.
+    Raises: PolicyError if the file cannot be read, or the folder exists; MissingExtraError.
     """
     file, folder = Path(file), Path(folder)
     _check(file, folder)

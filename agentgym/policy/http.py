@@ -127,7 +127,7 @@ class JsonEndpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(self, path: str, body: dict[str, Any] | None = None, *, plain_text: bool = False) -> Any:
-        """Return the answer's JSON, None if it is empty.
+        """Send a POST request and return the answer's JSON; None if the answer is empty.
 
         Args:
             plain_text: return the answer's text instead, for answers that are not JSON.
@@ -279,7 +279,7 @@ def _excerpt(text: str, limit: int = 300) -> str:
 
 
 def _retry_after(value: str | None) -> float:
-    """Seconds that a Retry-After header asks for: a number or a date. 0 where it says nothing readable."""
+    """Return the seconds that a Retry-After header asks for, by a number or a date; 0 if it is unreadable."""
     if not value:
         return 0.0
     try:

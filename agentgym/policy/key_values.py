@@ -83,7 +83,7 @@ class Block:
     """
 
     def __init__(self, parts: int, like: torch.Tensor, rows: int, columns: int) -> None:
-        """`parts`: 2 * layers. `like`: [..., heads, any, head_dim], one of them."""
+        """`parts`: 2 * layers. `like`: [..., heads, any, head_dim], an example of a layer's keys or values."""
         heads, head_dim = like.shape[-3], like.shape[-1]
         self.data = torch.zeros(parts, rows, heads, columns, head_dim, dtype=like.dtype, device=like.device)
         self.used = 0

@@ -14,8 +14,8 @@ class LoadOptions(Section):
     """How the weights, the tokenizer and the chat template of a local model are loaded."""
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """The dtype of the weights. "auto" is float32 on a CPU and the checkpoint's dtype elsewhere. Where training changes
-    all weights it is float32 everywhere."""
+    """The dtype of the weights. "auto" is float32 on a CPU and the checkpoint's dtype elsewhere. If training changes
+    all weights, it is float32 everywhere."""
     attention: str | None = None
     """The implementation of attention, for example sdpa, eager or flash_attention_2. By default transformers
     chooses."""
@@ -24,22 +24,22 @@ class LoadOptions(Section):
     base: str | None = None
     """The model that a LoRA adapter belongs to. By default it is the model that the adapter names."""
     tokenizer: str | None = None
-    """A folder or hub model with another tokenizer than the model's own."""
+    """A folder or hub model whose tokenizer replaces the model's own."""
     chat_template: str | None = None
     """A Jinja file to use in place of the tokenizer's own template."""
     template_options: dict[str, Any] = {}
     """Variables of the chat template, for example `{enable_thinking = false}`."""
     quantization: Literal["nf4"] | None = None
-    """`nf4` keeps the weights in 4 bits, which needs the extra `quantized`. Training takes it only together with a LoRA
+    """`nf4` keeps the weights in 4 bits, which needs the extra `quantized`. Training accepts it only with a LoRA
     adapter."""
 
     def load_options(self) -> LoadOptions:
-        """Only these options, of a section that has more."""
+        """Return only these options of a section that has more fields."""
         return LoadOptions(**{name: getattr(self, name) for name in LoadOptions.model_fields})
 
     @classmethod
     def checked(cls, **options: Any) -> LoadOptions:
-        """Make the options. Raises: PolicyError naming those that are wrong, in one line."""
+        """Make the options. Raises: PolicyError, which names the wrong options in one line."""
         try:
             return cls(**options)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""A policy from a checkpoint on this machine: of a model that reads text, or one that also reads images."""
+"""A policy from a checkpoint on this machine, of a model that reads text or of one that also reads images."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def load(
     sees: bool | None = False,
     **options: Any,
 ) -> TransformersPolicy:
-    """A policy from a checkpoint: a folder, or the name of a hub model that is already on this machine or allowed.
+    """Load a policy from a checkpoint: a folder, or the name of a hub model that is cached or may be downloaded.
 
     Args:
-        path: holds the model, its tokenizer or processor, and chat template; or a LoRA adapter.
-        call_format: registered name of how it writes calls; "auto" is how its chat template does.
+        path: the model, with its tokenizer or processor and chat template; or a LoRA adapter.
+        call_format: registered name of its call format; "auto" is the format of its chat template.
         device: as torch names it; `auto` as in `device_of`.
         dtype, attention, revision, base, tokenizer, chat_template, template_options, quantization: see LoadOptions.
-        sees: whether it reads images; None for what its configuration says.
+        sees: whether it reads images; None to follow its configuration.
         options: see TransformersPolicy and VisionPolicy.
     Raises: PolicyError if it cannot be loaded.
     """
@@ -60,7 +60,7 @@ def load(
 
 @wraps(load, assigned=())  # for its options
 def load_vision(path: str, **options: Any) -> TransformersPolicy:
-    """A policy from a checkpoint of a vision model: a folder, or the name of a hub model that is on this machine."""
+    """Load a policy from a checkpoint of a vision model: a folder, or the name of a hub model on this machine."""
     return load(path, sees=True, **options)
 
 

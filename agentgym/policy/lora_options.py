@@ -19,13 +19,13 @@ class LoraOptions(Section):
     alpha: Count = 32
     """The product of the two matrices is scaled by `alpha` / `rank`."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of their input that is dropped while imitating. Reinforcement drops nothing, because its episodes are
+    """The dropout on the matrices' input while imitating. Reinforcement uses no dropout, because its episodes are
     sampled without dropout."""
     targets: str | list[str] = ALL_LINEAR
     """The names of the layers, or "all-linear" for all linear layers but the output layer."""
     roles: list[str] = []
-    """Give each of these roles an adapter of its own, of this rank. Turns without a role belong to the first. By
-    default there is one adapter for all."""
+    """Give each of these roles its own adapter of this rank. Turns without a role belong to the first role. By
+    default all roles share one adapter."""
 
     @field_validator("roles")
     @classmethod

@@ -1,4 +1,4 @@
-"""Checks of `agentgym model check` that need more than a tokenizer: a folder's ends, and one call by the model."""
+"""Checks of `agentgym model check` beyond the tokenizer: the end tokens in a folder, and one call by the model."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def has_weights(folder: Path) -> bool:
 
 
 def check_generation_ends(renderer: TemplateRenderer, folder: Path) -> TemplateFinding | None:
-    """Compare the ends of a turn with those in a folder's generation_config.json; None if the file names none.
+    """Compare the end tokens of a turn with those in a folder's generation_config.json; None if the file names none.
 
-    A policy of the folder ends at all of them. A server that reads the file alone goes on at an end that it lacks.
+    A policy from the folder ends at all of them. A server that reads only the file misses those not in it.
     """
     file = folder / "generation_config.json"
     named = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
@@ -48,8 +48,8 @@ def check_generation_ends(renderer: TemplateRenderer, folder: Path) -> TemplateF
 async def ask_model(policy: TransformersPolicy) -> TemplateFinding:
     """Let a model write one call, greedily, and say which call formats read it.
 
-    Not ok if other formats read the call and the policy's does not. A model that writes no call, as an untrained one,
-    says nothing about formats.
+    The check fails if other formats read the call but the policy's does not. A model that writes no call, such as an
+    untrained one, tells nothing about formats.
     """
     renderer = policy.renderer
     messages = [Message("user", QUESTION)]

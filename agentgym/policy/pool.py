@@ -55,7 +55,7 @@ class _Server:
 
 
 class PolicyPool(Policy):
-    """Hands each episode to the server with the fewest, and keeps it there, where its prefix is cached.
+    """Assigns each episode to the server with the fewest episodes, and keeps it there, where its prefix is cached.
 
     A failure or a missed deadline fails the turn (PolicyError) and frees its episode, so that the retry of the turn
     goes to another server: any server can continue the turn's tokens. All servers in use have the same weights, because

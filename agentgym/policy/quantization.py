@@ -1,6 +1,6 @@
 """Weights in 4 bits, by bitsandbytes.
 
-Its 8 bits round activations too, by the batch they are in: sampling and training then lie 2e-3 nats a token apart.
+Its 8-bit form also rounds activations, depending on the batch: sampling and training differ by 2e-3 nats a token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def quantization_config() -> Any:
 
 
 def sample_as_in_training(model: Any) -> None:
-    """Let a quantised model compute alike in sampling and in training.
+    """Make a quantised model compute in the same way in sampling and in training.
 
     On a processor with AVX512-BF16, bitsandbytes repacks the weights at the first forward pass without gradients, and
     computes in bfloat16 from then on. Layers narrower than a block of 64 weights fail.

@@ -230,7 +230,7 @@ class TemplateRenderer:
     def _glue_with_names(self, pieces: Sequence[str | Slot], messages: Sequence[Message]) -> list[int]:
         """Return the ids of template text with names of tools and ids of calls in it.
 
-        They are encoded as one text, as in the template, unless that would make other special tokens of them.
+        They are encoded as one text, as in the template, unless this would create other special tokens.
         """
         names = [
             (messages[piece[0]].name or "") if piece[1] == "NAME" else self._layout.result_id(messages, piece[0])

@@ -17,7 +17,7 @@ def uniforms(sampling: Sampling, count: int) -> NDArray[np.float64]:
 def draw(
     logits: torch.Tensor, uniform: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw by inverting the cumulative distribution, so that a row's token depends on its own number alone.
+    """Draw tokens by inverting the cumulative distribution, so that a row's token depends only on its own number.
 
     Args:
         logits: [B, V], any float type; computed on in float64.
@@ -25,8 +25,8 @@ def draw(
         temperature: [B] >= 0; 0 takes the likeliest token.
         top_p: [B] in (0, 1]; the smallest set of likeliest tokens that holds this much probability.
     Returns: [B] int64 tokens, and [B] float64 natural-log probabilities under the distribution that was drawn from:
-        tempered and, with top_p below 1, truncated and normalised anew. For temperature 0, where that would
-        always be log 1, the probability at temperature 1.
+        tempered and, with top_p below 1, truncated and normalised anew. For temperature 0, whose
+        log-probability would always be 0, it is the one at temperature 1.
     """
     greedy = temperature == 0
     scale = torch.where(greedy, torch.ones_like(temperature), temperature).to(torch.float64)

@@ -1,4 +1,4 @@
-"""A lock between forward passes with a model's weights and replacements of the weights."""
+"""A lock that separates forward passes with a model's weights from replacements of the weights."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def _ends(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 _AROUND_THOUGHTS = (("", r"\s*"), (r"\s*", r"\s*"), ("", r"\n{0,2}"))
-"""The white space before and after a thought that may go with it."""
+"""Patterns of the white space before and after a thought that may be removed with the thought."""
 
 
 def _without_empty_thoughts(text: str, before: str = "", after: str = r"\s*") -> str:

@@ -112,7 +112,7 @@ def make_configuration(
 def make_model(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, **shape: int) -> Qwen3ForCausalLM:
     """Return a Qwen3 with random weights. `shape`: see `make_configuration`.
 
-    The same seed gives the same weights, and the process's own random state is left as it was.
+    The same seed gives the same weights; the process's random state is not changed.
     """
     import torch
     from transformers import Qwen3ForCausalLM

@@ -1,1 +1,1 @@
-"""How calls are written in an agent's text. Each is registered in `agentgym.call_formats`; see contract.py."""
+"""Call formats: how an agent's text writes calls. Each is registered in `agentgym.call_formats`; see contract.py."""

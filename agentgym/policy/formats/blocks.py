@@ -19,10 +19,10 @@ def read_blocks(
 
     Args:
         opening: the mark with which each block of calls begins.
-        read: given the text, where a block's inside begins and the number of its first call, returns its calls and
-            where it ends. Where it raises Malformed, the block reaches to the next one.
-        example: the right shape, for errors.
-        strays: texts that only stand in a call: outside of one they are answered as a malformed call.
+        read: given the text, the start of a block's content and the number of its first call, returns the block's
+            calls and its end. If it raises Malformed, the block extends to the next one.
+        example: the right form of a call, for errors.
+        strays: texts that may occur only inside a call; elsewhere they are answered as a malformed call.
     """
     reader = CallWalk(text, re.compile(re.escape(opening)), example)
     while mark := reader.next_call():

@@ -69,7 +69,7 @@ class WrittenCalls:
     """Messages with calls of the tool `probe` as a tokenizer's chat template writes them.
 
     Attributes:
-        failure: why the template could not render the first message that it could not; None if it could render all.
+        failure: why rendering failed for the first message that the template could not render; None if none failed.
     """
 
     def __init__(self, tokenizer: Any, template_options: dict[str, Any] | None = None) -> None:
@@ -85,7 +85,7 @@ class WrittenCalls:
 
         Args:
             ids: makes the calls' ids.
-            words: what the message says beside the calls.
+            words: the message's text beside the calls.
         """
         calls = probe_calls(count, ids)
         key = (words, *(call.id for call in calls))
@@ -179,7 +179,7 @@ def _as_written(factory: Any, written: WrittenCalls) -> CallFormat:
 
 
 def _written_alike(call_format: CallFormat, written: WrittenCalls) -> int:
-    """Return how much of the template's text the format writes alike: the length of two calls, of one, or 0."""
+    """Return how many characters the format writes like the template: the length of two calls, of one call, or 0."""
     ids = ids_of(call_format)
     for count in (2, 1):
         text = written.text(count, ids)

@@ -72,8 +72,8 @@ def _typed(text: str, types: set[str]) -> Any:
 
 
 def _types(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Iterator[str]:
-    """Yield the JSON types that a schema admits, none if it names none. A name of an enum's member counts as
-    its type.
+    """Yield the JSON types that a schema admits, nothing if it names none. A member of an enum counts as its
+    type.
     """
     if not isinstance(schema, dict) or depth > 8:
         return

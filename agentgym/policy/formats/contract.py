@@ -77,8 +77,8 @@ class CallIds:
         return call.id if self.pattern.fullmatch(call.id) else self.make(call.name, number)
 
     def read(self, written: object, index: int) -> str:
-        """Return the id that a call was written with; the id of any format for call `index` of its message if it is
-        none.
+        """Return the id that a call was written with; if it has none, the default id for call `index` of its
+        message.
         """
         return written if isinstance(written, str) and self.pattern.fullmatch(written) else f"call_{index}"
 

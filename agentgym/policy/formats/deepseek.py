@@ -17,7 +17,7 @@ FENCE, FENCE_END = "```json\n", "\n```"
 
 
 class DeepSeek:
-    """`function<sep>name` and a fence of JSON, as V3 and R1 write it; the way of V3.1 is read as well.
+    """`function<sep>name` and a fence of JSON, as V3 and R1 write it; the form of V3.1 is read as well.
 
     Args:
         apart: write each call on a line of its own.
@@ -32,7 +32,7 @@ class DeepSeek:
         self._between = "\n" * apart
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nWrite calls like this:\n{self._example()}"
 
@@ -55,7 +55,7 @@ class DeepSeek:
 
 
 class DeepSeekV31(DeepSeek):
-    """`name<sep>{...}`, as V3.1 and later write it; the way of V3 and R1 is read as well."""
+    """`name<sep>{...}`, as V3.1 and later write it; the form of V3 and R1 is read as well."""
 
     name = "deepseek_v31"
     layouts: Sequence[dict[str, bool]] = ({}, {"apart": True})

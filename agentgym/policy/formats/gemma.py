@@ -16,7 +16,7 @@ NAME = re.compile(r"[\w.-]{1,128}")
 
 
 class Gemma4:
-    """One call between two special tokens; texts stand between special tokens too, without any escaping."""
+    """One call between two special tokens; each string is also between special tokens, without any escaping."""
 
     name = "gemma4"
     stop: tuple[str, ...] = ()
@@ -29,17 +29,17 @@ class Gemma4:
 
     @property
     def example(self) -> str:
-        """The shape of a call."""
+        """The form of a call."""
         quote = self.delimiter
         return f"{self.opening}call:tool_name{{argument:{quote}value{quote},number:3}}{self.closing}"
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nWrite each call like this: {self.example}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text. Raises: ValueError for a text that holds the mark of its own end."""
+        """Return calls as text. Raises: ValueError for a string that contains its closing mark."""
         return "".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -80,7 +80,7 @@ def _sorted(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 class FunctionGemma(Gemma4):
-    """The same with the marks of FunctionGemma."""
+    """The same format with the marks of FunctionGemma."""
 
     name = "functiongemma"
     opening, closing, delimiter = "<start_function_call>", "<end_function_call>", "<escape>"

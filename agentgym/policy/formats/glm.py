@@ -10,11 +10,11 @@ from agentgym.policy.formats.marked import MarkedArguments
 
 
 class Glm(MarkedArguments):
-    """One call a `<tool_call>`: the name, then keys and values in turn. Newlines between the marks do not matter.
+    """One call per `<tool_call>`: the name, then alternating keys and values. Newlines between the marks do not matter.
 
     Args:
-        between: what stands between two calls.
-        lines: write each mark on a line of its own, as up to GLM 4.6; newer models write none.
+        between: the text between two calls.
+        lines: write each mark on its own line, as models up to GLM 4.6 do; newer models write no newlines.
     """
 
     name = "glm"
@@ -33,7 +33,7 @@ class Glm(MarkedArguments):
         self._line = "\n" * lines
 
     def write(self, name: str, arguments: dict[str, str]) -> str:
-        """One call as text."""
+        """Return one call as text."""
         line = self._line
         pairs = (
             f"<arg_key>{key}</arg_key>{line}<arg_value>{value}</arg_value>{line}" for key, value in arguments.items()

@@ -26,9 +26,9 @@ _TO = re.compile(r"to=(?:functions\.)?([^\s<]{1,300})")
 
 
 class Harmony:
-    """Messages with a channel each: thoughts in `analysis`, calls in `commentary`, speech in `final`.
+    """Messages that each have a channel: thoughts in `analysis`, calls in `commentary`, speech in `final`.
 
-    A thought is given back between `<think>` and `</think>`, as other formats have it. Nothing in it is a call.
+    `parse` returns a thought between `<think>` and `</think>`, as other formats do. Nothing in it is a call.
     """
 
     name = "harmony"
@@ -36,7 +36,7 @@ class Harmony:
     control = (MESSAGE, END, START, "<|channel|>", "<|constrain|>")
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"# Tools\n\nYou may call these functions:\n{lines}\nWrite each call like this: {EXAMPLE}"
 

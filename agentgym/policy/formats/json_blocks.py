@@ -42,7 +42,7 @@ class JsonBlock(ABC):
         return (self.opening, self.closing)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nWrite calls like this: {self._example}"
 
@@ -60,7 +60,7 @@ class JsonBlock(ABC):
 
     @abstractmethod
     def call(self, value: Any, index: int) -> Call:
-        """Return the call that an entry of the list says."""
+        """Return the call that an entry of the list describes."""
 
     @property
     def _example(self) -> str:
@@ -83,7 +83,7 @@ class Phi4(JsonBlock):
     """`<|tool_call|>[{"name": ..., "arguments": {...}}]<|/tool_call|>`, as Phi-4-mini writes it.
 
     Args:
-        apart: write each call between marks of its own, without a list.
+        apart: write each call between its own marks, without a list.
     """
 
     name = "phi4"
@@ -127,7 +127,7 @@ class Cohere(JsonBlock):
         return (self.opening, self.closing, *_RESPONSE, *_THINKING)
 
     def compose(self, text: str, calls: tuple[Call, ...]) -> str:
-        """Return a whole message: thoughts between marks of their own, and words after one if no calls follow."""
+        """Return a whole message: thoughts between their marks; text after a mark of its own if no calls follow."""
         thought, speech = split_thoughts(text)
         begin = f"{_THINKING[0]}{thought}{_THINKING[1]}" if thought else ""
         return begin + (speech + self.render(calls) if calls else _RESPONSE[0] + speech)

@@ -1,4 +1,4 @@
-"""Calls that are JSON objects, `{"name": "query", "arguments": {...}}`: what many formats put between their marks."""
+"""Calls that are JSON objects, `{"name": "query", "arguments": {...}}`, as many formats write between their marks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MAX_NAME_CHARS = 128
 
 
 def call_of(value: Any, index: int, example: str, key: str = "arguments") -> Call:
-    """Return the call that a JSON value says, or one with an error that says what is wrong with it.
+    """Return the call that a JSON value describes, or a call whose error says what is wrong with the value.
 
     Args:
-        index: position among the calls of the message. `example`: the right shape.
-        key: where the arguments stand.
+        index: position among the calls of the message. `example`: the right form.
+        key: the key that holds the arguments.
     """
     if not isinstance(value, dict):
         return malformed_call(index, f"The call must be a JSON object, not {kind_of(value)}.", example)

@@ -21,7 +21,7 @@ _IDS = CallIds(lambda name, number: f"functions.{name}:{number}", re.compile(r"f
 class KimiK2:
     """`functions.name:index` and a JSON object, all calls of a message in one section.
 
-    The first part is the id of the call. Its index goes on through the conversation.
+    The first part is the id of the call. The index counts the calls of the whole conversation.
     """
 
     name = "kimi_k2"
@@ -30,7 +30,7 @@ class KimiK2:
     control: tuple[str, ...] = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nWrite calls like this: {_EXAMPLE}"
 

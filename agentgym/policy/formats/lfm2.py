@@ -19,7 +19,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"})
 
 
 class Lfm2:
-    """A list of calls between two special tokens, with keyword arguments alone."""
+    """A list of calls between two special tokens, with keyword arguments only."""
 
     name = "lfm2"
     stop: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Lfm2:
         return f"List of tools: {written}\nWrite calls like this: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text, all in one list. Raises: ValueError for a name that Python could not write."""
+        """Return calls as text, all in one list. Raises: ValueError for a name that is not valid in Python."""
         bodies = [python_call(call.name, call.arguments) for call in calls]
         for call, body in zip(calls, bodies, strict=True):
             refuse_unless_read_back(self, call, call.arguments, f"{OPEN}[{body}]{CLOSE}")

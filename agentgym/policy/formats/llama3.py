@@ -29,9 +29,9 @@ _BUILT_IN = re.compile(r"\s*[\w.-]{1,128}\.call\(")
 
 
 class Llama3:
-    """Bare JSON objects, several of them apart by `; `. After `<|python_tag|>` also `name.call(argument="value")`.
+    """Bare JSON objects, separated by `; `. After `<|python_tag|>` also `name.call(argument="value")`.
 
-    An object that has a name and no parameters is data, not a call: a message may well end in such JSON.
+    An object that has a name but no parameters is data, not a call: an answer may end with such JSON.
     """
 
     name = "llama3"

@@ -1,4 +1,4 @@
-"""Calls whose arguments stand between marks without any quoting, as Qwen's XML and GLM write them.
+"""Calls whose arguments are between marks, without any quoting, as Qwen's XML and GLM write them.
 
 The syntax has no types: every argument is read as text, which coercion.py converts to numbers and lists by the tool's
 schema. A value ends at a closing mark that is followed by a further argument or the end of the call, so that a value
@@ -23,14 +23,14 @@ class MarkedArguments(ABC):
     """Base of the formats. A subclass sets the marks, each a regular expression that matches in linear time.
 
     Attributes:
-        opening: the mark with which a call begins.
-        head: what follows it, with the group `name`.
-        key: an argument's beginning, with the group `key`.
-        value_end: an argument's end. It looks ahead for what must follow.
-        end: the end of the call.
+        opening: matches the mark with which a call begins.
+        head: matches the text after that mark, with the group `name`.
+        key: matches the beginning of an argument, with the group `key`.
+        value_end: matches the end of an argument. It looks ahead for the text that must follow.
+        end: matches the end of the call.
 
     Args:
-        between: what stands between two calls.
+        between: the text between two calls.
     """
 
     name: str
@@ -49,12 +49,12 @@ class MarkedArguments(ABC):
         self._between = between
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return f"You may call these tools:\n{lines}\nWrite each call like this, an argument as it is:\n{self.example}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text. Raises: ValueError for an argument that holds the marks of its own end."""
+        """Return calls as text. Raises: ValueError for an argument that contains its own closing mark."""
         return self._between.join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -63,7 +63,7 @@ class MarkedArguments(ABC):
 
     @abstractmethod
     def write(self, name: str, arguments: dict[str, str]) -> str:
-        """One call as text."""
+        """Return one call as text."""
 
     def _render(self, call: Call) -> str:
         as_text = {

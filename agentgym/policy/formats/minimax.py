@@ -11,7 +11,7 @@ ALL_OPEN, ALL_CLOSE = "<minimax:tool_call>", "</minimax:tool_call>"
 
 
 class MiniMax(MarkedArguments):
-    """One `<invoke>` a call, all calls of a message in one block."""
+    """One `<invoke>` per call, all calls of a message in one block."""
 
     name = "minimax"
     opening = '<invoke name="'
@@ -25,7 +25,7 @@ class MiniMax(MarkedArguments):
     )
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text, in one block. Raises: ValueError for an argument with the marks of its own end."""
+        """Return calls as text, in one block. Raises: ValueError for an argument that contains its closing mark."""
         return f"{ALL_OPEN}\n{super().render(calls)}\n{ALL_CLOSE}" if calls else ""
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -34,6 +34,6 @@ class MiniMax(MarkedArguments):
         return content.replace(ALL_OPEN, "").replace(ALL_CLOSE, "").strip() if calls else content, calls
 
     def write(self, name: str, arguments: dict[str, str]) -> str:
-        """One call as text."""
+        """Return one call as text."""
         lines = [f'<parameter name="{key}">{value}</parameter>\n' for key, value in arguments.items()]
         return f'<invoke name="{name}">\n{"".join(lines)}</invoke>'

@@ -19,7 +19,7 @@ _SPACE = re.compile(r"\s*")
 
 
 class Mistral:
-    """`[TOOL_CALLS] [{"name": ..., "arguments": {...}}]`, as up to Mistral Small 3.1; the newer way is read as well.
+    """`[TOOL_CALLS] [{"name": ..., "arguments": {...}}]`, as up to Mistral Small 3.1; the newer form is read as well.
 
     Args:
         ids: write an id with each call.
@@ -37,7 +37,7 @@ class Mistral:
         self._space = " " * space
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """Return the list of tools as these models know it, and the shape of a call."""
+        """Return the list of tools in these models' form, and the form of a call."""
         written = json.dumps(list(tools), ensure_ascii=False)
         return f"[AVAILABLE_TOOLS]{written}[/AVAILABLE_TOOLS]\nWrite calls like this: {self.example}"
 
@@ -70,7 +70,7 @@ class Mistral:
 
 
 class MistralArgs(Mistral):
-    """`[TOOL_CALLS]name[ARGS]{...}`, as Magistral and Mistral Small 3.2 write it; the older way is read too.
+    """`[TOOL_CALLS]name[ARGS]{...}`, as Magistral and Mistral Small 3.2 write it; the older form is read too.
 
     Args:
         ids: write an id after each name.

@@ -1,4 +1,4 @@
-"""Calls as a bare Python list, `[query(sql="SELECT 1", limit=3)]`: the prompted way of Gemma 3, Llama 3.2 and 4."""
+"""Calls as a bare Python list, `[query(sql="SELECT 1", limit=3)]`: as Gemma 3, Llama 3.2 and 4 do if prompted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pythonic:
     """One list of calls with keyword arguments, on lines of its own.
 
     Args:
-        python: write texts, True and None as Python does, and not as JSON. Both are read.
+        python: write strings, True and None as Python does, instead of as JSON. Both forms are read.
     """
 
     name = "pythonic"
@@ -37,7 +37,7 @@ class Pythonic:
         return f"You may call these tools:\n{lines}\nTo call some, write this and nothing else: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text, all in one list. Raises: ValueError for a name that Python could not write."""
+        """Return calls as text, all in one list. Raises: ValueError for a name that is not valid in Python."""
         bodies = [self._write(call) for call in calls]
         for call, body in zip(calls, bodies, strict=True):
             refuse_unless_read_back(self, call, call.arguments, f"[{body}]")

@@ -8,7 +8,7 @@ from agentgym.policy.formats.marked import MarkedArguments
 
 
 class QwenXml(MarkedArguments):
-    """One function a `<tool_call>`, every argument on lines of its own; one newline around a value is dropped."""
+    """One function per `<tool_call>`, every argument on separate lines; one newline around a value is dropped."""
 
     name = "qwen_xml"
     opening = "<tool_call>"
@@ -20,6 +20,6 @@ class QwenXml(MarkedArguments):
     example = "<tool_call>\n<function=tool_name>\n<parameter=argument>\nvalue\n</parameter>\n</function>\n</tool_call>"
 
     def write(self, name: str, arguments: dict[str, str]) -> str:
-        """One call as text."""
+        """Return one call as text."""
         lines = [f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items()]
         return f"<tool_call>\n<function={name}>\n{''.join(lines)}</function>\n</tool_call>"

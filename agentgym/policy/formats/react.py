@@ -1,6 +1,6 @@
-"""Calls in ReAct's way, for models that know none: `Action: query` and `Action Input: {...}` on lines of their own.
+"""ReAct's calls, for models without a call format: `Action: query` and `Action Input: {...}` on separate lines.
 
-Source: Yao et al. 2023, arXiv:2210.03629. Arguments as one JSON object: as agent libraries do it, not the paper.
+Source: Yao et al. 2023, arXiv:2210.03629. Arguments are one JSON object, as in agent libraries, not as in the paper.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class React:
     stop: tuple[str, ...] = (OBSERVATION,)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line of JSON Schema a tool, and the shape of a call."""
+        """Return one line of JSON Schema per tool, and the form of a call."""
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return (
             f"You may use these tools:\n{lines}\nThink first, then write this and wait for the observation:\n{EXAMPLE}"

@@ -35,7 +35,7 @@ class Tags:
     """One argument per call, between tags or in a code fence, without any escaping.
 
     Args:
-        tags: what stands for which tool: a tag's name, or ```` ```language ```` for a fence.
+        tags: which tool each tag calls; a key is a tag's name, or ```` ```language ```` for a fence.
         stop_after_call: end a turn at the first closing tag, for models that know no end-of-turn token.
     """
 

@@ -1,8 +1,8 @@
-"""The grammar of a turn in the call format `hermes`: which tools it may call, how often, and whether it may call none.
+"""The grammar of a turn in the call format `hermes`: which tools it may call, how often, and whether it must call any.
 
 A call is written as the format itself writes it, `<tool_call>{"name": "query", "arguments": {...}}</tool_call>`: the
-name first and once, and no call in a call. Text around calls is free, but for the mark of a thought in its midst, and
-does not begin as JSON does. A leading thought is free, and no call.
+name is first and occurs once, and calls are not nested. Text around calls is free, except that it contains no mark of a
+thought and does not begin like JSON. A thought at the beginning is free, and nothing in it is a call.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Grammar(Protocol):
 
     Attributes:
         decisive: the bytes that a free state may refuse.
-        settings: what the grammar was made from, as JSON; a vLLM server makes it anew.
+        settings: the settings of the grammar as JSON, from which a vLLM server rebuilds it.
     """
 
     decisive: str
@@ -45,7 +45,7 @@ class Grammar(Protocol):
 
 
 class TokenTable:
-    """The bytes of every token of a byte-level BPE, as text of one character a byte.
+    """The bytes of every token of a byte-level BPE, as text with one character per byte.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -74,12 +74,12 @@ class TokenTable:
 
 
 def as_bytes(text: str) -> str:
-    """Return a text as its UTF-8, one character a byte."""
+    """Return the UTF-8 bytes of a text, as one character per byte."""
     return text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-"""The bytes that byte-level BPE, as GPT-2 introduced it, writes as the character of that number."""
+"""The bytes that the byte-level BPE of GPT-2 writes as the character with the same number."""
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 _BYTES = {chr(byte): chr(byte) for byte in _PRINTABLE} | {chr(256 + i): chr(byte) for i, byte in enumerate(_OTHERS)}
 
