@@ -1,11 +1,11 @@
-"""The conformance kit: does an environment, tool, task set, reward, estimator, policy or backend keep its contract?
+"""The conformance kit: checks that environments, tools, rewards, policies and other parts keep their contracts.
 
     from agentgym.testing import check_environment
     await check_environment("acme/sql-v1", "acme/questions-v1")   # None, or a ConformanceError with every finding
 
-Each check runs the code that it checks. A finding says what was done, what came back and what was expected.
+Each check runs the code under test. A finding says what the check did, what came back and what was expected.
 
-environments.py      check_environment, which runs the checks in
+environments.py      check_environment, which runs the checks in these files:
     instance_checks.py  the same seed gives the same episode; checkpoints restore
     call_checks.py      every call is answered with a result
     close_checks.py     `close` frees everything (leaks.py counts what is left in the process)

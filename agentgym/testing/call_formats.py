@@ -1,4 +1,4 @@
-"""check_call_format: rendered calls are parsed back, and no text of an agent makes the parser raise or gets lost."""
+"""check_call_format: rendered calls are parsed back; no text of an agent makes the parser raise, and none gets lost."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
 
 
 def _check_thoughts(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
-    """Check that no call in a thought is read, wherever the thought is, closed or not, and that a call after it is."""
+    """Check that calls in a thought, wherever it is, closed or not, are ignored, and a call after it is read."""
     rendered = form.render((Call(tool, {argument: "hello"}),))
     for opening, closing in THOUGHTS.items():
         thought = f"{opening}perhaps\n{rendered}\n{closing}"

@@ -73,7 +73,7 @@ class EpisodeChecker:
 
 
 class Unjudged(Reward):
-    """Judges nothing: for a task that no reward can judge."""
+    """A reward that judges nothing, for a task that no reward can judge."""
 
     def outcome(self, episode: Trajectory) -> Components:
         """Return no component."""
@@ -218,7 +218,7 @@ async def check_cancelled(stage: EpisodeChecker) -> None:
 
 
 class _Thinking(Policy):
-    """Never answers."""
+    """A policy that never answers."""
 
     name = "an agent that thinks for ever"
 
@@ -292,7 +292,7 @@ def _talkative(task: Task) -> Script:
 
 
 def _list_agent(calls: Sequence[Call]) -> Callable[[Task], Script]:
-    """Return an agent that makes one of the calls per turn and then talks, whatever the task."""
+    """Return an agent that makes one of the calls in each turn and then only talks, whatever the task."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)
@@ -327,7 +327,7 @@ def with_different_truth(tasks: Sequence[Task], most: int = 3) -> list[Task]:
 
 
 def _tail(successes: int, trials: int, chance: float) -> float:
-    """Return the probability of at least so many successes by luck alone."""
+    """Return the probability of at least this many successes by luck alone."""
     return sum(math.comb(trials, n) * chance**n * (1 - chance) ** (trials - n) for n in range(successes, trials + 1))
 
 

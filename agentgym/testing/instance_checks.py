@@ -38,7 +38,7 @@ class CheckSubject:
 
 
 class RecordedEnvironment:
-    """One instance and a transcript of everything it said, as comparable text."""
+    """One instance and a transcript of everything that it returned, as comparable text."""
 
     def __init__(self, subject: CheckSubject, task: Task, seed: int) -> None:
         self.environment, self.task, self.seed = subject.make(), task.public(), seed
@@ -164,7 +164,7 @@ async def _check_side_by_side(
     other_task: Task,
     other_seed: int,
 ) -> None:
-    """Check that two instances played in alternation say what each said alone."""
+    """Check that two instances played in alternation return the same texts as each alone."""
     a, b = (
         RecordedEnvironment(subject, subject.task, subject.seed),
         RecordedEnvironment(subject, other_task, other_seed),

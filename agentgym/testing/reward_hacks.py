@@ -1,4 +1,4 @@
-"""check_reward_hacks: an agent that solves nothing must not succeed, or the reward pays for something else."""
+"""check_reward_hacks: an agent that solves nothing must not succeed; otherwise the reward can be hacked."""
 
 from __future__ import annotations
 

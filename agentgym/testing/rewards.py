@@ -113,7 +113,7 @@ async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findi
 
 
 def _shortened(trajectory: Trajectory) -> list[tuple[str, Trajectory]]:
-    """Return variants of the episode, as a budget, a broken call or a broken machine could leave it."""
+    """Return variants of the episode: those that a budget, a broken call or a broken machine could leave."""
     variants = [
         ("without its last turn", replace(trajectory, turns=trajectory.turns[:-1], stop_reason=StopReason.MAX_TURNS)),
         ("without any turn", replace(trajectory, turns=[], stop_reason=StopReason.CONTEXT_FULL)),

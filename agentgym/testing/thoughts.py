@@ -48,7 +48,7 @@ def decoy(task: Task, messages: Sequence[Message]) -> str:
 
 
 async def check_thoughts(stage: EpisodeChecker, solution: Trajectory) -> None:
-    """Replay an episode's messages with and without thoughts; then again with its spoken messages made farewells.
+    """Replay an episode's messages with and without thoughts; then again with farewells as its spoken messages.
 
     The thoughts hold everything that was said, so an environment, a user or a reward that reads them is detected.
     """

@@ -1,4 +1,4 @@
-"""check_tool: a tool is described, and accepts or refuses any arguments cleanly."""
+"""check_tool: a tool has a description, and accepts or refuses all arguments without an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a sandbox backend keep its contract, and withstand hostile code?
+"""Check that a sandbox backend keeps its contract and withstands hostile code.
 
     await check_backend("namespaces")                       # None, or a ConformanceError with every finding
     async for verdict in run_checks(backend): ...           # the verdict of each check, for a table

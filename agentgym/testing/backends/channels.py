@@ -10,7 +10,7 @@ _DOUBLE = "import sys, json\nfor line in sys.stdin: print(json.dumps(json.loads(
 
 
 async def a_channel_answers_line_by_line(target: Target) -> None:
-    """Each request gets the next line, values of a megabyte among them."""
+    """Each request gets the next line as its answer, also values of a megabyte."""
     channel = await target.sandbox.open_channel(["python3", "-c", _DOUBLE])
     check_equal([await channel.request(3), await channel.request("ab")], [6, "abab"], "answers in order")
     check_equal(len(await channel.request("x" * 2**20)), 2**21, "a long answer")
@@ -37,7 +37,7 @@ async def a_channel_that_is_closed_leaves_no_process(target: Target) -> None:
 
 
 async def a_channel_that_ends_says_its_last_words(target: Target) -> None:
-    """A process that ends, or speaks no JSON, is SandboxDied with what it wrote to standard error."""
+    """If the process ends or does not answer in JSON, SandboxDied has what it wrote to standard error."""
     for command, words in (
         (["sh", "-c", "read x; echo not json; echo why >&2; sleep 9"], "JSON"),
         (["sh", "-c", "echo why >&2; exit 1"], "why"),
@@ -50,7 +50,7 @@ async def a_channel_that_ends_says_its_last_words(target: Target) -> None:
 
 
 async def a_program_that_is_not_there_is_no_channel(target: Target) -> None:
-    """The first request, or opening it, says so."""
+    """A program that cannot be run is reported by opening the channel or by its first request."""
 
     async def ask() -> object:
         return await (await target.sandbox.open_channel(["no-such-program"])).request(1)
@@ -60,7 +60,7 @@ async def a_program_that_is_not_there_is_no_channel(target: Target) -> None:
 
 
 async def a_channel_that_is_silent_times_out(target: Target) -> None:
-    """No answer in time is a TimeoutError and ends the channel, not the sandbox."""
+    """If there is no answer in time, TimeoutError is raised; this ends the channel, not the sandbox."""
     channel = await target.sandbox.open_channel(["sleep", "30"])
     await check_raises(TimeoutError, channel.request(1, timeout_s=0.1), "a request that is not answered")
     await check_raises(SandboxDied, channel.request(1), "a request after the timeout")

@@ -1,4 +1,4 @@
-"""What a check of a backend is, and what came of one."""
+"""A check of a backend, and the verdict of one run of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SNAPSHOTS = "snapshots"
 
 
 class Breach(AssertionError):
-    """A check failed: what was got, what was expected."""
+    """A check failed. The message says what was returned and what was expected."""
 
 
 class NotApplicable(Exception):
-    """A check found out that it cannot be made on this backend; it is left out, with the reason."""
+    """A check cannot be made on this backend. It is left out, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class BackendCheck:
     """One check.
 
     Attributes:
-        run: does it, on a `Target`; its name and the first line of its docstring say what is checked.
-        theme: the heading it stands under.
-        needs: name of the limit without which it makes no sense, or `snapshots`; empty for none.
+        run: runs the check on a `Target`; its name and the first line of its docstring say what is checked.
+        theme: the heading under which the check is listed.
+        needs: name of the limit that the check requires, or `snapshots`; empty for none.
     """
 
     run: Callable[[Any], Awaitable[None]]
@@ -46,7 +46,7 @@ class BackendCheck:
         return (inspect.getdoc(self.run) or "").partition("\n")[0].rstrip(".")
 
     def left_out(self, capabilities: Capabilities) -> str:
-        """Why a backend of these capabilities is spared this check; empty if it is not."""
+        """Return why this check is left out for a backend of these capabilities; empty if it applies."""
         if self.needs == SNAPSHOTS:
             return "" if capabilities.snapshots else "the backend takes no snapshots"
         if not self.needs or self.needs in capabilities.enforced:
@@ -57,7 +57,7 @@ class BackendCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
-    """What came of one check. `finding`: what went wrong, or why it was left out. `seconds`: wall time it took."""
+    """The result of one check. `finding`: what went wrong, or why it was left out. `seconds`: its wall time."""
 
     name: str
     kind: Kind
@@ -71,7 +71,7 @@ class CheckVerdict:
 def checks_of(
     kind: Kind, theme: str, *listed: Callable[[Any], Awaitable[None]] | tuple[str, Callable[..., Awaitable[None]]]
 ) -> tuple[BackendCheck, ...]:
-    """Cases of one theme; a pair names what the check needs."""
+    """Return the checks of one theme; a pair also names what the check needs."""
     return tuple(
         BackendCheck(listed_check[1], kind, theme, listed_check[0])
         if isinstance(listed_check, tuple)
@@ -81,13 +81,13 @@ def checks_of(
 
 
 def check_equal(got: object, expected: object, what: str) -> None:
-    """Raise Breach if they differ."""
+    """Raise Breach if the two values differ."""
     if got != expected:
         raise Breach(f"{what}: got {got!r:.300}, expected {expected!r:.300}")
 
 
 def check_not(breached: bool, what: str) -> None:
-    """Raise Breach saying what was possible, if it was."""
+    """Raise Breach, which says what was possible, if anything was."""
     if breached:
         raise Breach(what)
 
@@ -95,7 +95,7 @@ def check_not(breached: bool, what: str) -> None:
 async def check_raises(
     kind: type[BaseException] | tuple[type[BaseException], ...], awaitable: Awaitable[object], what: str
 ) -> BaseException:
-    """Return the error. Raises: Breach if there is none."""
+    """Return the error that the call raises. Raises: Breach if it raises none."""
     try:
         got = await awaitable
     except kind as error:

@@ -9,7 +9,7 @@ from agentgym.testing.backends.testbed import Target
 
 
 async def a_command_ends_in_a_result(target: Target) -> None:
-    """Exit code, standard output and standard error come back apart."""
+    """Exit code, standard output and standard error are returned separately."""
     result = await target.sandbox.exec(["sh", "-c", "echo out; echo err >&2; exit 3"])
     check_equal((result.exit_code, result.stdout, result.stderr), (3, b"out\n", b"err\n"), "exit code and both streams")
     check_equal(
@@ -18,13 +18,13 @@ async def a_command_ends_in_a_result(target: Target) -> None:
 
 
 async def a_signal_is_a_negative_exit_code(target: Target) -> None:
-    """A command that dies of signal 9 has exit code -9, and is no memory kill."""
+    """A command that signal 9 ends has exit code -9, and does not count as a memory kill."""
     result = await target.sandbox.exec(["sh", "-c", "kill -9 $$"])
     check_equal((result.exit_code, result.oom_killed, result.timed_out), (-9, False, False), "a killed command")
 
 
 async def a_program_that_cannot_run_is_a_result(target: Target) -> None:
-    """No such program is exit code 127, one that is none 126, as in a shell."""
+    """As in a shell, a missing program gives exit code 127, and a file that is not a program 126."""
     check_equal((await target.sandbox.exec(["no-such-program"])).exit_code, 127, "a program that is not there")
     check_equal((await target.sandbox.exec(["/etc/passwd"])).exit_code, 126, "a file that is no program")
     check_equal((await target.sandbox.exec(["echo", "a\0b"])).exit_code, 126, "an argument with a null character")
@@ -32,7 +32,7 @@ async def a_program_that_cannot_run_is_a_result(target: Target) -> None:
 
 
 async def arguments_arrive_as_they_are(target: Target) -> None:
-    """No shell reads the arguments: spaces, quotes, stars and dollars stay."""
+    """No shell interprets the arguments: spaces, quotes, stars and dollars are passed unchanged."""
     words = ["a b", "$HOME", "*", ";", "'", '"', "\\", "-n", "", "ümläut", "\n"]
     result = await target.sandbox.exec(["printf", "%s|", *words])
     check_equal(result.stdout.decode(), "|".join([*words, ""]), "arguments")
@@ -56,7 +56,7 @@ async def a_command_runs_in_its_directory_with_its_environment(target: Target) -
 
 
 async def output_is_capped_at_the_source(target: Target) -> None:
-    """Each stream gives at most what was asked for, and says when there was more; nothing is an allowed limit."""
+    """Each stream returns at most the requested bytes and reports truncation; a limit of 0 is allowed."""
     result = await target.sandbox.run_python("print('x' * 3_000_000)", max_output_bytes=1000)
     check_equal((len(result.stdout), result.truncated, result.exit_code), (1000, True, 0), "long output")
     result = await target.sandbox.run_python("print('x' * 10)", max_output_bytes=1000)
@@ -81,7 +81,7 @@ async def output_is_bytes_as_they_were_written(target: Target) -> None:
 
 
 async def a_timeout_is_a_result_and_kills_the_tree(target: Target) -> None:
-    """After a timeout nothing of the command lives, though it ignores signals and hid in a session of its own."""
+    """After a timeout no process of the command lives, even if it ignores signals and started its own session."""
     script = "echo before; trap '' TERM INT HUP; (trap '' TERM; setsid sleep 60 &) ; sleep 60; sleep 60"
     async with asyncio.timeout(15):
         result = await target.sandbox.exec(["sh", "-c", script], timeout_s=0.3)
@@ -98,7 +98,7 @@ async def what_was_written_before_a_timeout_is_kept(target: Target) -> None:
 
 
 async def a_cancelled_call_is_killed(target: Target) -> None:
-    """Cancelling the caller ends what it called, and the sandbox goes on."""
+    """Cancelling the caller ends its command, and the sandbox stays usable."""
     running = asyncio.create_task(target.sandbox.run_python("import time\nwhile True: time.sleep(0.01)"))
     await asyncio.sleep(0.1)
     running.cancel()
@@ -115,7 +115,7 @@ async def calls_run_side_by_side(target: Target) -> None:
 
 
 async def a_call_that_makes_no_sense_is_refused_before_it_runs(target: Target) -> None:
-    """A string for a list, no argument, a timeout that is none: ValueError, and the sandbox goes on."""
+    """A string instead of a list, no argument or an invalid timeout raises ValueError; the sandbox stays usable."""
     sandbox = target.sandbox
     await check_raises(ValueError, sandbox.exec("echo hello"), "exec of a string")
     await check_raises(ValueError, sandbox.exec([]), "exec of nothing")
@@ -126,7 +126,7 @@ async def a_call_that_makes_no_sense_is_refused_before_it_runs(target: Target) -
 
 
 async def a_result_measures_its_call(target: Target) -> None:
-    """Duration and processor time are of this call, in seconds and above 0."""
+    """Duration and processor time cover only this call, in seconds, and are above 0."""
     result = await target.sandbox.run_python("x = sum(range(2_000_000))")
     check_equal(result.duration_s > 0, True, f"a duration ({result.duration_s})")
     check_equal(result.usage.cpu_s > 0, True, f"processor time ({result.usage.cpu_s})")

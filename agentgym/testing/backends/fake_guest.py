@@ -1,7 +1,7 @@
-"""A guest that has been taken over: the far end of a real sandbox's link in the hands of a check.
+"""A hostile guest: a check controls the guest's end of a real sandbox's link.
 
-The sandbox is the backend's own, with everything behind it; only the socket to its guest is exchanged. What the
-host reads from then on is whatever the check writes.
+The sandbox is the backend's own, with everything behind it; only the socket to its guest is replaced. From then
+on the host reads whatever the check writes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HONEST = {
 
 @dataclass
 class FakeGuest:
-    """`sandbox`: what the host calls. `link`: the other end of its socket, held by the check."""
+    """`sandbox`: the sandbox that the host calls. `link`: the other end of its socket, held by the check."""
 
     sandbox: GuestSandbox
     link: socket.socket
@@ -41,7 +41,7 @@ class FakeGuest:
 
 @contextlib.asynccontextmanager
 async def fake_guest(target: Target) -> AsyncIterator[FakeGuest]:
-    """A sandbox of the backend whose guest is the check. Raises: NotApplicable if it speaks to no guest."""
+    """Yield a sandbox of the backend with the check as its guest. Raises: NotApplicable if it has no guest."""
     async with target.another() as sandbox:
         if not isinstance(sandbox, GuestSandbox):
             raise NotApplicable(f"a {type(sandbox).__name__} has no guest process that an attacker could replace")

@@ -7,7 +7,7 @@ from agentgym.testing.backends.testbed import Target
 
 
 async def content_written_is_content_read(target: Target) -> None:
-    """Two megabytes of every byte value, in directories that are made on the way."""
+    """Two megabytes with every byte value come back unchanged, in directories that the write creates."""
     content = bytes(range(256)) * 8000
     await target.sandbox.write("deep/er/file.bin", content)
     check_equal(await target.sandbox.read("/work/deep/er/file.bin") == content, True, "what was written is read")
@@ -17,7 +17,7 @@ async def content_written_is_content_read(target: Target) -> None:
 
 
 async def a_file_is_replaced_whole_and_has_its_mode(target: Target) -> None:
-    """A shorter content leaves nothing of the longer one, and `mode` holds for a file that was there before."""
+    """Shorter content replaces all of the longer content, and `mode` also applies to an existing file."""
     await target.sandbox.write("file", b"a longer content")
     await target.sandbox.write("file", b"short", mode=0o755)
     check_equal(await target.sandbox.read("file"), b"short", "content")
@@ -63,7 +63,7 @@ async def a_file_that_is_missing_or_none_raises_pythons_own_error(target: Target
 
 
 async def a_file_larger_than_asked_for_is_refused(target: Target) -> None:
-    """`max_bytes` bounds what comes back, with a ValueError that says how large the file is."""
+    """A file larger than `max_bytes` raises ValueError, which says how large the file is."""
     await target.sandbox.write("file", b"x" * 5000)
     error = await check_raises(ValueError, target.sandbox.read("file", max_bytes=4999), "read of a larger file")
     check_equal("5000" in str(error), True, f"the size is said ({error})")
@@ -71,7 +71,7 @@ async def a_file_larger_than_asked_for_is_refused(target: Target) -> None:
 
 
 async def a_full_disk_is_an_error_and_not_the_end(target: Target) -> None:
-    """Writing more than there is room for raises OSError; the sandbox goes on, and takes small files again."""
+    """Writing more than the disk limit raises OSError; the sandbox stays usable, and accepts small files again."""
     too_much = bytes((target.spec.disk_mib + 1) * 2**20)
     for _ in range(2):
         await check_raises(OSError, target.sandbox.write("big", too_much), "write of more than there is room for")

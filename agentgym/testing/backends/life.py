@@ -11,7 +11,7 @@ from agentgym.testing.backends.testbed import Target, growth, settled
 
 
 async def a_new_sandbox_is_empty(target: Target) -> None:
-    """No file in /work and /tmp, no process, and the agent stands in /work as itself."""
+    """A new sandbox has no file in /work and /tmp and no process; the agent starts in /work as its own user."""
     check_equal([await target.sandbox.list(), await target.sandbox.list("/tmp")], [[], []], "files of a new sandbox")
     check_equal((await target.sandbox.usage()).processes, 0, "processes of a new sandbox")
     result = await target.sandbox.run_python("import os; print(os.getcwd(), os.getuid() != 0, os.getgid() != 0)")
@@ -19,7 +19,7 @@ async def a_new_sandbox_is_empty(target: Target) -> None:
 
 
 async def reset_starts_afresh(target: Target) -> None:
-    """After a reset there is no file and no session of before."""
+    """After a reset no earlier file and no earlier session exists."""
     await target.sandbox.exec(["sh", "-c", "echo x | tee /work/f /tmp/f /dev/shm/f"])
     await target.sandbox.run_python("x = 1", session="a")
     await target.sandbox.reset()
@@ -31,7 +31,7 @@ async def reset_starts_afresh(target: Target) -> None:
 
 
 async def reset_ends_what_ran(target: Target) -> None:
-    """Processes of sessions and channels end with a reset, and a channel of before is dead."""
+    """A reset ends the processes of sessions and channels, and earlier channels are dead."""
     await target.sandbox.run_python("import subprocess; p = subprocess.Popen(['sleep', '50'])", session="a")
     channel = await target.sandbox.open_channel(["cat"])
     await target.sandbox.reset()
@@ -49,7 +49,7 @@ async def reset_may_be_repeated(target: Target) -> None:
 
 
 async def close_is_final_and_may_be_repeated(target: Target) -> None:
-    """Every call after close raises SandboxDied; closing twice, or at the same time, is no error."""
+    """Every call after close raises SandboxDied; closing twice, or concurrently, is not an error."""
     sandbox = await target.backend.create(target.spec)
     await asyncio.gather(sandbox.close(), sandbox.close())
     await sandbox.close()
@@ -59,7 +59,7 @@ async def close_is_final_and_may_be_repeated(target: Target) -> None:
 
 
 async def close_ends_the_calls_under_way(target: Target) -> None:
-    """Whoever waits for a call gets SandboxDied when the sandbox is closed."""
+    """Every waiting call raises SandboxDied when the sandbox is closed."""
     sandbox = await target.backend.create(target.spec)
     waiting = [
         asyncio.create_task(sandbox.exec(["sleep", "60"], timeout_s=90)),
@@ -73,7 +73,7 @@ async def close_ends_the_calls_under_way(target: Target) -> None:
 
 
 async def sandboxes_are_apart(target: Target) -> None:
-    """What one writes, no other sees, wherever it may write."""
+    """No sandbox sees the files that another one writes, at any writable path."""
     await target.sandbox.exec(["sh", "-c", "echo x | tee /work/f /tmp/f /dev/shm/f"])
     async with target.another() as other:
         result = await other.exec(["sh", "-c", "cat /work/f /tmp/f /dev/shm/f; true"])

@@ -1,4 +1,4 @@
-"""Contract: what a backend says of itself, and of what runs."""
+"""Contract: what a backend reports about itself and about running sandboxes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def an_image_that_does_not_exist_is_refused_by_name(target: Target) -> Non
 
 
 async def running_lists_a_sandbox_until_it_is_closed(target: Target) -> None:
-    """`running` shows each living sandbox once, with its owner, and none that is closed."""
+    """`running` shows each live sandbox once, with its owner, and no closed sandbox."""
     before = (await settled(target.backend))["sandboxes"]
     check_equal(before >= 2, True, f"the sandboxes of this check are listed ({before})")
     async with target.another() as sandbox:
@@ -66,7 +66,7 @@ async def running_lists_a_sandbox_until_it_is_closed(target: Target) -> None:
 
 
 async def clean_spares_the_living(target: Target) -> None:
-    """`clean` says in lines of text what it removed, and ends no sandbox that somebody uses."""
+    """`clean` reports in lines of text what it removed, and ends no sandbox that is in use."""
     removed = await target.backend.clean()
     check_equal(
         all(isinstance(line, str) and line for line in removed), True, f"what was removed is said ({removed!r})"
@@ -75,7 +75,7 @@ async def clean_spares_the_living(target: Target) -> None:
 
 
 async def the_environment_of_a_spec_reaches_every_command(target: Target) -> None:
-    """Variables of the spec are set in commands and in Python, and those of a call come on top."""
+    """The spec's variables are set in commands and in Python; a call's variables are added to them."""
     spec = dataclasses.replace(target.spec, environment=(("FIRST", "1"), ("SECOND", "2")))
     async with target.another(spec) as sandbox:
         result = await sandbox.exec(["sh", "-c", "echo $FIRST $SECOND"], env={"SECOND": "two"})
@@ -98,7 +98,7 @@ async def many_sandboxes_at_once_are_each_their_own(target: Target) -> None:
 
 
 async def usage_counts(target: Target) -> None:
-    """Processor time and bytes on disk are counted, and the time never falls."""
+    """Processor time and bytes on disk are counted, and the time never decreases."""
     await target.sandbox.write("file", bytes(2**20))
     result = await target.sandbox.run_python("x = sum(range(3_000_000))")
     first = await target.sandbox.usage()

@@ -9,7 +9,7 @@ from agentgym.testing.backends.testbed import Target
 
 
 async def python_calls_share_nothing_but_files(target: Target) -> None:
-    """Variables and changed modules go with a call; files stay."""
+    """Variables and changed modules are lost after a call; files stay."""
     await target.sandbox.run_python("import builtins; builtins.word = 1; open('kept', 'w').write('file')")
     result = await target.sandbox.run_python(
         "import builtins; print(hasattr(builtins, 'word'), 'word' in globals(), open('kept').read())"
@@ -18,7 +18,7 @@ async def python_calls_share_nothing_but_files(target: Target) -> None:
 
 
 async def an_exception_is_exit_code_1_with_its_traceback(target: Target) -> None:
-    """What was printed before is kept, and the traceback stands on standard error."""
+    """Earlier output is kept, and the traceback is on standard error."""
     result = await target.sandbox.run_python("print('a'); 1/0")
     check_equal((result.exit_code, result.stdout, result.ok), (1, b"a\n", False), "an exception")
     check_equal(b"ZeroDivisionError" in result.stderr, True, "the traceback")
@@ -65,7 +65,7 @@ async def nothing_of_the_hosts_environment_is_inherited(target: Target) -> None:
 
 
 async def sets_have_the_same_order_in_every_sandbox(target: Target) -> None:
-    """A replayed episode sees what the first one saw: the hash seed is fixed; random numbers are not."""
+    """The hash seed is fixed, so that a replayed episode behaves like the first; random numbers are not fixed."""
     code = "print(list({'alpha', 'beta', 'gamma', 'delta', 'epsilon'}))"
     async with target.another() as other:
         orders = {(await each.run_python(code)).stdout for each in (target.sandbox, other)}
@@ -77,7 +77,7 @@ async def sets_have_the_same_order_in_every_sandbox(target: Target) -> None:
 
 
 async def a_session_keeps_its_variables(target: Target) -> None:
-    """What a session defines is there in its next call, also after an exception."""
+    """A session's definitions exist in its next call, also after an exception."""
     await target.sandbox.run_python("x = 20", session="a")
     check_equal((await target.sandbox.run_python("print(x + 1)", session="a")).stdout, b"21\n", "a variable")
     await target.sandbox.run_python("1/0", session="a")
@@ -87,7 +87,7 @@ async def a_session_keeps_its_variables(target: Target) -> None:
 
 
 async def sessions_are_separate(target: Target) -> None:
-    """A session sees nothing of another, nor a plain call of either."""
+    """A session sees no variables of another session, and a plain call sees those of neither."""
     await target.sandbox.run_python("x = 20", session="a")
     check_equal((await target.sandbox.run_python("print(x)", session="b")).exit_code, 1, "another session")
     check_equal((await target.sandbox.run_python("print(x)")).exit_code, 1, "a plain call")
@@ -106,13 +106,13 @@ async def a_session_that_times_out_starts_anew_and_spares_others(target: Target)
 
 
 async def a_session_may_end_itself_and_starts_again(target: Target) -> None:
-    """os._exit in a session is its exit code; the next call finds a fresh one."""
+    """os._exit in a session sets the exit code; the next call gets a fresh session."""
     check_equal((await target.sandbox.run_python("import os; os._exit(3)", session="a")).exit_code, 3, "its exit code")
     check_equal((await target.sandbox.run_python("print(1)", session="a")).stdout, b"1\n", "the call after it")
 
 
 async def a_session_keeps_its_processes_and_other_calls_spare_them(target: Target) -> None:
-    """What a session started lives until the session ends."""
+    """Processes that a session started live until the session ends."""
     await target.sandbox.run_python("import subprocess; p = subprocess.Popen(['sleep', '50'])", session="a")
     await target.sandbox.run_python("pass")
     await target.sandbox.exec(["true"])

@@ -1,4 +1,4 @@
-"""Running the checks: all of them over a backend, or one by one."""
+"""Run the checks on a backend: all of them, or one by one."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ async def check_backend(
     Args:
         backend: a registered name, or a Backend.
         only: names of the checks to run, as `checks` gives them; by default all.
-        attacks: run hostile code too. All of it is bounded, but let it meet no backend that isolates nothing.
-        spec: the spec of the sandboxes to check, for example one with another image. Small limits make for quick
-            checks.
+        attacks: run hostile code too. All of it is bounded, but do not run it on a backend without isolation.
+        spec: the spec of the sandboxes to check, for example one with another image. Small limits make checks
+            quick.
     Raises: ConformanceError with one finding per check that failed; UnknownNameError.
     """
     backend = shared_backend(backend)
@@ -94,9 +94,9 @@ async def run_checks(
     spec: SandboxSpec = SPEC,
     capabilities: Capabilities | None = None,
 ) -> AsyncIterator[CheckVerdict]:
-    """Yield the verdict on each check, one after the other, those that are left out among them.
+    """Yield the verdict on each check, including the checks that are left out.
 
-    Raises: what the backend raises if it cannot even make the neighbour of the sandboxes under test.
+    Raises: the backend's error if it cannot make the neighbour of the sandboxes under test.
     """
     capabilities = capabilities or await backend.probe()
     chosen = (*(CONTRACT if contract else ()), *(ATTACKS if attacks else ()))
@@ -126,7 +126,7 @@ async def _judged(testbed: TestBed, check: BackendCheck, left_out: str) -> Check
 def checks(capabilities: Capabilities, *, attacks: bool = True, spec: SandboxSpec = SPEC) -> dict[str, Check]:
     """Return the checks that a backend of these capabilities has to pass, by name; each raises Breach if it does not.
 
-    One that raises NotApplicable makes no sense for this backend.
+    A check that raises NotApplicable does not apply to this backend.
     """
     chosen = (*CONTRACT, *(ATTACKS if attacks else ()))
     return {check.name: _alone(check, spec) for check in chosen if not check.left_out(capabilities)}

@@ -9,7 +9,7 @@ from agentgym.testing.backends.testbed import Target
 
 
 async def snapshots_restore_every_file(target: Target) -> None:
-    """Names, contents, modes, links and empty directories, of /work and of /tmp."""
+    """A snapshot keeps names, contents, modes, links and empty directories of /work and /tmp."""
     await target.sandbox.write("a/b", b"content", mode=0o750)
     await target.sandbox.exec(["sh", "-c", "ln -s a/b link; mkdir empty; echo t > /tmp/t"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as restored:
@@ -19,7 +19,7 @@ async def snapshots_restore_every_file(target: Target) -> None:
 
 
 async def equal_files_have_equal_snapshots(target: Target) -> None:
-    """The id is of the content: the same for the same files, another for others."""
+    """The id depends on the content: equal for equal files, different for different files."""
     await target.sandbox.write("a/b", b"content")
     first = await target.sandbox.snapshot()
     check_equal((await target.sandbox.snapshot()).id, first.id, "the id of a second snapshot")
@@ -47,7 +47,7 @@ async def odd_files_survive_a_snapshot(target: Target) -> None:
 
 
 async def a_removed_file_stays_removed(target: Target) -> None:
-    """Files, directories and kinds that changed since a first snapshot are as they were at the second."""
+    """Files, directories and kinds that changed since a first snapshot are restored as they were at the second."""
     await target.sandbox.exec(["sh", "-c", "mkdir d e; touch d/a d/b f; echo 1 > g"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as second:
         await second.exec(["sh", "-c", "rm -r d/a f e; mkdir f; rm g; ln -s f g; mv d d2; touch e"])
@@ -58,7 +58,7 @@ async def a_removed_file_stays_removed(target: Target) -> None:
 
 
 async def a_reset_goes_back_to_the_snapshot(target: Target) -> None:
-    """A sandbox made from a snapshot is reset to its files, not to none."""
+    """A reset restores the files of the snapshot that a sandbox was made from, not an empty sandbox."""
     await target.sandbox.write("a/b", b"content")
     async with target.another(snapshot=await target.sandbox.snapshot()) as restored:
         await restored.exec(["sh", "-c", "echo other > a/b; touch new"])
@@ -67,7 +67,7 @@ async def a_reset_goes_back_to_the_snapshot(target: Target) -> None:
 
 
 async def forks_are_apart(target: Target) -> None:
-    """Four sandboxes of one snapshot, and the one it was taken of, change their files without one another."""
+    """Four sandboxes of one snapshot, and the sandbox that it was taken of, change their files independently."""
     await target.sandbox.write("f", b"common")
     snapshot = await target.sandbox.snapshot()
 
@@ -83,7 +83,7 @@ async def forks_are_apart(target: Target) -> None:
 
 
 async def a_snapshot_disturbs_nothing(target: Target) -> None:
-    """Sessions and channels live on while their files are taken."""
+    """Sessions and channels continue while a snapshot of the files is taken."""
     await target.sandbox.run_python("x = 1", session="a")
     channel = await target.sandbox.open_channel(["cat"])
     await target.sandbox.snapshot()
@@ -92,7 +92,7 @@ async def a_snapshot_disturbs_nothing(target: Target) -> None:
 
 
 async def a_restored_sandbox_keeps_its_limits(target: Target) -> None:
-    """The disk limit holds together with what the snapshot brought."""
+    """The disk limit includes the files of the snapshot."""
     half = bytes(target.spec.disk_mib * 2**20 * 5 // 8)
     await target.sandbox.write("half", half)
     async with target.another(snapshot=await target.sandbox.snapshot()) as restored:

@@ -1,4 +1,4 @@
-"""What withstood what, as a table: verdicts of several runs side by side, for a document or another program."""
+"""Verdicts of several runs side by side as a table, for a document or another program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = {"passed": "held", "failed": "**not held**", "left out": "not tried"}
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One run: `label` says of what, for example `namespaces as root`."""
+    """One run: `label` names its backend, for example `namespaces as root`."""
 
     label: str
     level: str
@@ -30,8 +30,8 @@ class TableColumn:
 
 
 def markdown(columns: Sequence[TableColumn]) -> str:
-    """Return the table, a row for each attack under its theme; below it, why something was not tried or did
-    not hold.
+    """Return the table, a row for each attack under its theme; below it, why attacks were not tried or were not
+    withstood.
     """
     rows = {v.name: v for column in columns for v in column.verdicts}
     by_name = [{v.name: v for v in column.verdicts} for column in columns]
@@ -73,7 +73,7 @@ def spliced(document: str, block: str) -> str:
 
 
 def rows_of(document: str) -> list[tuple[str, str]]:
-    """Name and sentence of each attack in a document's table."""
+    """Return the name and the sentence of each attack in a document's table."""
     block = document.partition(BEGIN)[2].partition(END)[0]
     rows = []
     for line in block.splitlines():
@@ -84,12 +84,12 @@ def rows_of(document: str) -> list[tuple[str, str]]:
 
 
 def save(columns: Iterable[TableColumn], path: Path) -> None:
-    """Write runs as JSON, to be put beside others later."""
+    """Write runs as JSON, so that a later table can show them beside others."""
     path.write_text(json.dumps({"columns": [asdict(column) for column in columns]}, indent=1) + "\n", encoding="utf-8")
 
 
 def load(path: Path) -> list[TableColumn]:
-    """Run that `save` wrote. Raises: EvaluationError naming the file and what is wrong with it."""
+    """Return the runs that `save` wrote. Raises: EvaluationError naming the file and its fault."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return [

@@ -1,8 +1,8 @@
-"""Where checks are made: a sandbox to try things on, a neighbour that must not notice, and a host that is watched.
+"""The place of a check: a sandbox under test, a neighbour sandbox that must not be affected, and a watched host.
 
-The host puts something in the agent's way for each kind of harm: a process that could be seen or killed, a word
-that could be read, a file that could be changed. After each attack all of it must be as it was, nothing of the
-attack may be left, and the next sandbox must work.
+The host sets up a target for each kind of harm: a process that could be seen or killed, a word that could be read,
+a file that could be changed. After each attack all targets must be unchanged, nothing of the attack may be left, and
+the next sandbox must work.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def attempt(what, call):
 
 
 class Host:
-    """What must be on the host before and after an attack.
+    """The state of the host that must be the same before and after an attack.
 
     Attributes:
         word: a secret, in the canary's arguments and environment and in `file`. `canary`: pid of a process.
@@ -71,7 +71,7 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def unharmed(self) -> None:
-        """Raise Breach saying what an attack did to the host."""
+        """Raise Breach, which says what an attack did to the host, if it did anything."""
         try:
             ended = os.waitpid(self.canary, os.WNOHANG)[0] != 0
         except ChildProcessError:
@@ -88,9 +88,9 @@ def kernel_settings() -> dict[str, str]:
 
 
 async def footprint(backend: Backend) -> dict[str, int]:
-    """How much this process has of what could be left behind: sandboxes, mounts, processes, descriptors.
+    """Count the things that could be left behind: sandboxes, mounts, processes, descriptors.
 
-    A pool keeps sandboxes ready on purpose, and as many as it sees fit: they are counted off.
+    A pool keeps sandboxes ready on purpose; these are subtracted.
     """
     own = sum(entry.owner == os.getpid() for entry in await backend.running())
     counts = {"sandboxes": own, "mounts": _text("/proc/self/mountinfo").count("\n")}
@@ -102,7 +102,7 @@ async def footprint(backend: Backend) -> dict[str, int]:
 
 
 async def settled(backend: Backend) -> dict[str, int]:
-    """Return the footprint once it is steady: a pool may still be filling itself, a process still be ending."""
+    """Return the footprint once it is steady: a pool may still be filling, or a process may still be ending."""
     last = await footprint(backend)
     for _ in range(250):
         await asyncio.sleep(0.02)
@@ -115,10 +115,10 @@ async def settled(backend: Backend) -> dict[str, int]:
 
 @dataclass
 class Target:
-    """What a check is made on.
+    """The sandboxes on which a check is made.
 
     Attributes:
-        sandbox: fresh, of `spec`, and closed afterwards. `neighbour`: another of the same backend.
+        sandbox: a fresh sandbox of `spec`, closed afterwards. `neighbour`: another sandbox of the same backend.
     """
 
     backend: Backend
@@ -135,7 +135,7 @@ class Target:
         return await self.sandbox.run_python(_PRELUDE + given + dedented(code), session=session, timeout_s=timeout_s)
 
     async def report(self, code: str, **values: Any) -> Any:
-        """Run Python that hands its finding to `report`. Raises: Breach if it found nothing: then nothing is proved."""
+        """Run Python that passes its finding to `report`. Raises: Breach if it found nothing, which proves nothing."""
         result = await self.python(code, **values)
         report = reported(result)
         if report is None:
@@ -145,7 +145,7 @@ class Target:
         return report["value"]
 
     async def through(self, code: str, **values: Any) -> list[str]:
-        """Run Python that notes by `attempt` what it got through with. Returns: that."""
+        """Run Python that records its successes by `attempt`. Returns: the recorded successes."""
         return list(await self.report(dedented(code) + "\nreport(through)", **values))
 
     async def idle(self, what: str, most: int = 0) -> None:
@@ -166,7 +166,7 @@ class Target:
     async def another(
         self, spec: SandboxSpec | None = None, snapshot: Snapshot | None = None
     ) -> AsyncIterator[Sandbox]:
-        """One more sandbox for as long as the block lasts."""
+        """Yield one more sandbox, which is closed after the block."""
         sandbox = await self.backend.create(spec or self.spec, snapshot=snapshot)
         try:
             yield sandbox
@@ -204,7 +204,7 @@ class TestBed:
             await self.neighbour.close()
 
     async def make(self, check: BackendCheck) -> None:
-        """One check on a sandbox of its own. Raises: Breach, NotApplicable; whatever the backend raises."""
+        """Make one check on a separate sandbox. Raises: Breach, NotApplicable; any error of the backend."""
         assert self.neighbour is not None
         sandbox = await self.backend.create(self.spec)
         try:
@@ -215,7 +215,7 @@ class TestBed:
             await self.unharmed()
 
     async def unharmed(self) -> None:
-        """Raise Breach if the host, the neighbour or the next sandbox took harm, or something was left behind."""
+        """Raise Breach if the host, the neighbour or the next sandbox was harmed, or something was left behind."""
         assert self.neighbour is not None
         self.host.unharmed()
         check_equal(kernel_settings(), self._settings, "settings of the host's kernel")
@@ -232,8 +232,8 @@ class TestBed:
         await self._nothing_left()
 
     async def _ask_neighbour(self) -> bytes:
-        """Return what it prints in a session. After two such calls no process waits for the next, which would be
-        counted.
+        """Return what the code prints in a session. After two such calls no process waits for the next one, which
+        would be counted.
         """
         assert self.neighbour is not None
         await self.neighbour.run_python("pass", session="asked")
@@ -247,7 +247,7 @@ class TestBed:
 
 
 async def growth(backend: Backend, before: dict[str, int]) -> dict[str, int]:
-    """By how much a footprint has grown for good: what is still ending is waited for."""
+    """Return how much a footprint has grown permanently, after waiting for processes that are still ending."""
     left: dict[str, int] = {}
     for pause in (0.0, 0.01, 0.05, 0.2, 0.7, 2.0, _SETTLE_S):
         await asyncio.sleep(pause)
@@ -259,7 +259,7 @@ async def growth(backend: Backend, before: dict[str, int]) -> dict[str, int]:
 
 
 def reported(result: ExecResult) -> dict[str, Any] | None:
-    """Return what the code of a check handed to `report`; None if nothing."""
+    """Return the value that the code of a check passed to `report`; None if there is none."""
     for line in result.text.splitlines():
         if line.startswith("FOUND "):
             with contextlib.suppress(ValueError):
@@ -268,7 +268,7 @@ def reported(result: ExecResult) -> dict[str, Any] | None:
 
 
 def dedented(code: str) -> str:
-    """Code as if it stood at the left margin."""
+    """Return code without its common indentation."""
     lines = code.strip("\n").splitlines()
     margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return "\n".join(line[margin:] for line in lines)
@@ -282,8 +282,8 @@ def _text(path: str) -> str:
 
 
 def _descendants(pid: int) -> int:
-    """Return processes below one that have not ended. One that waits to become a sandbox is none: it has no user ids
-    yet.
+    """Return the number of live processes below a process. Spares that wait to become a sandbox, and have no user ids
+    yet, do not count.
     """
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
