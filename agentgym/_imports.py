@@ -43,8 +43,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     Args:
         package: the package's own `__name__`.
-        homes: name to the module that defines it, relative to the package: `{"Recipe": "recipe"}`. A name that differs
-            there follows a colon: `{"load_vision_policy": "vision:load"}`.
+        homes: name to the module that defines it, relative to the package: `{"Recipe": "recipe"}`. If the name there
+            differs, it follows a colon: `{"load_vision_policy": "vision:load"}`.
     """
 
     def __getattr__(name: str) -> Any:

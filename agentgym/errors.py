@@ -105,7 +105,7 @@ class _QuotingError(AgentGymError, RuntimeError):
 
 
 class JudgeError(_QuotingError):
-    """A judge could not judge. The episode is marked failed, kept, and not trained on."""
+    """A judge could not judge. The episode is marked as failed, stored, and not used for training."""
 
 
 class SandboxError(_QuotingError):
@@ -184,7 +184,7 @@ class ContextFull(PolicyError):
 
 
 class ScriptEnded(PolicyError):
-    """A scripted policy has no messages left, and was asked for one more."""
+    """A scripted policy was asked for a message but has none left."""
 
 
 class PolicyLeft(PolicyError):

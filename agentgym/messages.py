@@ -47,7 +47,7 @@ Content = str | tuple[Part, ...]
 
 
 def _part_from_json(part: Any) -> Part:
-    """Build a part. Raises: ValueError that continues a sentence about its message."""
+    """Build a part. Raises: ValueError; its text continues a sentence about the message."""
     kind = part.get("type") if isinstance(part, dict) else None
     if kind == "text" and isinstance(part.get("text"), str):
         return TextPart(part["text"])
@@ -129,7 +129,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether no error is known."""
+        """Whether the call has no known error."""
         return self.status in (ResultStatus.OK, ResultStatus.BY_PROGRAM)
 
     def message(self) -> Message:
@@ -171,7 +171,7 @@ class Message:
 
     @property
     def written(self) -> str:
-        """Everything an assistant wrote except its calls: speech, and thoughts with their marks."""
+        """An assistant's whole text except its calls: speech, and thoughts with their marks."""
         thought = f"<think>\n{self.reasoning}\n</think>\n\n" if self.reasoning else ""
         return thought + self._content_text
 

@@ -234,7 +234,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "record": "TokenArrays",
     },
 }
-"""By package and module: what a package no longer declares public, because only the framework itself used it."""
+"""By package and module: names that a package no longer declares public, because only the framework used them."""
 
 _ONE_HOME: dict[str, dict[str, str]] = {
     "agentgym": {
@@ -256,7 +256,7 @@ _ONE_HOME: dict[str, dict[str, str]] = {
     "agentgym.tools": {"agentgym": "Tool tool"},
     "agentgym.trajectory": {"agentgym": "Trajectory Turn"},
 }
-"""By the package that declared them too: the one home of public names that stood in two packages."""
+"""By the package that no longer declares a name: the one package that now declares it. Both did before."""
 
 MOVED |= {
     f"{package}.{name}": f"{package}.{module}.{name}"

@@ -1,4 +1,4 @@
-"""Types of numbers in options, checked wherever they are annotated. `agentgym.options` makes them public."""
+"""Number types for annotating options, whose values are then checked. `agentgym.options` makes them public."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ from annotated_types import Ge, Gt, Le
 
 
 class _Strict:
-    """Has pydantic refuse what it would convert: true and "3" are not numbers, and 3.0 is not a whole one."""
+    """Makes pydantic refuse values that it would convert: true and "3" are not numbers, and 3.0 is not an integer."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return {**handler(source), "strict": True}

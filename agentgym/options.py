@@ -1,4 +1,4 @@
-"""What every class of options is built on: recipe sections, checked dataclasses, and the text under each field."""
+"""The base of every class of options: recipe sections, checked dataclasses, and the text under each field."""
 
 from __future__ import annotations
 

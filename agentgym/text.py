@@ -32,7 +32,7 @@ _TWINS = {
 }
 """The ASCII character for each of its typographic, mathematical and foreign variants."""
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Characters without a form of their own that Unicode does not call format characters: joiners, fillers, variants."""
+"""Invisible characters that Unicode does not class as format characters: joiners, fillers, variation selectors."""
 _OWN_MEANING = ("<super>", "<sub>", "<circle>")
 """The kinds of compatibility characters whose meaning differs from that of their plain characters."""
 _FRACTION = re.compile(r"(\d)(?=[\u00bc-\u00be\u2150-\u215e\u2189])")
@@ -93,7 +93,7 @@ def _plain(char: str) -> str:
 
 
 def visible(value: Any) -> str:
-    """Return the value as text, with every character that hides, moves or reorders others made visible.
+    """Return the value as text in which every character that hides, moves or reorders other characters is visible.
 
     Control characters (terminal escapes among them) become their Unicode pictures; bidirectional overrides, other
     format characters, lone surrogates and private or unassigned characters become their code point. Line breaks

@@ -70,12 +70,12 @@ def opened_before(text: str) -> str:
 
 
 def begun_thought(prompt: str) -> str:
-    """Return the opening mark that a prompt ends with; "" if the agent begins outside a thought."""
+    """Return the opening mark at the end of a prompt; "" if the agent begins outside a thought."""
     return next((mark for mark in THOUGHTS if prompt.rstrip().endswith(mark)), "")
 
 
 def without_last_thought(prompt: str) -> str:
-    """Return a prompt without the thought at its end, opened or empty, and without white space there."""
+    """Return a prompt without a thought at its end (opened or empty) and without white space at its end."""
     text = prompt.rstrip()
     for opening, closing in THOUGHTS.items():
         begun = text.removesuffix(closing).rstrip()

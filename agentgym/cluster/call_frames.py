@@ -23,7 +23,7 @@ from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
 _HEADER = struct.Struct(">QQ")
-"""The number of a call, and how many bytes of pickle follow."""
+"""The header of a frame: the number of the call, and the length of the pickle that follows, in bytes."""
 _FREQUENT = (Call, Message, Provenance, Reply, Request, Result, Sampling, Trajectory, Turn)
 """Classes pickled as constructor calls, in half the time of Python's default for dataclasses with slots."""
 

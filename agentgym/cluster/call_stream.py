@@ -85,7 +85,7 @@ class CallStream:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there from this event loop, without waiting. Raises: any error of pickling the arguments."""
+        """Call a method of the node's object from this event loop, without waiting. Raises: any error of pickling."""
         answer: Future[Any] = Future()
         if self._lost:
             answer.set_exception(NodeLost(self._lost))

@@ -1,7 +1,7 @@
 """The driver's side of a run on several nodes: assigns episodes, answers policy requests, writes the ledger.
 
-A worker that does not answer is given up. Its episodes restart on other workers, and anything that it may still send
-is ignored: so no episode is lost, and none is counted twice.
+A worker that does not answer is given up. Its episodes restart on other workers, and anything that it still sends is
+ignored: so no episode is lost, and none is counted twice.
 """
 
 from __future__ import annotations

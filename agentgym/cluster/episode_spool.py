@@ -16,7 +16,7 @@ from agentgym.errors import ClusterError
 from agentgym.trajectory.record import Trajectory
 
 MAX_BYTES = 2**30
-"""The maximum stored on a node for all runs together. The oldest are deleted and played again."""
+"""The maximum stored on a node for all runs together. The oldest episodes are deleted, and played again later."""
 KEEP_S = 7 * 24 * 3600.0
 """The age at which unfetched episodes are removed."""
 _LOGGER = logging.getLogger(__name__)

@@ -37,14 +37,14 @@ class RemoteHost(Protocol):
     """Carries calls to the process on a node. Thread-safe."""
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there without waiting.
+        """Call a method of the process on the node without waiting.
 
         The future raises NodeLost with the reason if the answer is lost, and NodeFailed if the host is alive but failed
         to run the method.
         """
 
     def beat(self) -> Future[Any]:
-        """Call `beat` there, which even a busy host answers."""
+        """Call `beat` of the process on the node, which even a busy host answers."""
 
     def end(self) -> None:
         """End the process, and wait until it has ended."""

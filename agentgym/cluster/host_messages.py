@@ -141,12 +141,12 @@ class _Values:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
-    """Check the fields of a class. Raises: KeyError for one that does not travel."""
+    """Return the adapter that checks the fields of a class. Raises: KeyError for a class that messages cannot carry."""
     return TypeAdapter(_DATA[name])
 
 
 def _error_of(error: Exception) -> tuple[str, tuple[Any, ...]]:
-    """Return the class that the other side knows, and what it is made of."""
+    """Return the class that the other side knows, and the values from which it is built."""
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, errors.AgentGymError):
         return "OSError", (error.errno, error.strerror or "", error.filename and str(error.filename))
     for cls in type(error).__mro__:
@@ -163,8 +163,8 @@ def _error_class(name: str) -> type[Exception]:
 
 
 def _known(name: str) -> type[Exception] | None:
-    """Return an error class that travels: the sandbox's and the agent's of ours, and those of the operating system's
-    calls.
+    """Return the error class of this name if messages can carry it: our errors of sandboxes and agents, and errors of
+    operating-system calls.
     """
     cls = getattr(errors, name, None) or getattr(builtins, name, None)
     if not isinstance(cls, type):

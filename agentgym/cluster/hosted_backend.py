@@ -26,7 +26,7 @@ LEASE_S = 30.0
 
 
 class HostedBackend(ABC):
-    """Creates sandboxes on the node with the fewest per CPU. A subclass provides the nodes."""
+    """Creates each sandbox on the node with the fewest sandboxes per CPU. A subclass provides the nodes."""
 
     name: str
 

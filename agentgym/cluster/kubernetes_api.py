@@ -174,8 +174,8 @@ class KubernetesApi:
         )
 
     async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Return the object that a request is answered with. One that is refused for an old token is sent with a new
-        one.
+        """Send a request and return the object in the answer. A request refused for an expired token is repeated with
+        a new token.
         """
         try:
             return await self._send(method, path, body)

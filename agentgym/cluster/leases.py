@@ -19,7 +19,7 @@ class EpisodeLease:
 
     Attributes:
         client: its own connection pool. A shared pool would search all episodes' connections at each request.
-        loop: the event loop that opened it and owns its connections.
+        loop: the event loop that opened the episode and owns its connections.
         message_bytes: the largest request that the server reads.
         number: the number of the next request. The server begins requests in the order of their numbers.
         dropped: numbers of requests that were cancelled, and may never arrive.

@@ -89,7 +89,7 @@ class Pod:
         self._spawn(self._receive())
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there without waiting."""
+        """Call a method of the host in the pod without waiting."""
         message, number, answer = encode((method, *arguments)), next(self._numbers), Future[Any]()
         self._waiting[number] = answer
         try:
@@ -101,7 +101,7 @@ class Pod:
         return answer
 
     def beat(self) -> Future[Any]:
-        """Call `beat` there, which even a busy host answers."""
+        """Call `beat` of the host in the pod, which even a busy host answers."""
         return self.call("beat")
 
     def end(self) -> None:

@@ -26,8 +26,8 @@ def send_token_if_asked(address: str) -> None:
 
     If RAY_AUTH_MODE is set, leave it unchanged.
 
-    Raises: ClusterError if the cluster asks for a token that this process does not send, and if what listens at the
-        address does not answer as a cluster does.
+    Raises: ClusterError if the cluster asks for a token that this process does not send, or if the program that
+        listens at the address does not answer as a cluster does.
     """
     if MODE_VARIABLE not in os.environ and _has_token() and _refuses_without_token(address):
         os.environ[MODE_VARIABLE] = "token"

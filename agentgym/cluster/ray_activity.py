@@ -1,4 +1,4 @@
-"""What the workers on a cluster are doing now, references from any process that is connected to it."""
+"""What the workers on a cluster are doing now, as seen from any process that is connected to the cluster."""
 
 from __future__ import annotations
 

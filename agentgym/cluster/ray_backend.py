@@ -31,7 +31,7 @@ class RaySandboxHost(CalledDirectly, SandboxHost):
 
 
 class RayBackend(HostedBackend):
-    """Creates sandboxes on the node of a cluster that has the fewest for its processors.
+    """Creates each sandbox on the node of a cluster with the fewest sandboxes per CPU.
 
     Args:
         address: the cluster's address, host:port; `auto` is the cluster in RAY_ADDRESS, or the one on this host.

@@ -72,7 +72,7 @@ class RayHost:
         self._streams: WeakKeyDictionary[asyncio.AbstractEventLoop, CallStream] = WeakKeyDictionary()
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method there from a coroutine, without waiting."""
+        """Call a method of the actor from a coroutine, without waiting."""
         loop = asyncio.get_running_loop()
         stream = self._streams.get(loop)
         if stream is None:
@@ -90,12 +90,12 @@ class RayHost:
         return await connect(self._address, port, self._key)
 
     def beat(self) -> Future[Any]:
-        """Call `beat` there, which even a busy host answers."""
+        """Call `beat` of the actor, which even a busy host answers."""
         beat: Future[Any] = self._actor.beat.options(concurrency_group=HEARTBEATS).remote().future()
         return beat
 
     def end(self) -> None:
-        """End the process. Call on a dedicated thread: Ray waits for its cluster, and for ever on its own threads."""
+        """End the process. Call this on a dedicated thread, since Ray's own threads would wait for ever."""
         for loop, stream in [*self._streams.items()]:
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(stream.close)

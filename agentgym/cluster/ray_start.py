@@ -31,9 +31,9 @@ def start_node(*, join: str | None = None, port: int = 6379, cpus: int | None = 
     Args:
         join: address of the head to join.
         port: where the head of a new cluster listens; 0 takes any free one.
-        cpus: how many it says that it has.
+        cpus: the number of CPUs that the node reports.
     Returns: the address of the cluster.
-    Raises: ClusterError with what Ray says, or without the token that the cluster asks for; MissingExtraError.
+    Raises: ClusterError with Ray's message, or if the token that the cluster asks for is missing; MissingExtraError.
     """
     import_ray()
     if join:

@@ -13,7 +13,7 @@ from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
 Event = tuple[Any, ...]
-"""A kind, a number, and the data of that kind."""
+"""An event: its kind, a number, and the data that belongs to the kind."""
 
 
 class Mailbox:

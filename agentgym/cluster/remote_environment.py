@@ -74,16 +74,16 @@ class RemoteSandboxes(EnvironmentSandboxes):
 class RemoteEnvironment(Environment):
     """An environment on a server that `agentgym serve environments` started. Isolation is the server's.
 
-    It is opened by the first thing that is asked of it, and closed by `close`, or by the server when this process has
-    sent no heartbeat for the length of its lease. The reward judges here, where the task's truth stays.
+    The first request opens it. `close` closes it, or the server does when this process has sent no heartbeat for the
+    length of its lease. The reward judges here, where the task's truth stays.
 
     Args:
         url: the URL of the server, for example http://10.0.0.7:8650.
-        environment: the id that is registered there, for example agentgym/sql-v1.
+        environment: the id of the environment on the server, for example agentgym/sql-v1.
         token: by default the one in the variable AGENTGYM_ENVIRONMENT_TOKEN, or in the file that
             AGENTGYM_ENVIRONMENT_TOKEN_FILE names.
         open_s: how long to wait for room, in seconds.
-        options: for the constructor of the environment; servers refuse them unless they were told to allow them.
+        options: arguments of the environment's constructor; a server refuses them unless it was started to allow them.
     Raises: ServerUnreachable, AccessRefused, VersionMismatch; UnknownNameError if the server has no such environment.
     """
 
@@ -95,8 +95,8 @@ class RemoteEnvironment(Environment):
     sandboxes: RemoteSandboxes
 
     def __new__(cls, url: str = "", environment: str = "", *, token: str | None = None, **options: Any) -> Self:
-        """Return an instance of a class that has the tools of the served environment and offers what that one
-        offers.
+        """Return an instance of a class that has the tools and the optional methods of the served
+        environment.
         """
         options.pop("open_s", None)
         if cls is not RemoteEnvironment:
@@ -280,10 +280,10 @@ _OFFERED: Mapping[str, Callable[..., Any]] = {
 
 
 def environment_at(address: str) -> Callable[..., Environment]:
-    """What makes the environment at an address: of a server and an id, http://10.0.0.7:8650/agentgym/sql-v1.
+    """Return a function that makes the environment at an address, such as http://10.0.0.7:8650/agentgym/sql-v1.
 
     The server is asked at once, so that a wrong address, token or id is an error before a run begins.
-    Raises: UnknownNameError for what is no such address; as RemoteEnvironment.
+    Raises: UnknownNameError for a text that is not such an address; the errors of RemoteEnvironment.
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:

@@ -77,12 +77,12 @@ class ServerLimits:
     episodes: Count = 64
     """How many episodes may be open at the same time. A further request waits."""
     episodes_per_token: Count | None = None
-    """How many episodes of the clients with one token may be open at the same time. By default a token has no bound of
-    its own."""
+    """How many episodes of the clients with one token may be open at the same time. By default a token has no
+    separate limit."""
     lease_s: Positive = 60.0
     """An episode whose client was silent for this many seconds is closed."""
     wait_s: Positive = 10.0
-    """How many seconds a request for an episode waits for room before it is told to come back."""
+    """How many seconds a request for an episode waits for room before the client is told to ask again."""
     waiting: Count = 1024
     """How many requests for an episode may wait at the same time."""
     requests_per_episode: Count = 64
@@ -319,7 +319,7 @@ class EpisodeTable:
 
 
 async def _in_order(episode: ServedEpisode, work: Operation, arguments: Mapping[str, Any]) -> Any:
-    """Run an operation once the earlier requests have begun. Raises: InvalidRequest; what the operation raises."""
+    """Run an operation once the earlier requests have begun. Raises: InvalidRequest; the operation's error."""
     number, dropped = arguments.get("number"), arguments.get("dropped")
     if not isinstance(number, int) or not isinstance(dropped, list) or not all(isinstance(n, int) for n in dropped):
         raise InvalidRequest(

@@ -125,7 +125,7 @@ def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]
 
 
 def suggestions(facts: CreditFacts) -> list[Suggestion]:
-    """Return what to try, the best first; then suggestions without an estimator, which would help more than any."""
+    """Return suggestions: estimators to try, the best first; then changes that would help more than any estimator."""
     later = f"{percent(facts.later_noise)} of the variance of a turn's return comes from later turns"
     if facts.turns <= ALIKE:
         reason = (

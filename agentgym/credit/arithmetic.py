@@ -28,7 +28,7 @@ STD_EPSILON = 1e-6
 
 
 def rewards_or_zero(group: Group) -> Array:
-    """Return [N, T] the turn rewards, 0 for turns without a reward and for padding: only for sums."""
+    """Return [N, T] the turn rewards, 0 for turns without a reward and for padding. Use the result only in sums."""
     if group.turn_rewards is None:
         return np.zeros(group.turn_mask.shape)
     return np.where(np.isnan(group.turn_rewards), 0.0, group.turn_rewards)
@@ -59,7 +59,7 @@ def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1
 
 
 def discounted_sums(terms: Array, decay: float) -> Array:
-    """Return, along the last axis, each term plus `decay` times the sum from the next term on; shape of `terms`."""
+    """Return for each term, along the last axis, the term plus `decay` times the next result; shape of `terms`."""
     sums, following = np.empty(terms.shape), np.zeros(terms.shape[:-1])
     for k in reversed(range(terms.shape[-1])):
         following = terms[..., k] + decay * following

@@ -23,7 +23,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """An estimator against the counterfactual.
+    """The comparison of an estimator's credit with counterfactual credit.
 
     Attributes:
         turns: how many turns were compared.

@@ -33,7 +33,7 @@ def groups_of(
 
     Args:
         group_size: trajectories per task.
-        signals: signals that the records do not hold, by name: one row per trajectory of the batch, in its order.
+        signals: signals that the records do not hold, by name: one row per trajectory, in the order of the batch.
         train_version: version of the weights that are trained on the batch.
     Raises: ShapeError if the batch does not divide into groups, or if a signal does not have one row per trajectory;
         CreditError as `Group.from_trajectories`.
@@ -67,11 +67,12 @@ def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Sequence[Any
 
 @dataclass(frozen=True, slots=True)
 class BatchCredit:
-    """The credit of the trajectories of a batch, in their order.
+    """The credit of a batch: one entry per trajectory, in the order of the batch.
 
     Attributes:
         advantages: [B] arrays with one advantage per turn.
-        token_weights: [B] for each trajectory what `spread_over_tokens` multiplies them by; None where that is 1.
+        token_weights: [B] for each trajectory the factors by which `spread_over_tokens` multiplies its advantages;
+            None where every factor is 1.
     """
 
     advantages: list[Array]
@@ -89,7 +90,7 @@ def credit_of(
     """Return one array per trajectory of the batch, with one advantage per turn.
 
     Args:
-        estimate: an Estimator, or a function of one group. It is not asked about groups in which every episode
+        estimate: an Estimator, or a function of one group. It is not called for groups in which every episode
             failed: no reward judged them, and their advantages are 0.
         group_size, signals, train_version: see `groups_of`.
     Raises: as `groups_of`, and whatever the estimator raises.

@@ -22,7 +22,7 @@ class ComposedPart:
 def parse_composition(text: str) -> list[ComposedPart]:
     """Return the estimator, then its wrappers from the inside out. Options are Python literals.
 
-    Raises: CreditError saying what cannot be read.
+    Raises: CreditError naming the part that cannot be read.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body

@@ -22,10 +22,10 @@ from agentgym.errors import CreditError, ShapeError
 from agentgym.registry import load
 
 BiasClass = Literal["unbiased", "direction", "biased", "heuristic"]
-"""How the mean of (1/N) sum A grad log pi relates to the true policy gradient.
+"""How the expectation of (1/N) sum A grad log pi relates to the true policy gradient.
 
 - unbiased: the two are equal.
-- direction: the mean is a positive multiple of it. The estimator's docstring says which multiple, or when.
+- direction: the expectation is a positive multiple of the gradient. The estimator's docstring gives the multiple.
 - biased: the two differ. The estimator's docstring says how.
 - heuristic: nothing is claimed.
 
@@ -33,11 +33,11 @@ The tests check each class with exact sums over every possible group of small de
 """
 
 Scope = Literal["group", "batch"]
-"""What is compared: the trajectories within each group, or the trajectories of all groups of a batch."""
+"""Which trajectories are compared: those within each group, or those of all groups of a batch."""
 
 
 TokenWeights = list[Array]
-"""Of one trajectory: for each turn an array with one weight for each of the turn's own tokens."""
+"""The token weights of one trajectory: for each turn an array with one weight per own token of the turn."""
 
 Flag = Literal["none_valid", "too_few", "no_spread", "failed", "truncated"]
 
@@ -76,11 +76,11 @@ class Estimator:
             outside `group.turn_mask` are ignored. With scope "batch" it maps a list of groups to a list of arrays.
         requires: signals that the group must carry.
         declared_bias: a `BiasClass`, or a function from the options to one.
-        source: where the mathematics is from.
+        source: the publication of the mathematics.
         minimum_group: the fewest valid trajectories the estimator can compare; smaller groups get advantage 0.
         caution: the text of a CreditWarning, given when the estimator is chosen by name.
         scope: see `Scope`.
-        zero_if_equal: whether a group of equal trajectories gets 0. False for estimators that compare turns of one
+        zero_if_equal: whether equal trajectories get advantage 0. False for estimators that compare turns of one
             trajectory with each other, or that use a critic or another model.
         by_turn: whether the turns of a trajectory may get different advantages.
         same_objective: whether `bias` refers to the group's own rewards. False if a wrapper replaced the rewards (for
@@ -123,7 +123,7 @@ class Estimator:
 
     @property
     def summary(self) -> str:
-        """The estimator's formula, or the name and options of its original if it is a preset, on one line."""
+        """The estimator's formula on one line; for a preset, the name and options of its original."""
         if self.name == self.function.__name__:
             return (self.function.__doc__ or "").strip().split("\n")[0]
         preset_options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())

@@ -1,4 +1,4 @@
-"""Registered parts that a line of text names with their options, such as `topr(max_ratio=1.0)`."""
+"""Load registered parts from a line of text with a name and options, such as `topr(max_ratio=1.0)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.errors import CreditError
 
 
 def parse_part(text: str) -> ComposedPart:
-    """Read a name and its options. Raises: CreditError saying what cannot be read."""
+    """Read a name and its options. Raises: CreditError naming the part that cannot be read."""
     part, *wrappers = parse_composition(text)
     if wrappers:
         raise CreditError(
@@ -24,9 +24,9 @@ def parse_part(text: str) -> ComposedPart:
 
 
 def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Load what is registered under a name, with its options filled in: a function, or a class to be called.
+    """Load the function or class that is registered under a name, with its options filled in.
 
-    Raises: UnknownNameError; CreditError for options that it does not take, or needs and was not given.
+    Raises: UnknownNameError; CreditError for an option that it does not accept, or a required option that is missing.
     """
     registered = registry.load(kind, name)
     signature = vars(registered).get("__init__", registered) if isinstance(registered, type) else registered
@@ -44,9 +44,9 @@ def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Cal
 
 
 def load_named_part(kind: registry.Kind, text: str) -> Callable[..., Any]:
-    """Load what a line of text names, such as `topr(max_ratio=1.0)`, with its options filled in.
+    """Load the part that a line of text names, such as `topr(max_ratio=1.0)`, with its options filled in.
 
-    Raises: UnknownNameError; CreditError for a text that cannot be read, or options that the part does not take.
+    Raises: UnknownNameError; CreditError for a text that cannot be read, or an option that the part does not accept.
     """
     part = parse_part(text)
     return load_part(kind, part.name, part.options)

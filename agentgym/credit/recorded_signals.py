@@ -72,13 +72,13 @@ def _outcomes(trajectories: Sequence[Trajectory]) -> list[float | None] | None:
 
 
 def _if_complete(trajectories: Sequence[Trajectory], read: Callable[[Turn], Any]) -> list[list[Any]] | None:
-    """Return the result of `read` for each turn; None if it is None for a turn of a valid trajectory."""
+    """Return the result of `read` for each turn; None if `read` returns None for any turn of a valid trajectory."""
     rows = [[read(turn) for turn in t.turns] for t in trajectories]
     complete = all(x is not None for t, row in zip(trajectories, rows, strict=True) if t.valid for x in row)
     return rows if complete and any(rows) else None
 
 
 def _action_key(turn: Turn) -> str:
-    """Return a key that is equal for turns with equal calls, whatever their text; the text for a turn without calls."""
+    """Return a key that is equal for turns with equal calls, even if their texts differ. Without calls: the text."""
     calls = [[call.name, call.arguments] for call in turn.message.calls if call.error is None]
     return _encode(calls) if calls else turn.message.text

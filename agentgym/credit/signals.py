@@ -22,7 +22,7 @@ TurnCounts = NDArray[np.int64]
 Labels = tuple[tuple[Hashable, ...], ...]
 Coalitions = tuple[Mapping[frozenset[int], float], ...]
 PLAIN_NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.bool_))
-"""Types that numpy converts to the same number as `float` does; numpy would convert strings, for example, too."""
+"""Types that numpy and `float` convert to the same number. Other types, such as strings, are not converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class SignalKind(ABC):
     """How a signal is read, checked and restricted. The docstring of each kind says how it is stored."""
 
     def count_turns(self, name: str, given: Any, size: int | None) -> list[int] | None:
-        """Return turns of each trajectory; None if the signal does not tell. Raises: ShapeError."""
+        """Return the number of turns per trajectory; None if the signal does not determine it. Raises: ShapeError."""
         return None
 
     @abstractmethod
@@ -92,7 +92,7 @@ class PerTurn(TurnKind):
 
     Attributes:
         after_last: see `TurnKind`.
-        low, high: the smallest and the largest number that makes sense.
+        low, high: the smallest and the largest valid number.
         required: every turn of a valid trajectory needs a number.
     """
 
@@ -139,7 +139,7 @@ class Flags(TurnKind):
 
 @dataclass(frozen=True, slots=True)
 class PerTurnLists(TurnKind):
-    """Any number of numbers per turn, for example one per token: [N, T, M], NaN after the last number of a turn.
+    """A varying count of numbers per turn, for example one per token: [N, T, M], NaN after the last number of a turn.
 
     Attributes:
         after_last: see `TurnKind`.
@@ -235,7 +235,7 @@ class ByName(SignalKind):
 
 @dataclass(frozen=True, slots=True)
 class PerSubset(SignalKind):
-    """For each trajectory a number for some sets of its turns: a tuple of mappings from frozenset to number."""
+    """One mapping per trajectory, from sets of its turns to numbers: a tuple of mappings from frozenset to number."""
 
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Coalitions:
         rows = _one_per_trajectory(name, given, len(turns))

@@ -1,8 +1,8 @@
 """Chains of sub-tasks: T turns, some of them decisive, to measure an estimator's gradient noise and learning speed.
 
 A model of the task sets with a horizon axis. Each turn does its own part right or wrong, independently of the others.
-An episode succeeds if all decisive turns are right. One *skill* may serve all turns (one logit, as where a network
-reads each turn alike) or each turn may have its own.
+An episode succeeds if all decisive turns are right. One *skill* may serve all turns (one logit, as for a network
+that treats all turns alike), or each turn may have its own skill.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SubtaskChain:
         decisive: the number of decisive turns, spread evenly; the others have no effect.
         feedback: how turns are rewarded. "dense": 1 / decisive for each decisive turn that is right, on that turn.
             "sparse": the same, but only at every quarter of the episode. "delayed": a quarter of the episode later.
-            "last", "even", "wrong": the same total on the last turn, on all turns alike, or half an episode too late.
+            "last", "even", "wrong": the same total on the last turn, on all turns alike, or half an episode late.
             "misleading": 1 / turns for each turn, right or wrong. "outcome": nothing.
         noise: standard deviation of a number that is added to each turn's reward.
     """
@@ -54,7 +54,7 @@ class SubtaskChain:
 
     @property
     def payments(self) -> Array:
-        """[T, T] the reward of turn l for turn k being right, in row k."""
+        """[T, T] row k, column l: the reward on turn l if turn k is right."""
         turns = np.arange(self.turns)
         quarter = max(1, self.turns // PAYMENTS)
         paid_at = {
@@ -238,7 +238,7 @@ def steps_to(
     most: int = 400,
     seed: int = 0,
 ) -> int:
-    """Return the number of Adam steps until the success probability is `target`; `most` if not reached.
+    """Return the number of Adam steps until the success probability reaches `target`; `most` if it never does.
 
     Args:
         chance: the initial probability that a turn is right.

@@ -2,7 +2,7 @@
 
 contract.py      Environment, which every environment subclasses
 state.py         descriptions of its state: Checkpoint, Outlook, ObservedState
-contexts.py      HasContexts, for an agent that continues in other contexts
+contexts.py      HasContexts, for an agent that can continue with a new prompt
 running.py       how a call becomes a result
 sandboxes.py     the sandboxes of an environment, and their usage
 wrapper.py       EnvironmentWrapper, around another environment

@@ -10,7 +10,7 @@ from agentgym.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """The context in which the agent continues: a new one with this opening; without an opening, the waiting one.
+    """The context in which the agent continues: a new context with this opening; without an opening, the waiting one.
 
     Attributes:
         nested: as in `begin_context`.

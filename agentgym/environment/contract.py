@@ -25,15 +25,15 @@ class Environment(OldNames):
     """Base of every environment: subclass it, mark methods with `@tool`, register it.
 
     Add free functions and tools made by `Tool.from_schema` to the class, or to one instance with `add_tools`:
-    `class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)])`. An environment whose agent continues
-    in other contexts also derives from `HasContexts`.
+    `class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)])`. An environment whose agent can continue
+    with a new prompt (another context) also derives from `HasContexts`.
 
     Attributes:
-        sandbox: spec of the sandbox for the dangerous part; None for a harmless in-memory environment.
+        sandbox: spec of the sandbox in which untrusted code runs; None for a harmless in-memory environment.
         reward: registered name of the default reward of this environment; a recipe may name another. An instance
             may set a Reward object instead, if only the instance can judge its episode.
-        task_set: registered name of a task set for this environment, if there is one: `agentgym check` and `call` play
-            its tasks where none are given.
+        task_set: registered name of a task set for this environment, if there is one; `agentgym check` and `call` play
+            its tasks by default.
         tools: the tools of this instance by name, initially the tools of its class. Never change the mapping in place:
             assign another mapping to give the agent other tools from its next turn on.
         role: the agent's current role, if an episode has several; recorded with each turn.
@@ -84,7 +84,7 @@ class Environment(OldNames):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        """Return which package or program this host lacks for the environment, and how to get it; "" if nothing."""
+        """Return which package or program the environment misses on this host, and how to get it; "" if none."""
         return ""
 
     async def state_key(self) -> str | None:

@@ -16,7 +16,7 @@ from agentgym.sandbox import Sandbox, Usage
 
 
 class OldNames:
-    """The base of Environment, until the next release."""
+    """The base class of Environment until the next release; it holds the old names."""
 
     async def hopeless(self: Any) -> str | None:
         warn_renamed("Environment.hopeless()", "Environment.outlook()")

@@ -1,4 +1,4 @@
-"""EnvironmentWrapper: an environment around another one, to which it delegates everything it does not do itself."""
+"""EnvironmentWrapper: an environment around another one, to which it delegates everything that it does not override."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EnvironmentWrapper(HasContexts, Environment):
         return super().changes_context or changes_context(self._environment)
 
     def take_context_change(self) -> ContextChange | None:
-        """Return the change that either has made. Raises: AgentGymError if wrapper and environment begin contexts."""
+        """Return the context change of the wrapper or the environment. Raises: AgentGymError if both begin contexts."""
         if (change := take_context_change(self._environment)) is None:
             return super().take_context_change()
         if self.begins_contexts:

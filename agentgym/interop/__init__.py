@@ -1,4 +1,4 @@
-"""Gymnasium and MCP environments as ours, ours as theirs, and programs as agents; `agentgym.bridges` has more.
+"""Bridges to Gymnasium and MCP in both directions, and external programs as agents; `agentgym.bridges` has more.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """

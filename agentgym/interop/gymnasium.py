@@ -42,8 +42,8 @@ class GymnasiumEpisode:
 class GymnasiumEnvironment(Environment):
     """An environment of Gymnasium with discrete actions. It runs in this process: nothing is isolated.
 
-    Made by `register_gymnasium`. Task parameters: `seed`, of the reset (optional, else the episode's); `options`, that
-    `gymnasium.make` gets besides its id (optional). What is observed is taken for the whole state.
+    Made by `register_gymnasium`. Task parameters, both optional: `seed`, the seed of the reset (by default the
+    episode's); `options`, further arguments of `gymnasium.make`. The observation is taken for the whole state.
     """
 
     reward = "final_state"
@@ -60,7 +60,7 @@ class GymnasiumEnvironment(Environment):
         self._identity = b""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Make their environment and reset it. Raises: TaskError where it takes no such options."""
+        """Make the Gymnasium environment and reset it. Raises: TaskError if it does not accept the options."""
         self._shut()
         options = {**self.options, **task.parameters.get("options", {})}
         try:
@@ -104,7 +104,7 @@ class GymnasiumEnvironment(Environment):
         return hashlib.blake2b(seen, key=hashlib.sha256(self._identity).digest(), digest_size=12).hexdigest()
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the actions so far: under the same seed they bring back everything, their random numbers included."""
+        """Return the actions so far. Under the same seed they restore the whole state, including its random numbers."""
         return Checkpoint({"actions": list(self._gymnasium_episode.actions)})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -113,7 +113,7 @@ class GymnasiumEnvironment(Environment):
             self._step(action)
 
     def verdict(self) -> Components:
-        """Asked by the reward `final_state`."""
+        """Return the components of the outcome, for the reward `final_state`."""
         return {SUCCESS: float(type(self).solved(self._gymnasium_episode)), "return": self._gymnasium_episode.total}
 
     async def close(self) -> None:

@@ -14,8 +14,8 @@ class ActionText:
     Attributes:
         actions: names in the order of their numbers.
         describe: returns a description of the environment and its observation.
-        rules: what the agent is told before.
-        solved: from the sum of rewards, the last one, and whether the episode terminated, to success.
+        rules: the rules, which the agent reads at the start.
+        solved: returns success from the sum of rewards, the last reward, and whether the episode terminated.
     """
 
     actions: tuple[str, ...]

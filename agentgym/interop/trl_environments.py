@@ -90,7 +90,7 @@ class TrlEnvironments:
         self._thread.start()
 
     def dataset(self) -> Any:
-        """Return a `datasets.Dataset` with one row per task: `prompt`, its opening messages, and `task`, its id."""
+        """Return a `datasets.Dataset` with one row per task: `prompt`, the opening messages, and `task`, the id."""
         from datasets import Dataset
 
         rows = [

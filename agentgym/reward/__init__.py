@@ -3,7 +3,7 @@
 contract.py    Reward, and the checks on its results
 functions.py   a reward made from one function
 comparison.py  compares numbers and texts in answers
-submission.py  decides whose fault it is that a submission cannot be judged
+submission.py  decides who is at fault if a submission cannot be judged: the agent or the infrastructure
 combined.py    several rewards as one: weights, schedules over training, gates, caps
 """
 

@@ -67,9 +67,10 @@ def _number_and_unit(folded: str) -> tuple[Fraction | None, str]:
 
 
 def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool:
-    """Whether two answers are equal: numbers by value, other texts folded, without outer quotes and a last full stop.
+    """Return whether two answers are equal: numbers by value, other texts folded, without outer quotes and final full
+    stop.
 
-    A currency may be left out, but not another one written; 50% is neither 50 nor 0.5. An empty answer equals nothing.
+    A currency may be left out, but not replaced by another; 50% is neither 50 nor 0.5. An empty answer equals nothing.
     """
     left, right = fold_answer(str(answer)), fold_answer(str(gold))
     if not left or not right:
@@ -87,7 +88,7 @@ def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool
 
 
 def same_data(left: Any, right: Any, *, folded: bool = False) -> bool:
-    """Whether two values of JSON are equal: numbers by value, True and 1 apart; texts exactly, or folded on request.
+    """Return whether two JSON values are equal: numbers by value (True is not 1), texts exactly, or folded on request.
 
     Values that are nested too deeply to be compared equal nothing.
     """
@@ -112,7 +113,7 @@ def _same_data(left: Any, right: Any, folded: bool) -> bool:
 
 
 def fold_answer(text: str) -> str:
-    """Return a text folded, without outer quotes and a last full stop."""
+    """Return a folded text without outer quotes and final full stop."""
     text = fold_text(text).removesuffix(".")
     while len(text) >= 2 and text[0] == text[-1] and text[0] in _QUOTES:
         text = text[1:-1].strip()

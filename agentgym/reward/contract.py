@@ -62,7 +62,7 @@ class Reward:
         return [() for _ in episode.turns]
 
     def group(self, episodes: Sequence[Trajectory]) -> Any:
-        """Return further outcome components of each episode, judged in comparison with the others of its task.
+        """Return further outcome components of each episode, judged in comparison with the task's other episodes.
 
         Args:
             episodes: the valid episodes of a group, at least one, with their outcome and turn components so far.
@@ -138,7 +138,7 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
 
 
 def _finite(value: Any) -> float | None:
-    """Return a number of any kind, a bool too, as a float; None for anything else, and for NaN and infinity."""
+    """Return any kind of number, also a bool, as a float; None for anything else, and for NaN and infinity."""
     if type(value) is float:
         return value if math.isfinite(value) else None
     if isinstance(value, (str, bytes, bytearray)) or getattr(value, "ndim", None):

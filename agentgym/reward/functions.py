@@ -1,4 +1,4 @@
-"""`@reward_function`: a Reward made of one function."""
+"""`@reward_function`: turn one function into a Reward."""
 
 from __future__ import annotations
 

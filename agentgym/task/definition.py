@@ -93,16 +93,16 @@ class Task:
     hints: tuple[str, ...] = ()
     """Steps of a solution, hidden like the truth. Only training gatherers may put some into a prompt."""
     origin: Origin | None = None
-    """Where a generated task comes from; None for an original task of the set."""
+    """The origin of a generated task; None for an original task of the set."""
 
     @property
     def is_of_one_step(self) -> bool:
-        """Whether the policy wrote the task in a step, or was to write something: it says nothing about the set."""
+        """Whether the policy wrote the task in a step, or the task asks it to write one: not typical of the set."""
         return self.origin is not None and self.origin.generator in (Origin.VARIANTS, Origin.INSTRUCTIONS)
 
     @property
     def pair(self) -> str | None:
-        """`truth["pair"]`, which tasks that ask the same in other words share; None if the task has none."""
+        """`truth["pair"]`, which is equal for tasks that ask the same in other words; None if the task has none."""
         pair = self.truth.get("pair") if isinstance(self.truth, Mapping) else None
         return None if pair is None else str(pair)
 

@@ -36,7 +36,7 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
                 rows.append(replace(task, id=identity, tags=(*task.tags, SOURCE + name)))
 
     def origin_of(task: Task) -> tuple[TaskSet, Task]:
-        """Return a task's set and the task as it is there; a task made during training is returned itself."""
+        """Return a task's set, and the task as the set holds it; a task made during training is returned unchanged."""
         return origins.get(task.id) or (task_sets[task.source or ""], task)
 
     def player(role: str) -> Callable[[Task], Any] | None:

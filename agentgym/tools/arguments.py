@@ -1,4 +1,4 @@
-"""The arguments of a tool: a JSON Schema for the model, and the check of what the model wrote.
+"""The arguments of a tool: a JSON Schema for the model, and the check of the arguments that the model wrote.
 
 The schema is built from a Python signature (pydantic validates) or given directly (jsonschema validates).
 Both checks raise `InvalidArguments` with the same wording.

@@ -45,9 +45,9 @@ class ToolOptions:
     """False makes an environment's tools with this option run one at a time, in call order. Time spent waiting for
     others does not count towards `timeout_s`."""
     timeout_s: float = 30.0
-    """The seconds after which a call is ended and the agent is told so."""
+    """The time limit of a call, in seconds. A call that takes longer is ended, and the agent is told so."""
     max_output_chars: int = 16_384
-    """The characters to which longer output is truncated, and the agent is told so."""
+    """The maximum length of the output, in characters. Longer output is truncated, and the agent is told so."""
     cost: float = 0.0
     """The cost of a call in the user's own unit, recorded as `Turn.usage["cost"]`."""
     name: str | None = None

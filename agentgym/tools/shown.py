@@ -1,4 +1,4 @@
-"""JSON Schemas reduced to the keys, and in the key order, that models are used to."""
+"""JSON Schemas with only the keys that models are used to, in the order that they are used to."""
 
 from __future__ import annotations
 

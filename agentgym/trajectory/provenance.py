@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """Where a branch left another trajectory: that trajectory's id, and the first turn the branch does not repeat."""
+    """The point where a branch left another trajectory: its id, and the first turn that the branch does not repeat."""
 
     trajectory: str
     turn: int
@@ -78,9 +78,9 @@ class Provenance:
     close_error: str | None = None
     """The error raised while closing the environment."""
     hopeless: str | None = None
-    """Why a stop rule ended the episode."""
+    """The reason of the stop rule that ended the episode."""
     branch: ForkPoint | None = None
-    """For a branch, where it left the original trajectory."""
+    """For a branch, the point where it left the original trajectory."""
     replay: ReplayedTurns | None = None
     """For a replay of single turns, the turns replayed."""
     additions: tuple[PromptAddition, ...] = ()

@@ -27,7 +27,7 @@ class TokenArrays:
         logprobs: float64, natural log as sampled; 0 where loss_mask is False.
         turn_index: int64; -1 on the prompt, k on turn k and on the observation that follows turn k.
         versions: int64, version of the weights that sampled the token; -1 where loss_mask is False.
-        prompt_length: number of leading tokens that are the prompt of the first row.
+        prompt_length: length in tokens of the first row's prompt, with which the arrays begin.
         row_starts: start of each row, which is a prompt and its turns. Tokens of one row are not context of another.
     """
 

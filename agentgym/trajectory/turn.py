@@ -54,7 +54,7 @@ class Turn:
     index: int
     """The number of the turn, 0 for the first."""
     message: Message
-    """What the agent wrote."""
+    """The message that the agent wrote."""
     calls: Sequence[Call] = ()
     """The calls in the message."""
     results: Sequence[Result] = ()
@@ -72,7 +72,7 @@ class Turn:
     policy_version: int = 0
     """The version of the weights that sampled the turn's first token, the oldest version in the turn."""
     rewards: dict[str, float] = field(default_factory=dict)
-    """The turn-level components of the reward by name; an absent component is absent, not 0."""
+    """The turn-level components of the reward by name; an absent component is missing, not 0."""
     state_key: str | None = None
     """A hash of the canonical state before the turn; None if the environment has no state key."""
     value: float | None = None

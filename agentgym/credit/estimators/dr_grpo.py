@@ -1,4 +1,4 @@
-"""Dr. GRPO: the episode's return above the group's mean, on every turn, not divided by anything."""
+"""Dr. GRPO: the episode's return minus the group's mean, on every turn, without division by a standard deviation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GiGPO: the episode's advantage, plus a comparison of each turn with others made in the same state."""
+"""GiGPO: the episode's advantage, plus a comparison of each turn with the other turns made in the same state."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def gigpo(
     """A_ik = n(R_i) + step_weight * n_s(G_ik); n_s compares the turns that were made in the same state s_ik.
 
     Biased as published: a trajectory that was in a state twice is compared with itself, and a 0 for a state that
-    no other turn shares means that the own return is the baseline. Direction, exactly (1 + step_weight) times the
-    policy gradient, with baseline "loo", scale "none", gamma 1 and alone "group": then all baselines come from other
-    trajectories.
+    no other turn shares means that the turn's own return is its baseline. With baseline "loo", scale "none", gamma 1
+    and alone "group" all baselines come from other trajectories: then the class is direction, and the factor is
+    exactly (1 + step_weight).
 
     Args:
         gamma: decay per turn of G, 0.95 as published. step_weight: omega of the paper.
@@ -65,7 +65,7 @@ def gigpo(
             n(R_i); "group" compares its G with the group's returns.
         statistics: what counts once in the mean and standard deviation of n(R_i): "trajectories", or their turns
             ("steps"), so that long trajectories weigh more, as in the authors' code (verl-agent) and ROLL.
-        ddof: of the standard deviations. outcome_weight: above 0.
+        ddof: the ddof of the standard deviations. outcome_weight: above 0.
     Returns: [N, T]. Degenerate: if every state occurs once, and with alone "zero", exactly n(R_i) is left.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)

@@ -24,7 +24,7 @@ def grpo(group: Group, *, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_wei
     return counts for less than its size, and in a group of two only the sign of the difference counts.
 
     Args:
-        ddof: of the standard deviation; 1 divides by N - 1.
+        ddof: the ddof of the standard deviation; 1 divides by N - 1.
         outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards;
             turn_weight 0 is outcome-only GRPO.
     Returns: [N, T], in standard deviations; |A| <= (N-1)/sqrt(N) for ddof 1, sqrt(N-1) for ddof 0.

@@ -40,19 +40,20 @@ def mt_grpo(
     """A_ik = turn_weight * sum_{l=k..T} n_l(r_il) + outcome_weight * n(o_i), with r_il = 0 where turn l was not played.
 
     n compares over *all* trajectories of the group, and every trajectory gets the terms of every index
-    up to the longest: one that stopped before index l counts as reward 0 there. That makes stopping and going on
-    comparable.
+    up to the longest: a trajectory that stopped before index l counts as reward 0 there. So stopping and going on can
+    be compared.
 
     Args:
         absent: "left_out" compares a turn only with the trajectories that have a reward there, and ends the sum
             at K_i. Biased: the gradient of going on at turn k lacks pi(1 - pi) * E[later turn rewards | going on].
-            On the flip problem of the tests the true gradient is +0.0375 and this gives -0.0250, for any N.
-        baseline: n subtracts the mean of the others ("loo") or of all ("mean": exactly 1 - 1/N of the gradient).
+            On the flip problem of the tests the true gradient is +0.0375 and this option gives -0.0250, for any N.
+        baseline: n subtracts the mean of the other trajectories ("loo") or of all ("mean": exactly 1 - 1/N of the
+            gradient).
         scale: "std" divides each index, and the outcome, by its own standard deviation before the sum, so that every
-            index has the same weight however large its rewards are (biased). Small costs per turn then outweigh the
+            index has the same weight, whatever the size of its rewards (biased). Small costs per turn then outweigh the
             outcome: in the guessing game of the tests a policy learns to give up.
-        ddof: of that standard deviation.
-        outcome_weight: above 0. turn_weight: 0 leaves the outcome alone.
+        ddof: the ddof of that standard deviation.
+        outcome_weight: above 0. turn_weight: 0 leaves only the outcome.
     Returns: [N, T], reward units for scale "none".
     Degenerate: an index where no reward differs adds exactly 0. A missing reward counts as 0; with "left_out" it is in
         no statistic, and an index that only one trajectory reached adds 0.

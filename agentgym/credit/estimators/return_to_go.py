@@ -44,19 +44,19 @@ def return_to_go(
 ) -> Array:
     """A_ik = G_ik - mean of G_jk over the other trajectories j that reached turn k.
 
-    G_ik = turn_weight * sum_{l>=k} gamma^(l-k) r_il + outcome_weight * gamma^(K_i-k) o_i. The outcome is
-    always part of it: turn rewards alone can teach a policy to stop calling tools.
-    Where no other trajectory reached turn k, the baseline is the mean of the others' episode returns: any baseline
-    from other trajectories alone leaves the gradient unbiased, and a baseline of 0 would not.
+    G_ik = turn_weight * sum_{l>=k} gamma^(l-k) r_il + outcome_weight * gamma^(K_i-k) o_i. G always
+    contains the outcome: turn rewards alone can teach a policy to stop calling tools.
+    Where no other trajectory reached turn k, the baseline is the mean of the others' episode returns: a baseline
+    computed only from other trajectories leaves the gradient unbiased, but a baseline of 0 would not.
 
     Args:
         gamma: decay per turn. Below 1 the estimate is of a discounted objective, hence biased.
-        baseline: "loo" leaves the own trajectory out; "mean" keeps it in and shrinks the gradient,
-            more on turns that few reach (biased).
+        baseline: "loo" leaves the turn's own trajectory out; "mean" includes it and shrinks the gradient,
+            more on turns that few trajectories reach (biased).
         scale: "std" divides every turn of the group by one pooled standard deviation, in which each trajectory has
-            the same weight. One per index would blow up small differences between few turns. Biased, as dividing
-            by a group's own standard deviation is; see `grpo`.
-        ddof: of that standard deviation.
+            the same weight. One standard deviation per index would inflate small differences between few turns.
+            Biased, like every division by a group's own standard deviation; see `grpo`.
+        ddof: the ddof of that standard deviation.
         outcome_weight: above 0.
     Returns: [N, T], reward units; in pooled standard deviations for scale "std".
     Degenerate: equal returns at an index give exactly 0 there; with one turn per trajectory it is `rloo`.

@@ -1,4 +1,4 @@
-"""RLOO: the episode's return minus the mean of the others, on every turn."""
+"""RLOO: the episode's return minus the mean return of the other episodes, on every turn."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Wrapper:
             of each group.
         requires: signals that a group must carry in addition to those of the wrapped estimator.
         bias: maps the bias class of the wrapped estimator and the options to the bias class of the result.
-        source: where the mathematics is from.
+        source: the publication of the mathematics.
         scope: "batch" if it compares groups.
         zero_if_equal: False if a group of equal trajectories may get advantages other than 0.
         same_objective: False if the wrapped estimator gets other rewards than the group's own.

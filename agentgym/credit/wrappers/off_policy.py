@@ -58,8 +58,8 @@ def off_policy(
 
     Args:
         mode, level, over, high, low: see `ratio_weights`. At level "token" a turn gets the mean of its tokens'
-            weights; a trainer that weighs each token calls `ratio_weights` itself. With mode "none" nothing is
-            weighed: for an objective that corrects by itself, such as `decoupled_ppo`.
+            weights; a trainer that weighs each token calls `ratio_weights` itself. Mode "none" weighs
+            nothing: use it with an objective that has its own correction, such as `decoupled_ppo`.
         max_lag: turns sampled by weights more than this many versions older than the trained ones get 0,
             and only those turns. The trained version is the group's `train_version`, or else the newest
             that sampled any of its turns.

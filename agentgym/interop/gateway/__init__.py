@@ -1,4 +1,4 @@
-"""The policy gateway: external agent programs play our tasks, and are trained.
+"""The policy gateway: external agent programs play our tasks, and their policy is trained.
 
 gateway.py           PolicyGateway, an engine: listens, and plays episodes through programs
 sessions.py          the open episodes, each under its own token

@@ -32,7 +32,7 @@ class AnthropicMessages:
         return chat_of(body, messages, tools, body.get("max_tokens"))
 
     def _messages(self, row: Mapping[str, Any]) -> Iterator[Message]:
-        """Yield a message of theirs: results of tools are parts of the user's, and messages of their own here."""
+        """Yield our messages for one of Anthropic's: its user message contains tool results, which we keep separate."""
         role, content = row.get("role"), row.get("content")
         if role not in ("user", "assistant"):
             raise invalid(f"A message has the role {role!r:.40}. Give user or assistant.")
@@ -53,7 +53,7 @@ class AnthropicMessages:
             yield Message(role, content_of(others, "text", _image_source), tuple(calls))
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """Return the answer whole."""
+        """Return the complete answer."""
         return {
             **self._head(answer, model),
             "content": self._content(answer),

@@ -1,11 +1,11 @@
 """The application behind the gateway: access checks, request parsing, and refusals as responses.
 
 POST   /v1/chat/completions, /v1/responses, /v1/messages   the policy's next message
-GET    /v1/models                                          its name
+GET    /v1/models                                          the policy's name
 POST   /mcp                                                the environment's tools, over MCP
-POST   /episode/tools/NAME                                 one of them, with its arguments as JSON
+POST   /episode/tools/NAME                                 call one of these tools, with its arguments as JSON
 GET    /episode                                            the task and the tools
-POST   /episode/end                                        the program has done
+POST   /episode/end                                        the program is done
 POST   /episodes                                           take the next episode, with the server's own token
 
 The bearer token, or the header x-api-key, names the episode.
@@ -130,7 +130,7 @@ class _Gateway:
         return AsciiJSONResponse({})
 
     async def claim(self, request: Request) -> Response:
-        """Hand out the next episode that no program plays. Status 204: there was none for a while, ask again."""
+        """Hand out the next episode that no program plays. Status 204: there is none yet; the client must ask again."""
         if not self._sessions.is_servers(_token(request)):
             raise _unknown_token()
         self._accepted(request.scope.get("client"))

@@ -13,7 +13,7 @@ from agentgym.policy.contract import FinishReason
 from agentgym.tools.arguments import replace_lone_surrogates
 
 Key = tuple[Any, ...]
-"""A key that is equal for messages that are the same to a policy."""
+"""A key that is equal for messages that a policy cannot tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Chat:
     Attributes:
         messages: the conversation. tools: schemas in the OpenAI function-call shape.
         max_tokens: the program's own limit for the message, or None.
-        stream: whether the answer is wanted as events. stream_usage: whether they are to count its tokens.
-        model: as the program calls it.
+        stream: whether to answer as events. stream_usage: whether the events include token counts.
+        model: the program's name for the model.
         is_retry: the client says that it has sent this request before.
     """
 

@@ -49,7 +49,7 @@ class ChatCompletions:
         raise invalid(f"A message has the role {role!r:.40}. Give system, developer, user, assistant or tool.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """Return the answer whole."""
+        """Return the complete answer."""
         message = self._spoken(answer)
         if calls := self._calls(answer):
             message["tool_calls"] = calls
@@ -60,8 +60,8 @@ class ChatCompletions:
         }
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
-        """Return the answer as lines of server-sent events. Usage comes in a chunk of its own, which has no choices,
-        and only where the program asks for it.
+        """Return the answer as lines of server-sent events. If the program asks for usage, it comes in a separate
+        chunk without choices.
         """
         head = self._head(answer, model, "chat.completion.chunk") | ({"usage": None} if with_usage else {})
         delta = self._spoken(answer)
@@ -102,7 +102,7 @@ def _image_url(part: Mapping[str, Any]) -> ImagePart:
 
 
 def chat_content(message: Message) -> str | list[dict[str, Any]]:
-    """Return the words of a message, or its parts where it has images, as this API has them."""
+    """Return a message's content in this API's form: its text, or its parts if it has images."""
     if not message.images or isinstance(message.content, str):
         return message.text
     return [

@@ -22,7 +22,7 @@ from .sessions import Sessions
 
 
 class PolicyGateway:
-    """Lets programs that others wrote play episodes: they ask for the policy's messages as of a model's API.
+    """Lets external programs play episodes: they request the policy's messages as they would from a model's API.
 
     It is an engine, usable wherever episodes are played: `RolloutConfig(engine=PolicyGateway(...))`. A gateway serves
     one run at a time.
@@ -32,7 +32,7 @@ class PolicyGateway:
         tokens: the tokens of clients that take episodes, each at least 16 characters long.
         host, port: where to listen; port 0 takes any free one.
         silence_s: an episode without a request for this long is ended, and scored as it stands. An episode without
-            any request has failed.
+            any request counts as failed.
         max_connections: the maximum number of open connections.
     Raises: MissingExtraError without the extra `serve`.
     """

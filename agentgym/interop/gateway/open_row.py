@@ -38,11 +38,11 @@ class OpenRow:
     running: set[asyncio.Future[Any]] = field(default_factory=set)
 
     def has_answered(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
-        """Return whether its last turn answered this request, and the program has not continued from it."""
+        """Return whether the row's last turn answered this request, and the program has not continued the row since."""
         return self.turn is not None and self.keys[:-1] == keys and list(self.tools) == list(tools)
 
     def continues_with(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
-        """Return whether a request continues from its last message: the added messages are the observation."""
+        """Return whether a request continues the row after its last message. The added messages are the observation."""
         count = len(self.keys)
         added = [key[0] for key in keys[count:]]
         in_order = added == sorted(added, key=lambda role: role != "tool")  # results come before other messages

@@ -221,7 +221,7 @@ class ProgramLoop(PlayLoop):
     def _wait_for_this(self, waits: bool) -> None:
         """Set whether the policy's batches wait for this episode, as in our own loop.
 
-        They do not while its program starts, thinks for long, or is dead, which would delay other episodes.
+        They do not wait while its program starts, thinks for long, or is dead: waiting would delay other episodes.
         """
         if self._idle is not None:
             self._idle.cancel()
@@ -249,7 +249,7 @@ class ProgramLoop(PlayLoop):
         return await self._take_turn(row, chat, keys)
 
     async def _reason_to_end(self) -> StopReason | None:
-        """Return why no further turn is allowed, a used-up budget or a hook; None if it is."""
+        """Return why no further turn is allowed (a used-up budget or a hook); None if one is allowed."""
         if (stop := self._usage.used_up()) is None:
             await self._read_state()
         turns = self._trajectory.turns

@@ -45,7 +45,7 @@ class AgentProgram:
     async def running(self, loop: ProgramLoop, url: str, token: str) -> AsyncIterator[None]:
         """Run it for an episode; end it and its children on exit. Raises: PolicyError if it does not start.
 
-        When it ends by itself the episode is over, by an answer or, if the program failed, without one.
+        When the program ends by itself, the episode ends: with an answer or, if the program failed, without one.
         """
         task = "\n\n".join(_words(message) for message in loop.opening)
         with tempfile.TemporaryDirectory(prefix="agentgym-program-", ignore_cleanup_errors=True) as folder:

@@ -40,7 +40,7 @@ class Responses:
         return chat_of(body, messages, tools, body.get("max_output_tokens"))
 
     def _add(self, messages: list[Message], item: Mapping[str, Any]) -> None:
-        """Add an item; the text and the calls of one assistant's message are items of their own."""
+        """Add an item to the messages; the text and each call of an assistant's message are separate items."""
         kind = item.get("type", "message")
         if kind == "message":
             content = content_of(item.get("content"), ("input_text", "output_text"), _input_image)
@@ -61,7 +61,7 @@ class Responses:
             raise invalid(f"An item has the type {kind!r:.40}, which is not supported.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """Return the answer whole."""
+        """Return the complete answer."""
         return self._response(answer, model, "completed", self._output(answer))
 
     def _response(self, answer: Answer, model: str, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:

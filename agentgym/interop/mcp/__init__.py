@@ -1,11 +1,11 @@
 """MCP, the Model Context Protocol: MCP servers' tools as environments, and our episodes as MCP servers.
 
 server.py            starting or reaching a server, and the connection to it
-guest_bridge.py      the client that runs beside the server in its sandbox; guest_transports.py, what it speaks over
+guest_bridge.py      the client that runs beside the server in its sandbox; guest_transports.py, its transports
 environment.py       McpEnvironment, `register_mcp`
 content.py           what a tool returned, as content of a message
-tool_server.py       tools of ours behind the protocol
-episode_server.py    an episode of ours whose policy is the client that calls the tools; stdio.py, on standard streams
+tool_server.py       our tools offered over the protocol
+episode_server.py    one of our episodes, whose policy is the client that calls the tools; stdio.py: standard streams
 """
 
 from agentgym.moved import moved_names

@@ -30,17 +30,17 @@ TASK_OVER = "The task is over.\n"
 class McpEnvironment(Environment):
     """The tools of an MCP server. Isolated: the server has a sandbox of its own, made anew for each episode.
 
-    Task parameters, all optional but `server` where the environment has none of its own:
+    Task parameters, all optional; only `server` is required if the environment was registered without a server:
         server: {"command": [...], "files": {path: text}, ...}, the fields of `McpServer`.
-        files: what is written before the server starts, by path, on top of the server's own: text, or
-            {"asset": name} for what is registered under that name.
+        files: files to write before the server starts, by path, in addition to the server's own: text, or
+            {"asset": name} for the registered asset of that name.
         tools: names of the tools that the agent gets; by default all.
         final: names of tools of the server that end the episode; without any the agent has `answer(text)`.
-        state: calls, each {"tool": name, "arguments": {...}}, whose results are what the reward `mcp` judges. They are
-            made when the episode ends; tools that the agent does not get may be among them.
+        state: calls, each {"tool": name, "arguments": {...}}, whose results the reward `mcp` judges. They are made when
+            the episode ends, and may use tools that the agent does not get.
 
-    A server that ends or is silent after a call is a result for the agent; one that does not start is a failure of the
-    infrastructure. Nobody answers a server that wants to sample from a model or to ask a person.
+    If the server ends or does not answer a call, the agent reads this as the result; a server that does not start is a
+    failure of the infrastructure. The server's requests to sample from a model or to ask a person are not answered.
     """
 
     reward = "mcp"
@@ -109,13 +109,13 @@ class McpEnvironment(Environment):
         return replace(server, files={**server.files, **_texts_of(given.get("files", {}), task.id)})
 
     def _offered(self) -> dict[str, Mapping[str, Any]]:
-        """Return what the server offers now, by name."""
+        """Return the tools that the server offers now, by name."""
         assert self._connection is not None
         self._lists_read = self._connection.lists_read
         return {str(entry.get("name")): entry for entry in self._connection.tools}
 
     def _take_tools(self, task: str) -> None:
-        """Make tools of what the server offers now. Raises: TaskError for one that cannot be used."""
+        """Make our tools from those that the server offers now. Raises: TaskError for a tool that cannot be used."""
         chosen = {
             name: entry
             for name, entry in self._offered().items()
@@ -156,7 +156,7 @@ class McpEnvironment(Environment):
 
     @property
     def _max_end_chars(self) -> int:
-        """The length that the last result may have, so that no end state is cut: JSON writes six for a character."""
+        """The maximum length of the last result, so that no end state is cut: JSON may write six characters for one."""
         return 6 * MAX_STATE_CHARS * (len(self._state_calls) + 1) + 1_000
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Content:
@@ -195,7 +195,7 @@ class McpEnvironment(Environment):
 
 
 def _texts_of(files: Any, task: str) -> dict[str, str]:
-    """Return the files of a task. Raises: TaskError for what is neither text nor an asset of text."""
+    """Return the files of a task. Raises: TaskError for a file that is neither text nor a text asset."""
     try:
         return {str(path): _text_of_file(given) for path, given in files.items()}
     except (AttributeError, TypeError, KeyError, UnicodeDecodeError) as error:
@@ -221,11 +221,11 @@ def register_mcp(
         name: `namespace/name-vN`.
         command: the command of a server that is a program. `options`: the other fields of `McpServer`, such as `url` or
             `files`.
-        sandbox: what the server runs in; for a URL, what the connection runs in. By default the host's programs and
-            512 MiB, without a network; of a URL, its host alone can be reached.
+        sandbox: the sandbox of the server, or of the connection to a URL. By default it has the host's programs and
+            512 MiB, without a network; for a URL, only the URL's host can be reached.
     Returns: the name.
-    Raises: TaskError for what cannot be started or reached; TypeError for an option that `McpServer` has not;
-        DuplicateNameError; ValueError for another kind of name.
+    Raises: TaskError for a server that cannot be started or reached; TypeError for an option that `McpServer` lacks;
+        DuplicateNameError; ValueError for a name of another form.
     """
     server = McpServer(command=tuple(command), **options)
     spec = sandbox or SandboxSpec(network=(server.origin,) if server.url else False)

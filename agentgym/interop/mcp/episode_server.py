@@ -21,8 +21,8 @@ class EpisodeServer(ToolServer):
     """Plays one task, and answers the messages of one MCP client. Needs a running event loop.
 
     Args:
-        config: the config of the episode; its `environment`, where it names none, is that of the task.
-        ledger: keeps the episode. label: begins its id; by default that of `episode_label`.
+        config: the config of the episode; if it names no `environment`, the task's is used.
+        ledger: stores the episode. label: the beginning of the episode's id; by default from `episode_label`.
     """
 
     def __init__(self, task: Task, config: RolloutConfig, ledger: Ledger | None = None, *, label: str = "") -> None:
@@ -52,7 +52,7 @@ class EpisodeServer(ToolServer):
         return await self._episode.call(Call(name, arguments, f"call_{number}"))
 
     async def close(self) -> Trajectory:
-        """End the episode where it is: a client that leaves it has failed it. Returns: its trajectory."""
+        """End the episode in its current state; if the client left early, it has failed. Returns: the trajectory."""
         return await self._episode.close()
 
 

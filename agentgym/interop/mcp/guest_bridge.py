@@ -1,7 +1,7 @@
-"""Inside the sandbox: a client of one MCP server, which answers requests of the environment, a line of JSON each.
+"""Inside the sandbox: a client of one MCP server. It answers requests of the environment, one line of JSON each.
 
-Standard library only. Speaks the protocol of 2026-07-28, in which each request stands for itself, and those before it,
-which begin with a handshake. Source: the specifications of both, and what the published servers answer.
+Standard library only. Speaks the protocol of 2026-07-28, whose requests are independent, and the earlier protocols,
+which begin with a handshake. Source: the specifications of both, and the answers of published servers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 """The newest revisions without and with a handshake."""
 METHOD_NOT_FOUND = -32_601
 PROBE_S = 5.0
-"""How long a server may take to say whether it speaks STATELESS; one that is silent is greeted as before."""
+"""How long a server may take to say whether it speaks STATELESS; after silence the handshake is tried."""
 MAX_TOOLS, MAX_PAGES = 1_000, 100
 ENVELOPE = "io.modelcontextprotocol/"
 _WHO = {"name": "agentgym", "version": "1"}
@@ -28,7 +28,7 @@ Transport = StandardStreams | StreamableHttp
 
 
 class RpcError(Exception):
-    """The server answered a request by an error."""
+    """The server answered a request with an error."""
 
     def __init__(self, error: Any) -> None:
         error = error if isinstance(error, dict) else {"message": error}
@@ -51,14 +51,14 @@ class Client:
         self.tools_changed = False
 
     def start(self, deadline: float) -> dict[str, Any]:
-        """Agree on a revision. Returns: what the server says of itself. Raises: ServerFailed, ServerLate, RpcError."""
+        """Agree on a revision. Returns: the server's self-description. Raises: ServerFailed, ServerLate, RpcError."""
         about = self._discover(deadline) if self._era != "sessions" else None
         if about is None:
             about = self._shake_hands(deadline)
         return {"protocol": self._version, "instructions": str(about.get("instructions") or "")}
 
     def _discover(self, deadline: float) -> dict[str, Any] | None:
-        """Ask in the way of STATELESS; None where the server does not know it."""
+        """Ask in the form of STATELESS; None if the server does not support it."""
         self._use(STATELESS)
         auto = self._era == "auto"
         try:
@@ -91,7 +91,7 @@ class Client:
             self._transport.version = version
 
     def tools(self, deadline: float) -> list[dict[str, Any]]:
-        """Everything that the server offers, page after page. Raises: ServerFailed, ServerLate, RpcError."""
+        """Return all tools that the server offers, from all pages. Raises: ServerFailed, ServerLate, RpcError."""
         self.tools_changed = False
         tools: list[dict[str, Any]] = []
         cursor = None
@@ -114,7 +114,7 @@ class Client:
         return self.request("tools/call", {"name": name, "arguments": arguments}, deadline)
 
     def request(self, method: str, params: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Ask and wait for the answer; what else the server sends meanwhile is answered or dropped."""
+        """Send a request and wait for the answer; other messages of the server are answered or dropped meanwhile."""
         self._last_id += 1
         is_stateless = self._version == STATELESS
         if is_stateless:
@@ -140,7 +140,7 @@ class Client:
         raise ServerFailed("The server ended its reply before the answer.")
 
     def _routing(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """Return what STATELESS asks to stand in headers too."""
+        """Return the values that STATELESS requires in headers as well."""
         headers = {"Mcp-Method": method}
         if method == "tools/call":
             headers["Mcp-Name"] = params["name"]
@@ -150,8 +150,8 @@ class Client:
         return headers
 
     def _hear(self, received: Mapping[str, Any], deadline: float) -> None:
-        """Hear a notification or a request of the server. It may ask whether we live, but not for a model or a
-        person.
+        """Handle a notification or a request of the server. A ping is answered; requests for a model or a person are
+        refused.
         """
         if received["method"] == "notifications/tools/list_changed":
             self.tools_changed = True
@@ -166,7 +166,7 @@ class Client:
 
 
 def _mirrored_arguments(schema: Any) -> dict[str, str]:
-    """Return the arguments that must stand in headers too, by the name of the header."""
+    """Return the arguments that must be sent in headers as well, by header name."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return {
         str(name): str(entry["x-mcp-header"])
@@ -176,13 +176,13 @@ def _mirrored_arguments(schema: Any) -> dict[str, str]:
 
 
 class Bridge:
-    """Answers the environment's requests, each by one line."""
+    """Answers each of the environment's requests with one line."""
 
     def __init__(self) -> None:
         self._client: Client | None = None
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """`ok` with a result, `error` from the server, `late`, or `failed` once it cannot be asked any more."""
+        """Return `ok` with a result, `error` from the server, `late`, or `failed` if the server is no longer usable."""
         deadline = time.monotonic() + request["timeout_s"]
         try:
             if request["do"] == "start":
@@ -207,7 +207,7 @@ class Bridge:
 
 
 def serve() -> None:
-    """Answer line after line, until the environment hangs up."""
+    """Answer lines until the environment closes the input."""
     bridge = Bridge()
     for line in sys.stdin:
         sys.stdout.write(json.dumps(bridge.answer(json.loads(line))) + "\n")

@@ -20,7 +20,7 @@ from typing import Any
 
 MAX_MESSAGE_BYTES = 8 * 2**20
 MAX_MESSAGES = 10_000
-"""Messages that a server may send before it answers one request."""
+"""How many messages a server may send before it answers one request."""
 MAX_LAST_WORDS = 2_000
 _PIECE = 65_536
 _HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
@@ -29,18 +29,18 @@ Message = Mapping[str, Any]
 
 
 class ServerFailed(Exception):
-    """The server cannot be asked any more: it ended, cannot be reached, or broke a limit."""
+    """The server can no longer be used: it ended, cannot be reached, or broke a limit."""
 
 
 class ServerLate(Exception):
-    """The server did not answer in time. It may still be asked."""
+    """The server did not answer in time. It can still be used."""
 
 
 class StandardStreams:
     """A server that this process starts: one message a line, on its standard input and output.
 
     Args:
-        command: the program and its arguments. `environment`: variables on top of those of this process.
+        command: the program and its arguments. `environment`: variables added to those of this process.
     Raises: ServerFailed if the program cannot be started.
     """
 
@@ -127,10 +127,10 @@ class StandardStreams:
 
 
 class StreamableHttp:
-    """A server at a URL: each message is a POST of its own, whose reply holds messages of the server.
+    """A server at a URL: each message is a separate POST, whose reply holds messages of the server.
 
     Args:
-        url: the URL of its endpoint. `headers`: of every request, such as a token.
+        url: the URL of its endpoint. `headers`: headers of every request, such as a token.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
@@ -192,14 +192,14 @@ class StreamableHttp:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: the address was chosen, and headers may hold a token."""
+    """Treat a redirect as an error: the user chose the address, and headers may hold a token."""
 
     def redirect_request(self, *args: Any) -> None:
         return None
 
 
 def header_value(text: str) -> str:
-    """Return a text as the value of a header, in base64 where it would not survive."""
+    """Return a text as the value of a header, in base64 if plain text would not survive."""
     if _HEADER_SAFE.fullmatch(text) and not text.startswith("=?base64?"):
         return text
     return f"=?base64?{b64encode(text.encode()).decode()}?="
