@@ -1,4 +1,4 @@
-"""The connections of an environment server. Strangers, without a valid token, can neither hold nor exhaust them."""
+"""The connections of an environment server. Clients without a valid token can neither hold nor exhaust them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Connections:
     """All open connections, divided into strangers and those that sent a valid token.
 
     Args:
-        most: the maximum open at once. A further one replaces the oldest stranger, or is refused if there is none.
+        most: the maximum open at once. A further connection replaces the oldest stranger, or is refused without one.
         first_request_s: how long a stranger may stay.
     """
 

@@ -63,7 +63,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate that counts components only if another one is high: R = R_high + 1[R_high >= threshold] * sum of gated.
+    """A gate that counts components only if one other is high: R = R_high + 1[R_high >= threshold] * sum of gated.
 
     Attributes:
         by: the outcome component R_high, unweighted. The gate stays shut in an episode without this component.

@@ -13,7 +13,7 @@ PROMPT, AGENT, END, CALL = 256, 257, 258, 259
 
 
 class ByteRenderer:
-    """Implements Renderer. Text becomes its UTF-8 bytes, 0..255; control tokens are above: no text can forge them."""
+    """Implements Renderer. Text becomes its UTF-8 bytes, 0..255; control tokens are above 255: no text forges them."""
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
         """Return the messages, then AGENT. The tools are not rendered: scripts know them."""

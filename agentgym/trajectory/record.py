@@ -156,7 +156,7 @@ class Trajectory:
         )
 
     def return_from(self, turn: int = 0) -> float:
-        """Return outcome reward plus undiscounted turn rewards from a turn on; a turn without a reward counts 0."""
+        """Return the outcome reward plus the undiscounted turn rewards from a turn on; an unrewarded turn counts 0."""
         return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
 
     def usage(self) -> dict[str, float]:

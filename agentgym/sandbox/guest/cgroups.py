@@ -146,7 +146,7 @@ class Cgroups:
 
     @classmethod
     def from_handover(cls, handover: dict[str, Any]) -> Cgroups:
-        """Return what `hand_over` returned in the process that this one replaces, descriptors included."""
+        """Rebuild the object from the result of `hand_over` in the replaced process, descriptors included."""
         trees = [
             _Hierarchy(version, home, name, parent, tuple(names))
             for version, home, name, parent, names in handover["trees"]
