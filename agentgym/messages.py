@@ -164,7 +164,7 @@ class Message:
 
     @property
     def thought(self) -> str:
-        """All thoughts of an assistant's message, wherever they stand in it; "" without a thought."""
+        """All thoughts of an assistant's message, at any position in it; "" without a thought."""
         if self.role != "assistant":
             return ""
         return "\n".join(filter(None, (self.reasoning, split_thoughts(self._content_text)[0])))

@@ -138,7 +138,7 @@ def power(options: PowerOptions) -> None:
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:
-    """Return a name and the evaluations it stands for."""
+    """Return the name of an agent and the evaluations that its argument names."""
     name, equals, source = text.partition("=")
     if not equals:
         name, source = "", text

@@ -42,7 +42,7 @@ def attack(
 ) -> None:
     """Attack the sandboxes of this machine: each attack must be held, the host unharmed, the next sandbox well.
 
-    All of it is bounded and harmless where sandboxes are made as they should be. Ends with 1 if one is not held.
+    The attacks are bounded, and harmless if sandboxes are made correctly. Ends with 1 if an attack is not held.
 
     Example: agentgym dev sandbox-attack --backend namespaces
     """

@@ -1,7 +1,7 @@
 """The help of commands, in sections of options and commands.
 
 The boxes that Typer draws truncate long names at 80 columns, also in a pipe. Here a name that does not fit its column
-stands on a line of its own, above its text.
+is on a separate line, above its text.
 """
 
 from __future__ import annotations

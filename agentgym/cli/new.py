@@ -35,7 +35,7 @@ def environment(
 ) -> None:
     """Write a package with an environment, its reward, a task set with an oracle, tests, a card and a file for CI.
 
-    It works as it is: `pip install -e DIR`, then `agentgym check` and `pytest` pass. Change it from there.
+    It works without changes: after `pip install -e DIR`, `agentgym check` and `pytest` pass. Then make it yours.
 
     Example: agentgym new environment acme/warehouse
     """

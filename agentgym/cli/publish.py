@@ -110,7 +110,7 @@ def _left_out(files: list[str]) -> str:
 
 
 def _play_wheel(unpacked: Path, names: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Check what the package offers in another process that sees the wheel's files and not the package's folder."""
+    """Check the package's names in another process that sees only the wheel's files, not the package's folder."""
     code = "from agentgym.cli.publish import print_findings; print_findings()"
     paths = os.pathsep.join(filter(None, [str(unpacked), os.environ.get("PYTHONPATH")]))
     checked = subprocess.run(

@@ -1,7 +1,7 @@
 """Commands that packages add to the command line, by the entry-point group `agentgym.commands`.
 
 `"tasks.mix" = "acme.mixing:mix"` adds `agentgym tasks mix`. The entry point names a function with the annotations of
-Typer, or a `typer.Typer` with commands of its own. It is imported when that command runs, or when the help of its group
+Typer, or a `typer.Typer` with several commands. It is imported when that command runs, or when the help of its group
 is shown. A built-in command keeps its name.
 """
 

@@ -35,7 +35,7 @@ _STYLES = {"enforced": "green", "watched": "yellow", "missing": "red"}
 
 @app.command("doctor")
 def doctor(backends: Backends = None, as_json: AsJson = False) -> None:
-    """Say what each backend can enforce on this machine, why not, and what to do about it.
+    """Say which limits each backend can enforce on this machine, why it cannot enforce others, and how to change that.
 
     Ends with 0 if some backend (each one named by --backend) enforces every limit, with 1 otherwise.
 

@@ -1,4 +1,4 @@
-"""`agentgym serve`: let other hosts, and other programs, play in environments that live here."""
+"""`agentgym serve`: let other hosts and other programs play in environments that run here."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -
     """Offer one episode as an MCP server on standard input and output: to any program that knows MCP.
 
     The task is the server's `instructions`, the environment's tools are its tools, and each call is a turn. The episode
-    is judged when it ends; its outcome is printed to standard error. A client that leaves before has failed it.
+    is judged when it ends; its outcome is printed to standard error. If the client leaves earlier, the episode fails.
 
     Example: agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered
     """
@@ -145,8 +145,8 @@ def mcp_http(
 ) -> None:
     """Offer tasks as MCP servers over HTTP: an episode for each client, judged here.
 
-    A client connects to /tasks/ID/mcp, and each handshake there begins an episode. One that knows no sessions is given
-    the URL of an episode: POST /episodes answers one, DELETE on it ends the episode and answers the outcome.
+    A client connects to /tasks/ID/mcp, and each handshake there begins an episode. A client without sessions needs the
+    URL of an episode: POST /episodes returns one, and DELETE on it ends the episode and returns the outcome.
 
     Example: agentgym serve mcp-http sql/store-v1:train --out runs/offered
     """
@@ -192,10 +192,10 @@ class PolicyService(ListenOptions):
 def policy(
     service: PolicyService, output: KeepOptions, agent: AgentOptions, options: RolloutOptions, modules: Import = None
 ) -> None:
-    """Answer agent programs as a model would: over chat completions, responses and Anthropic's messages.
+    """Answer agent programs like a model's API: by chat completions, responses and Anthropic's messages.
 
     A program takes an episode by `POST /episodes` with a token of the file. It gets the task and the token of this
-    episode, with which it asks for messages and calls the environment's tools. The command ends when all are played.
+    episode, with which it asks for messages and calls the environment's tools. The command ends after the last task.
 
     Example: agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served
     """

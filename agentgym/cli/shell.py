@@ -59,7 +59,7 @@ def _limit_options() -> Fields:
 
 @takes(options=ShellOptions, spec=_limit_options)
 def shell(options: ShellOptions, spec: SandboxSpec) -> None:
-    """Open a sandbox and run commands in it, to see what an agent would. Everything in it is gone at the end.
+    """Open a sandbox and run commands in it, to see what an agent would see. Everything in it is removed at the end.
 
     Example: agentgym sandbox shell -c "id; ls -la /"
     """

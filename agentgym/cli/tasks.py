@@ -66,8 +66,8 @@ def import_tasks(
 ) -> None:
     """Turn a public data set that you have on disk into a task set.
 
-    With --validate, tasks that are no good are left out, and FILE.left_out.jsonl says why, one task a line. What was
-    found out is kept in FILE.validated.jsonl: a validation that was broken off goes on when the command is repeated.
+    With --validate, invalid tasks are left out, and FILE.left_out.jsonl says why, one task a line. The results are kept
+    in FILE.validated.jsonl: an interrupted validation continues when the command is repeated.
     Example: agentgym tasks import mbpp mbpp.jsonl --out mbpp-tasks.jsonl
     """
     from agentgym import registry
@@ -239,7 +239,7 @@ def check_tasks(
     threshold: Annotated[float, typer.Option(help="Share of word triples that makes a near duplicate.")] = 0.8,
     modules: Import = None,
 ) -> None:
-    """Look for held-out tasks that training has seen: equal ones, near duplicates, pieces in a corpus, canaries.
+    """Look for held-out tasks that training has seen: equal tasks, near duplicates, pieces in a corpus, canaries.
 
     Ends with exit code 1 where a held-out or validation task is in training word for word, or a corpus holds one.
     Example: agentgym tasks check sql/store-v1 --corpus pretraining.jsonl

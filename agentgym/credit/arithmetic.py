@@ -205,7 +205,7 @@ class LabelGroups:
     def after(self, before: LabelGroups) -> LabelGroups:
         """Group the turns that have the same label here and whose previous turns have the same label in `before`.
 
-        The first turn of a trajectory has no previous turn, so it is in a group of its own.
+        The first turn of a trajectory has no previous turn, so each first turn is its own group.
         """
         joined = np.arange(len(self.label_index)) - len(self.label_index)  # negative: equal to no label
         follows = np.flatnonzero(self.trajectory_index[1:] == self.trajectory_index[:-1]) + 1

@@ -93,7 +93,7 @@ def credit_of(
         estimate: an Estimator, or a function of one group. It is not called for groups in which every episode
             failed: no reward judged them, and their advantages are 0.
         group_size, signals, train_version: see `groups_of`.
-    Raises: as `groups_of`, and whatever the estimator raises.
+    Raises: as `groups_of`; any error of the estimator.
     """
     options: dict[str, Any] = {"group_size": group_size, "signals": signals, "train_version": train_version}
     return batch_credit_of(trajectories, estimate, **options).advantages

@@ -25,7 +25,7 @@ BiasClass = Literal["unbiased", "direction", "biased", "heuristic"]
 """How the expectation of (1/N) sum A grad log pi relates to the true policy gradient.
 
 - unbiased: the two are equal.
-- direction: the expectation is a positive multiple of the gradient. The estimator's docstring gives the multiple.
+- direction: the expectation is a positive multiple of the gradient. The estimator's docstring says which, or when.
 - biased: the two differ. The estimator's docstring says how.
 - heuristic: nothing is claimed.
 
@@ -138,7 +138,7 @@ class Estimator:
         return replace(self, options={**self.options, **options})
 
     def preset(self, name: str, *, source: str, caution: str = "", **options: Any) -> Estimator:
-        """Return the same estimator under another name and with other defaults, which can still be overridden.
+        """Return the same estimator under another name and with other defaults, which options can still override.
 
         Raises: CreditError as `with_options`.
         """
@@ -158,7 +158,7 @@ class Estimator:
         return self.batch([group])[0]
 
     def batch(self, groups: Sequence[Group]) -> list[Credit]:
-        """Return the credit of every group of a batch. With scope "group" each group is computed by itself.
+        """Return the credit of every group of a batch. With scope "group" each group is computed separately.
 
         Degenerate: a group smaller than `minimum_group` is left out and gets 0. With scope "batch" every group gets 0
         if fewer than two trajectories remain to compare.
@@ -263,7 +263,7 @@ def _credit(group: Group, computed: Array | None, weights: list[TokenWeights] | 
 def batch_advantages(estimate: Callable[[Group], list[Array]], groups: Sequence[Group]) -> list[list[Array]]:
     """Return the advantages of every group, from an Estimator or from a function of one group.
 
-    Raises: whatever the estimator raises.
+    Raises: any error of the estimator.
     """
     if isinstance(estimate, Estimator):
         return [credit.advantages for credit in estimate.batch(groups)]

@@ -32,7 +32,7 @@ class HasContexts:
     _context_change: ContextChange | None = None
 
     def begin_context(self, opening: Sequence[Message], *, nested: bool = False) -> None:
-        """Let the agent continue from these messages alone, and forget the rest.
+        """Let the agent continue from only these messages, and forget all others.
 
         The next turn then begins a new row of the trajectory, with the environment's tools at that time. A player
         that cannot forget, such as a program with its own history, reads the call's result instead: repeat the

@@ -55,7 +55,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
     An action is an agent message in a call format; an observation is the reply. The reward of a step is the turn's
     reward; the last step adds the outcome's. `info` holds `task`, and at the end `outcome` and `stop_reason`.
-    An infrastructure failure raises. The env has its own event loop, so it cannot be used inside another one.
+    An infrastructure failure raises an error. The env has its own event loop, so it cannot be used inside another one.
 
     Args:
         tasks: the tasks, or a text such as "text/sokoban-v1:train". A reset draws one with the seed;

@@ -47,7 +47,7 @@ class TransformersPolicy(Policy):
         lockstep: start a batch only when every live episode waits; an episode that never asks blocks all the others.
         context_tokens: the size of the context window; by default from the model's configuration.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
-        autocast: torch dtype of a trainer with mixed precision, so that policy and trainer compute alike.
+        autocast: torch dtype of a trainer with mixed precision, so that policy and trainer compute in the same way.
         logit_hook, logit_hook_options: registered name and options of the hook that restricts sampling (see
             agentgym.policy.logit_hooks). Scores are not restricted.
         reuse_mib: memory for keys and values of earlier turns of live episodes; 0 recomputes them each turn.

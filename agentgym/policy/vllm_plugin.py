@@ -27,7 +27,7 @@ from agentgym.policy.sampling import restrict
 from agentgym.trajectory import TokenMask
 
 MAX_GRAMMARS = 64
-"""Whose masks are in memory at once."""
+"""The number of grammars whose masks are kept in memory at once."""
 RowProcessor = Callable[[list[int], torch.Tensor], torch.Tensor]
 
 

@@ -49,6 +49,6 @@ async def shared_snapshot(
         key: names everything that the files depend on.
         prepare: makes the snapshot. It is awaited by the first caller.
         kept: how many snapshots of this kind are kept: the most recently used. Others are prepared again when needed.
-    Raises: whatever `prepare` raises; then nothing is kept.
+    Raises: any error of `prepare`; then nothing is kept.
     """
     return await _default.get(backend, kind, key, prepare, kept=kept)

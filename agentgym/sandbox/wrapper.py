@@ -19,7 +19,7 @@ class SandboxWrapper(ABC):
 
     @abstractmethod
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the sandbox by its name. Raises: whatever the method raises."""
+        """Call a method of the sandbox by its name. Raises: any error of the method."""
 
     async def run(self, method: str, program: Any, **options: Any) -> ExecResult:
         """Call `exec` or `run_python`, and return the result."""

@@ -61,7 +61,7 @@ def gigpo(
         gamma: decay per turn of G, 0.95 as published. step_weight: omega of the paper.
         baseline: "loo" compares with the turns of *other* trajectories in that state.
         scale: "std" divides by the standard deviation over the group, and over the state.
-        alone: what a turn gets if no other turn (with "loo": no other trajectory) was in its state: "zero" leaves
+        alone: the result for a turn if no other turn (with "loo": no other trajectory) was in its state: "zero" leaves
             n(R_i); "group" compares its G with the group's returns.
         statistics: what counts once in the mean and standard deviation of n(R_i): "trajectories", or their turns
             ("steps"), so that long trajectories weigh more, as in the authors' code (verl-agent) and ROLL.

@@ -38,7 +38,7 @@ def turn_gae(
 ) -> Array:
     """A_k = d_k + gamma lam A_k+1, d_k = r_k + gamma V_k+1 - V_k; the last turn's reward holds the outcome.
 
-    Unbiased for lam 1 and gamma 1 whatever the critic predicts, since V_k does not depend on turn k. With lam below 1 a
+    Unbiased for lam 1 and gamma 1 with any critic, since V_k does not depend on turn k. With lam below 1 a
     wrong critic adds bias, an exact critic gives the least noise. Trajectories are not compared, so a group of one
     works. The critic's target is A_k + V_k.
 

@@ -38,7 +38,7 @@ class Wrapper:
         zero_if_equal: False if a group of equal trajectories may get advantages other than 0.
         same_objective: False if the wrapped estimator gets other rewards than the group's own.
         weighs_tokens: the function maps a group, the final [N, T] advantages of the whole estimator, and the options
-            to [N, T, L] weights of the turns' own tokens. The advantages stay as they are.
+            to [N, T, L] weights of the turns' own tokens. The advantages are not changed.
     """
 
     name: str

@@ -85,7 +85,7 @@ def ratio_weights(
 
     Args:
         log_ratios: [N, T, L] log pi_train - log pi_rollout per token, NaN after the last of a turn.
-        mode: "tis" caps the ratio at `high`; "mis" drops what is above `high`; "icepop" drops what is
+        mode: "tis" caps the ratio at `high`; "mis" drops ratios above `high`; "icepop" drops ratios
             above `high` or below `low`.
         level: the tokens of one ratio: each token, the turn's tokens, or all tokens of the trajectory.
         over: the ratio of several tokens is their product ("sum" of logs) or its geometric "mean".

@@ -57,9 +57,9 @@ class McpEnvironment(Environment):
         self._lists_read = 0
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Start the server anew and take over its tools.
+        """Start the server again and use its tools.
 
-        Raises: TaskError; SandboxUnavailable, with what the server said, if it does not start.
+        Raises: TaskError; SandboxUnavailable, with the server's error output, if it does not start.
         """
         self.ended = False
         server = self._read_parameters(task)

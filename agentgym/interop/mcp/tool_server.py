@@ -13,7 +13,7 @@ from .content import result_to_mcp
 from .guest_bridge import ENVELOPE, HANDSHAKE, METHOD_NOT_FOUND, STATELESS
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
-"""The revisions with a handshake, which treat tools alike."""
+"""The revisions with a handshake, which all treat tools in the same way."""
 OVER = "agentgym/over"
 """The key in a result's `_meta` that marks a call that ended the episode."""
 INVALID_PARAMS, UNSUPPORTED_VERSION = -32_602, -32_022

@@ -20,7 +20,7 @@ class DeepSeek:
     """`function<sep>name` and a fence of JSON, as V3 and R1 write it; the form of V3.1 is read as well.
 
     Args:
-        apart: write each call on a line of its own.
+        apart: write each call on a separate line.
     """
 
     name = "deepseek"

@@ -49,7 +49,7 @@ class Llama3:
         return "; ".join(json.dumps(body, ensure_ascii=False) for body in bodies)
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
-        """See CallFormat. A call may also begin on a line of its own after some text."""
+        """See CallFormat. A call may also begin on a new line after some text."""
         reader = CallWalk(text, _OPENING, EXAMPLE)
         begin = 0
         while thought := OPENING.match(text, _after_space(text, begin)):

@@ -1,6 +1,6 @@
 """Markup calls: `<sql>SELECT 1</sql>`, `<search>words</search>`, ```` ```python ```` fences, `<answer>42</answer>`.
 
-A tool without a tag of its own, or with several arguments, is called by `<call tool="name">{"argument": 1}</call>`.
+A tool without its own tag, or with several arguments, is called by `<call tool="name">{"argument": 1}</call>`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Tags:
         return "\n".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
-        """See CallFormat. Text between tags is stripped, code in a fence is kept as it is."""
+        """See CallFormat. Text between tags is stripped, code in a fence is kept unchanged."""
         reader = CallWalk(text, self._opening, self._example())
         while opening_tag := reader.next_call():
             tag = ANY if opening_tag["tool"] else opening_tag.group().strip("<> \t\n")

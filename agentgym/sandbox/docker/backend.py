@@ -8,7 +8,7 @@ guest is the container's root with capabilities only to change user and to kill;
 `docker exec` runs nothing. If this process dies, its guests notice and end, and the daemon removes their containers.
 The next backend on this machine, or `clean`, removes the leftovers of a crash during creation.
 
-Not covered: vulnerabilities of the kernel itself (use a runtime with a kernel of its own), side channels. Users of one
+Not covered: vulnerabilities of the kernel itself (use a runtime with its own kernel), side channels. Users of one
 daemon share what the kernel counts per user, unless the daemon maps users (userns-remap).
 """
 

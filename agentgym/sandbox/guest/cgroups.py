@@ -119,7 +119,7 @@ class Cgroups:
     def _create_parent_group(
         self, folder: str, version: int, names: list[str], *, make_room: bool
     ) -> tuple[int, str, int]:
-        """Create this spawner's group in one place. Returns: a descriptor of the place; the group's name and its."""
+        """Create the spawner's group in a folder. Returns: the folder's descriptor; the group's name and descriptor."""
         home, group, name = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), -1, ""
         switch_on = " ".join(f"+{name}" for name in names)
         try:

@@ -1,7 +1,7 @@
 """Find the owner of a control group: the spawner that holds a lock on the group's directory.
 
 The process id in a group's name means something only in the pid namespace of its spawner, while the tree of groups is
-shared by all of them. The lock is the kernel's, so every process sees it, and it ends with the processes that hold it.
+shared by all namespaces. The kernel holds the lock: every process sees it, and it ends with the processes that hold it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The writable mounts of a sandbox: /work, /tmp and /dev/shm, on one bounded tmpfs.
 
-With layers, /work and /tmp are those of an overlay: the sandbox's writes go to its own tmpfs, everything else comes
+With layers, /work and /tmp are folders of an overlay: the sandbox's writes go to its own tmpfs, everything else comes
 from the layers. The spawner's layer store is mounted at /tmp, where the sandbox's own tmpfs covers it: nothing in the
 sandbox can reach it.
 """

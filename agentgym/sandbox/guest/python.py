@@ -76,7 +76,7 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...]
         most: the guest's limit on descriptors. It has none with a higher number, and closing them by number touches
             less memory than a call through `kernel`.
 
-    The process stays undumpable until nothing of the guest can be reached from it. This function, and what runs after
+    The process stays undumpable until it can no longer reach anything of the guest. This function, and what runs after
     it, touches as little as possible: each page of memory that a fork touches first costs 1.5 microseconds, and calling
     a function by a name of this module, not of another, saves two pages.
     """

@@ -92,7 +92,7 @@ def enter_image(image: str, guest: str) -> None:
 def _show_processes(target: str) -> None:
     """Mount a /proc that shows an image's Python only its own processes.
 
-    An unprivileged user may not mount such a /proc, and binds the host's instead.
+    An unprivileged user may not mount such a /proc; then the host's is bound instead.
     """
     try:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC

@@ -1,4 +1,4 @@
-"""System calls as data: one process lists them, another one executes them.
+"""System calls as data: one process lists the calls, and another process executes them.
 
 Forks share memory until they write to it, and Python writes to every object that it touches (reference counts). A
 process that only executes a list keeps most of its pages shared: it is ready sooner and needs less memory.

@@ -73,7 +73,7 @@ async def receive_files(
     """Make the guest stream its files.
 
     Args:
-        spec: bounds what is accepted, because a compromised guest may send anything.
+        spec: bounds the accepted data, because a compromised guest may send anything.
         below: the snapshot that the sandbox was created from, if any; then only changes to it are transferred.
     Raises: FilesNotCaptured if the files exceed the spec or cannot be read; SandboxError if the data is not an archive
         or does not arrive in time.

@@ -202,7 +202,7 @@ def _memory_bytes(pid: int, pids: list[int]) -> int:
 
 
 def _groups() -> list[Path]:
-    """Return the control groups of spawners, from where spawners in this process's group create them."""
+    """Return the control groups of spawners, in the folders where spawners in this process's group create them."""
     groups: set[Path] = set()
     for mount in cgroup_mounts():
         top = Path(mount.point)

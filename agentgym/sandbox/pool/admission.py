@@ -1,4 +1,4 @@
-"""Limits the sandboxes alive at once to what the machine has room for. Further callers wait in a fair order."""
+"""Limits the number of live sandboxes to the machine's capacity. Further callers wait in a fair order."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Lease(SandboxWrapper):
         return getattr(self._sandbox, name)
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the sandbox while the lease lasts. Raises: SandboxDied; whatever the method raises."""
+        """Call a method of the sandbox while the lease lasts. Raises: SandboxDied; any error of the method."""
         if self.remaining_s <= 0 and not self.closed:
             await self.expire()  # the pool's timer ended with its event loop
         self._check()

@@ -386,7 +386,7 @@ class Pool:
             loop.call_soon_threadsafe(begin)
 
     async def _restart_after_fork(self) -> None:
-        """Start anew in a forked process, because the sandboxes belong to its parent."""
+        """Reset the pool in a forked process, because the sandboxes belong to its parent."""
         if self._pid != os.getpid():
             inherited = [slot.sandbox for slot in self._admission.slots if slot.sandbox is not None]
             self._begin()
