@@ -84,7 +84,7 @@ class Call:
 
     @classmethod
     def from_json(cls, row: Any) -> Call:
-        """Build a call from JSON data. Raises: ValueError that continues a sentence about its message."""
+        """Build a call from JSON data. Raises: ValueError; its text continues a sentence about the message."""
         if not isinstance(row, dict) or not isinstance(row.get("name"), str):
             raise ValueError(f"has the call {str(row)[:60]!r}. Write a call as {{name: ..., arguments: {{...}}}}.")
         arguments = row.get("arguments", {})
@@ -219,7 +219,7 @@ class Message:
 
     @classmethod
     def from_json(cls, row: Any) -> Message:
-        """Build a message from JSON data. Raises: ValueError that continues a sentence about the message."""
+        """Build a message from JSON data. Raises: ValueError; its text continues a sentence about the message."""
         if not isinstance(row, dict) or row.get("role") not in ROLES:
             raise ValueError("needs a role: system, user, assistant or tool.")
         if row["role"] == "tool" and not isinstance(row.get("name"), str):

@@ -226,7 +226,7 @@ def load_task_set(name: str) -> TaskSet:
 
 
 def task_set_for(environment: str) -> TaskSet | None:
-    """Return the task set that an environment declares, or else a registered one whose tasks use it; None without one.
+    """Return the task set that an environment declares, or else a registered set whose tasks use it; None if none does.
 
     Bundled environments declare theirs, so only sets that are not bundled are built to look for one.
     """

@@ -42,7 +42,7 @@ _ERRORS: Mapping[str, type[EnvironmentServerError]] = {
 
 
 class ServerConnection:
-    """Requests to one server. Each open episode has its own connections, and another one renews all leases.
+    """Requests to one server. Each open episode has its own connections, and a separate connection renews all leases.
 
     Args:
         url: for example http://10.0.0.7:8650, without a path.

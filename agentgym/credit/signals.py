@@ -22,7 +22,7 @@ TurnCounts = NDArray[np.int64]
 Labels = tuple[tuple[Hashable, ...], ...]
 Coalitions = tuple[Mapping[frozenset[int], float], ...]
 PLAIN_NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.bool_))
-"""Types that numpy and `float` convert to the same number. Other types, such as strings, are not converted."""
+"""Types that numpy and `float` convert to the same number. Strings, which numpy also converts, are left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Environment(OldNames):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        """Return which package or program the environment misses on this host, and how to get it; "" if none."""
+        """Return which package or program this host lacks for the environment, and how to get it; "" if none."""
         return ""
 
     async def state_key(self) -> str | None:

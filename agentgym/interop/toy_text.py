@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ActionText:
-    """An environment in words.
+    """The description of an environment in words.
 
     Attributes:
         actions: names in the order of their numbers.

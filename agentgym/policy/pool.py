@@ -126,7 +126,7 @@ class PolicyPool(Policy):
         await self._update("update_adapter", path, version)
 
     def episode_started(self, episode: str) -> None:
-        """Assign the episode to a server; without one, its first turn fails."""
+        """Assign the episode to a server. If no server is left, the episode's first turn fails."""
         if any(not server.reason for server in self._servers):
             self._assign(episode)
 

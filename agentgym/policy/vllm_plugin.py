@@ -32,7 +32,7 @@ RowProcessor = Callable[[list[int], torch.Tensor], torch.Tensor]
 
 
 class GrammarMasks(AdapterLogitsProcessor):
-    """Masks of the grammar that a request names in its extra arguments; requests without one are left alone.
+    """Masks of the grammar that a request names in its extra arguments; requests without a grammar are not changed.
 
     Raises: PolicyError, when the server starts, for a tokenizer other than byte-level BPE.
     """

@@ -59,7 +59,7 @@ class Origin:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any], where: str) -> Origin:
-        """Build an origin from JSON data. Raises: TaskError that begins with `where`."""
+        """Build an origin from JSON data. Raises: TaskError, whose message begins with `where`."""
         known = [f.name for f in fields(cls)]
         if not set(row) <= set(known) or not row.get("generator") or not all(isinstance(v, str) for v in row.values()):
             raise TaskError(
@@ -148,7 +148,7 @@ class Task:
 
     @classmethod
     def from_json(cls, row: Any, where: str = "task") -> Task:
-        """Build a task from JSON data. Raises: TaskError that begins with `where` and names the field."""
+        """Build a task from JSON data. Raises: TaskError, whose message begins with `where` and names the field."""
         if not isinstance(row, dict):
             raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}.")
         known = {f.name: f for f in fields(cls)}

@@ -28,8 +28,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     """A named, versioned collection of tasks: `task_set["train"][0]`.
 
     Splits are checked when the set is built: ids are unique over the whole set, and no two splits share a problem by
-    normalised content. Nor may more than half of a split's tasks equal another split's tasks except for their numbers,
-    which happens with neighbouring generator seeds. This check needs tasks that differ without their numbers.
+    normalised content. At most half of a split's tasks may equal another split's tasks except for their numbers;
+    neighbouring generator seeds violate this. This check needs tasks that differ without their numbers.
 
     Args:
         name: as registered, for example `sql/store-v1`.
@@ -168,7 +168,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 )
 
     def _check_numbered(self) -> None:
-        """Raise SplitLeakError for splits from overlapping streams, such as Random(seed + index), repeated renumbered.
+        """Raise SplitLeakError if splits repeat tasks under other numbers, as from overlapping streams (seed + index).
 
         Check only splits where nearly every task has unique words; in others the number may distinguish tasks.
         """

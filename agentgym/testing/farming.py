@@ -1,4 +1,4 @@
-"""check_farming: an agent that repeats one call must earn less than one that solves the task."""
+"""check_farming: an agent that repeats one call must earn less than an agent that solves the task."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _watching: list[list[str]] = []
 
 
 class LeakDetector:
-    """Counts what grows. Make one once everything is warm, play episodes inside `watching`, then call `grown`."""
+    """Counts resources that grow. Create it after a warm-up, play episodes inside `watching`, then call `grown`."""
 
     def __init__(self) -> None:
         self._before = self._count()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 LONGEST_S = 1.0
 """The seconds for which a tool may block the event loop."""
 CERTAIN_S = 5.0
-"""A pause this long, in seconds, cannot come from a busy machine. A shorter one counts only if it occurs twice."""
+"""A pause this long, in seconds, cannot come from a busy machine. A shorter pause counts only if it occurs twice."""
 
 
 async def check_pace(subject: CheckSubject) -> bool:

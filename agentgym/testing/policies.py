@@ -43,7 +43,7 @@ async def check_policy(policy: Policy, *, max_tokens: int = 24, scripted: bool =
 
     Args:
         max_tokens: token budget per turn in the requests.
-        scripted: the policy follows a script: no budget holds for it, and no seed matters.
+        scripted: the policy follows a script, which ignores budgets and seeds.
         greedy: also ask with temperature 0.
     Raises: ConformanceError with every finding.
     """

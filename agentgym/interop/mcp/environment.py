@@ -57,7 +57,7 @@ class McpEnvironment(Environment):
         self._lists_read = 0
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Start the server again and use its tools.
+        """Start a new server and adopt its tools.
 
         Raises: TaskError; SandboxUnavailable, with the server's error output, if it does not start.
         """

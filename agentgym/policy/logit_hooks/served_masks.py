@@ -22,7 +22,7 @@ PLUGIN = "agentgym.policy.vllm_plugin:GrammarMasks"
 GRAMMAR, PROBE = "agentgym_grammar", "agentgym_probe"
 """Names of the extra arguments of a request (vllm_xargs)."""
 OTHER_TOKENS, SAME_TOKENS = 0, 1
-"""The only token that may follow a probe, by whether the server's tokenizer is the one that the probe names."""
+"""The only token that may follow a probe, for each answer to: does the server have the tokenizer that it names?"""
 REMEDY = (
     f"Start it with --logits-processors {PLUGIN} and VLLM_USE_V2_MODEL_RUNNER=0, in an environment that has agentgym "
     "beside vLLM"

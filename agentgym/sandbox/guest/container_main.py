@@ -108,7 +108,7 @@ def _confine() -> None:
 
 
 def _own_oom_score() -> int:
-    """Return a descriptor of this process's oom_score_adj; -1 without such a file."""
+    """Return a descriptor of this process's oom_score_adj; -1 if there is no such file."""
     try:
         return os.open("/proc/self/oom_score_adj", os.O_RDWR)
     except OSError:

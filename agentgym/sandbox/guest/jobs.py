@@ -75,7 +75,7 @@ class Capture:
 
 
 def two_captures() -> tuple[Capture, Capture]:
-    """Return captures of standard output and error. Raises: OSError, leaving none open, if there are no descriptors."""
+    """Return captures of standard output and error. Raises: OSError, leaving none open, for lack of descriptors."""
     stdout = Capture()
     try:
         return stdout, Capture()
@@ -230,7 +230,7 @@ def fork_trusted(work: Callable[[], None], out: tuple[int, int]) -> int:
 
 @contextlib.contextmanager
 def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
-    """Return a descriptor with `content`: the descriptor that the host passed, if any, else a file in memory."""
+    """Yield a descriptor with the content: the descriptor that the host passed, if any, else a file in memory."""
     if descriptors:
         os.lseek(descriptors[0], 0, os.SEEK_SET)
         yield descriptors[:1]

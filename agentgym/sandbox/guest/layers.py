@@ -1,6 +1,6 @@
 """The layers that a spawner keeps: unpacked file trees that sandboxes mount as lower layers of an overlay.
 
-All lie in one tmpfs, each in a folder named by its key, and belong to one user id. A sandbox gets mounts of its own
+All are in one tmpfs, each in a folder named by its key, and belong to one user id. A sandbox gets mounts of its own
 that show the files as its own user's, so that it can change them though no other sandbox has that user. Only a confined
 builder process writes a layer, and only once. A layer in use is never removed.
 """

@@ -57,7 +57,7 @@ class SessionLog:
 
 
 async def replay_sessions(sandbox: Sandbox, log: SessionLog, *, timeout_s: float = 30) -> None:
-    """Run the calls of a log again, in order, to give a sandbox the sessions of another one.
+    """Run the calls of a log again, in order, to give a sandbox the sessions of another sandbox.
 
     Args:
         timeout_s: time limit per call.

@@ -57,7 +57,7 @@ class NetworkLimits:
 
 
 class Refusal(Exception):
-    """A request is refused: it is answered with a status and an error text."""
+    """The proxy refuses a request and answers it with a status and an error text."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

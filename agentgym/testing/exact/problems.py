@@ -121,7 +121,7 @@ def _nothing(signals: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def go_score(p_go: float, go_on: bool, parameter: int, parameters: int) -> np.ndarray:
-    """Return d log pi / d (logit of going on), as a row over all parameters."""
+    """Return d log pi / d (logit of going on), as a row with one entry per parameter."""
     row = np.zeros(parameters)
     row[parameter] = (1 - p_go) if go_on else -p_go
     return row
