@@ -15,7 +15,7 @@ from agentgym.reward import SUCCESS, Components, validate_feedback
 from agentgym.rollout import EpisodeHandle, EpisodeHook, Judge, TurnOutcome, WrappedJudge
 
 ENDED_EARLY = "This attempt was ended early."
-"""What the agent reads where a stop rule ended an attempt; why, only the record says of the last one."""
+"""What the agent reads when a stop rule has ended an attempt. Only the last attempt's record has the rule's reason."""
 __all__ = ["Attempts"]
 
 Weight = Annotated[float, Field(allow_inf_nan=False)]
@@ -26,14 +26,14 @@ class Attempts(EpisodeHook):
     """How often an episode tries its task.
 
     An attempt ends when the agent answers, the environment ends, or a stop rule calls it hopeless. The reward judges
-    its turns as it would judge an episode; the environment's tools have no part in that, as they do not know the truth.
+    the attempt's turns as it judges an episode; the environment's tools, which do not know the truth, take no part.
     The conversation then goes on with the feedback, in a fresh environment that was reset with the same seed. Budgets
     bound the whole episode, and judging an attempt counts in its `time_s`. The outcome is that of the last attempt,
     with these components beside it:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =
-    first (1 - last); `improvement` = last - first. An episode that a budget ends in its first attempt has that one.
+    first (1 - last); `improvement` = last - first. If a budget ends the first attempt, this attempt is also the last.
 
-    Source: of `improvement`, with a weight alpha above 1, the reward shaping of SCoRe, Kumar et al. 2024,
+    Source: `improvement` with a weight alpha above 1 is the reward shaping of SCoRe, Kumar et al. 2024,
         arXiv:2409.12917; from its abstract and not checked against code.
     """
 

@@ -28,12 +28,12 @@ NAME = "direct_advantage"
 
 
 class DirectAdvantageSection(ReadsEpisodes):
-    """Options of `direct_advantage`: learning on stored turns, none of which is played anew."""
+    """Options of `direct_advantage`: learning from stored turns, which are not played again."""
 
     reads_last_player: ClassVar[bool] = True
 
     continuations: Annotated[int, Field(ge=0)] = 0
-    """From how many episodes, which the policy plays on from each turn, the critic learns. With 0 it learns from how
+    """How many episodes the policy continues from each turn, to train the critic. With 0 the critic learns from how
     the stored episodes themselves ended."""
     critic_epochs: Count = 4
     """How many passes over the turns fit the critic, which is frozen afterwards."""
@@ -42,13 +42,13 @@ class DirectAdvantageSection(ReadsEpisodes):
     loss: Literal["clipped", "quadratic"] = "clipped"
     """`clipped` bounds the ratio of probabilities; `quadratic` moves a turn towards a target."""
     clip: Share = 0.2
-    """How far the ratio of a turn's probabilities may leave 1 with `clipped`."""
+    """With `clipped`, how far the ratio of a turn's probabilities may differ from 1."""
     beta: Positive = 1.0
     """With `quadratic` a turn moves by its advantage / `beta` in nats."""
     epochs: Count = 1
     """How many passes over the turns train the policy."""
     batch_size: Count = 32
-    """How many turns a step of the policy learns from."""
+    """How many turns each optimiser step of the policy uses."""
     learning_rate: Positive = 1e-4
     """The learning rate of the policy."""
 

@@ -25,7 +25,7 @@ from .stored_turns import ReturnSpec
 __all__ = ["DqnPolicy", "enumerated_calls"]
 
 ListActions = Callable[[Sequence[Message], Sequence[dict[str, Any]]], Sequence[Call]]
-"""From the messages so far and the schemas of the tools to the calls that may be made next."""
+"""A function from the messages so far and the tools' schemas to the calls that may be made next."""
 MAX_ACTIONS = 1_000
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
@@ -57,8 +57,9 @@ def enumerated_calls(messages: Sequence[Message], tools: Sequence[dict[str, Any]
 
 
 class DqnPolicy(Policy):
-    """Takes the listed action of the highest value; with `epsilon`, any of them. At temperature 0 it never explores.
-    explores.
+    """Takes the listed action with the highest value, or with probability `epsilon` a random one.
+
+    At temperature 0 it never explores.
 
     Values come from a two-layer network over the hashed words of the last message and of the call.
 
@@ -113,7 +114,7 @@ class DqnPolicy(Policy):
 
     @torch.no_grad()
     def values(self, messages: Sequence[Message], calls: Sequence[Call]) -> np.ndarray:
-        """[n] return the value of each call after the messages. Raises: PolicyError if there is no call."""
+        """Return [n] the value of each call after the messages. Raises: PolicyError if there is no call."""
         numbers: np.ndarray = self._network(torch.from_numpy(self._features(messages, calls)))[:, 0].numpy()
         return numbers
 

@@ -43,13 +43,13 @@ class GenerateSection(ReadsEpisodes):
     reads_last_player: ClassVar[bool] = True
 
     below: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """A task is weak whose mean success stays under this share in every visit, and does not rise."""
+    """A task is weak if its mean success stays below this share in every visit and does not rise."""
     tasks: Count = 100
-    """How many new tasks are made, with the weak ones as their parents in turn."""
+    """How many new tasks are made. The weak tasks are their parents, in turn."""
     tries: Count = 4
-    """How many rounds generate anew what was refused."""
+    """The largest number of rounds of generation. Each later round replaces rejected tasks."""
     with_set: bool = True
-    """Whether the tasks of the set are trained on too."""
+    """Whether to train on the tasks of the set, too."""
 
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:

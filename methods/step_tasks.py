@@ -15,7 +15,7 @@ ENVIRONMENT = "agentgym/step-v1"
 
 
 class StepTasksSection(ReadsEpisodes):
-    """Options of `step_tasks`: every turn of an expert's episode becomes a task of its own.
+    """Options of `step_tasks`: every turn of an expert's episode becomes a separate task.
 
     The expert's episodes are the successful ones of `episodes`, by default the demonstrations.
     """

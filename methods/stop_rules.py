@@ -71,7 +71,7 @@ class NoProgress(StopRule):
     """
 
     turns: Count
-    """For how many turns the potential may stay at its highest or below."""
+    """How many turns in a row may bring no new highest potential."""
 
     @override
     async def reason(self, situation: Situation, environment: Environment) -> str | None:

@@ -14,7 +14,7 @@ from agentgym.options import Share
     zero_if_equal=False,
 )
 def archer(group: Group, *, gamma: Share = 1.0) -> Array:
-    """A_ik = Q(s_ik, a_ik) - V(s_ik), in the paper each the lower of two heads, which is the critic's business.
+    """A_ik = Q(s_ik, a_ik) - V(s_ik). The critic predicts both; in the paper, each is the lower of two heads.
 
     Every token of the turn gets this advantage. Its bias is the error of Q, whatever the group size; exact for an exact
     Q. The outcome is not used here: the critic has learnt from it.

@@ -78,7 +78,7 @@ def token_advantages(
     outcome_weight: float = 1.0,
     turn_weight: float = 1.0,
 ) -> Array:
-    """[N, T, L] the advantage of every token, for trainers that use token advantages; 0 after a turn's last token.
+    """Return [N, T, L] the advantage of every token, for trainers that use them; 0 after a turn's last token.
 
     Args and errors as for `bilevel_gae`.
     """
@@ -104,7 +104,7 @@ def token_advantages(
 
 
 def _td_errors(values: Array, returns: Array, token_gamma: float) -> Array:
-    """[N, T, L] temporal-difference error of each token; the value after a turn's last token is the turn's return."""
+    """Return [N, T, L] each token's temporal-difference error; the value after a turn's last token is its return."""
     following = np.full(values.shape, np.nan)
     following[:, :, :-1] = token_gamma * values[:, :, 1:]
     following = np.where(np.isnan(following), returns[:, :, None], following)

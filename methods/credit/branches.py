@@ -38,38 +38,38 @@ class TurnTree:
 
     @property
     def siblings(self) -> Indices:
-        """[M] number of nodes in the same family, including the node itself."""
+        """Return [M] the number of nodes in each node's family, including the node itself."""
         count: Indices = np.bincount(self.family)[self.family]
         return count
 
     @property
     def last_nodes(self) -> Indices:
-        """[N] the node of each trajectory's last turn."""
+        """Return [N] the node of each trajectory's last turn."""
         last: Indices = self.path[np.arange(len(self.path)), (self.path >= 0).sum(axis=1) - 1]
         return last
 
     def nodes_to_paths(self, numbers: Array) -> Array:
-        """[N, D] map numbers [M] of nodes to the nodes on each path, 0 after its end."""
+        """Map values [M], one per node, to [N, D], one per position on each path; 0 after a path's end."""
         return np.where(self.path >= 0, numbers[self.path], 0.0)
 
     def paths_to_nodes(self, numbers: Array) -> Array:
-        """[M] map numbers [N, D] on paths, equal wherever paths share a node, to the nodes."""
+        """Map values [N, D] of the paths' positions to values [M] of nodes. Paths agree on nodes that they share."""
         of_nodes: Array = np.zeros(len(self.parent))
         on_path = self.path >= 0
         of_nodes[self.path[on_path]] = numbers[on_path]
         return of_nodes
 
     def nodes_to_turns(self, numbers: Array) -> Array:
-        """[N, T] map numbers [M] of nodes to each listed turn, 0 for padding."""
+        """Map values [M], one per node, to [N, T], one per listed turn; 0 for padding."""
         return np.where(self.node >= 0, numbers[self.node], 0.0)
 
     def turns_to_nodes(self, numbers: Array) -> Array:
-        """[M] mean of the numbers [N, T] over the trajectories that list each node."""
+        """Return [M] for each node the mean of the values [N, T] over the trajectories that list the node."""
         listed = self.node >= 0
         return _sums(self.node[listed], numbers[listed], len(self.listings)) / self.listings
 
     def mean_of_leaves(self, numbers: Array) -> Array:
-        """[M] mean of the numbers [N] over the trajectories through each node."""
+        """Return [M] for each node the mean of the values [N] over the trajectories through the node."""
         on_path = self.path >= 0
         nodes, size = self.path[on_path], len(self.listings)
         broadcast = np.broadcast_to(numbers[:, None], on_path.shape)[on_path]
@@ -108,7 +108,7 @@ def build_tree(group: Group) -> TurnTree:
 
 
 def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
-    """[M] the value of each node: the reward of its turn, plus the mean of what follows the turn.
+    """Return [M] the value of each node: the reward of its turn, plus the mean of what follows the turn.
 
     The mean covers the values of its children, each with weight 1 however many trajectories share it, and the
     outcomes of the trajectories that end there.
@@ -128,7 +128,7 @@ def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_wei
 
 
 def _sums(indices: Indices, numbers: Array, size: int) -> Array:
-    """[size] sum the numbers at each index."""
+    """Return [size] the sum of the values at each index."""
     return np.asarray(np.bincount(indices, weights=numbers, minlength=size), np.float64)
 
 
@@ -147,7 +147,7 @@ def _ancestors(parent: list[int], row: list[int]) -> list[int]:
 
 
 def _padded(rows: list[list[int]]) -> Indices:
-    """[N, longest row] pad each row with -1."""
+    """Pad each row with -1. Returns: [N, longest row]."""
     padded: Indices = np.full((len(rows), max(map(len, rows))), -1, np.int64)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row

@@ -20,7 +20,7 @@ MAX_EXACT_TURNS = 16
 
 
 def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], int], Array]) -> Array:
-    """[N, T] apply `credit_of` to the counterfactuals and number of turns of each trajectory; 0 for padding.
+    """Apply `credit_of` to each trajectory's counterfactuals and number of turns. Returns: [N, T], 0 for padding.
 
     Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing; CreditError of
         `credit_of`, prefixed with the trajectory.
@@ -41,9 +41,9 @@ def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], in
 
 
 def leave_one_out_values(value: Value, turns: int) -> Array:
-    """[K] v(all) - v(all but k): the loss without each turn. Needs K + 1 values.
+    """Return [K] v(all) - v(all but k): the loss without each turn. Needs K + 1 values.
 
-    The values do not sum to the return: two turns of which either one suffices both get 0.
+    The values do not sum to the return: if either of two turns suffices, both get 0.
     """
     all_turns = frozenset(range(turns))
     full_value = value(all_turns)
@@ -51,7 +51,7 @@ def leave_one_out_values(value: Value, turns: int) -> Array:
 
 
 def shapley_values(value: Value, turns: int) -> Array:
-    """[K] mean, over all orders of the turns, of what each turn adds to the turns before it. Needs 2^K values.
+    """Return [K] the mean, over all orders of the turns, of what each turn adds to those before it. Needs 2^K values.
 
     The values sum to v(all) - v(none); a turn that never changes anything gets 0; interchangeable turns get the same;
     linear in v. Source: Shapley 1953.
@@ -74,7 +74,7 @@ def shapley_values(value: Value, turns: int) -> Array:
 
 
 def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """[K] Shapley values estimated from random orders, and the standard error of each.
+    """Return [K] Shapley values estimated from random orders, and the standard error of each.
 
     Orders are drawn in pairs of an order and its reverse: a turn that adds much early adds little late, so the errors
     of a pair partly cancel. The standard error is computed from the means of pairs, which are independent.
@@ -109,7 +109,7 @@ def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.ran
 
 
 def shapley_of_known(values: Mapping[Coalition, float], turns: int) -> Array:
-    """[K] Shapley values from the values of some sets of turns; exact if all 2^K values are given.
+    """Return [K] Shapley values from the values of some sets of turns; exact if all 2^K values are given.
 
     For each turn and coalition size: the mean of what the turn adds, over the coalitions for which both values are
     known; then the mean over the sizes. With random coalitions this estimates the Shapley values; the estimates need

@@ -50,7 +50,7 @@ def gdpo(
 
 
 def _in_deviations(scores: Array, ddof: int) -> Array:
-    """[N] scores minus their mean, in standard deviations; 0 if the scores are equal.
+    """Return [N] the scores minus their mean, in standard deviations; 0 if the scores are equal.
 
     No epsilon is added to the standard deviation: two opposite components would then cancel except for the epsilon,
     and the whitening would amplify the remainder.

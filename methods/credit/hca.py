@@ -1,4 +1,4 @@
-"""Hindsight credit assignment: a turn gets what came after it, as far as it made that likelier."""
+"""Hindsight credit assignment: a turn gets the return after it, to the extent that the turn made it likelier."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hca(group: Group, *, outcome_weight: Positive = 1.0, turn_weight: Weight = 1
     neither likelier nor less likely (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
 
     Args:
-        outcome_weight, turn_weight: of outcome and turn rewards in G_ik.
+        outcome_weight, turn_weight: weights of the outcome and the turn rewards in G_ik.
     Returns: [N, T], reward units. A return of 0 gives 0, so the noise depends on where rewards have their zero.
     """
     turn_returns = arithmetic.returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)

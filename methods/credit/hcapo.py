@@ -36,7 +36,7 @@ def hcapo(
     Args:
         credit_weight: weight of the turns; with 0 the result is the outcome's advantage, bit for bit.
         lowest, highest: bounds of rho.
-        gamma: of the return-to-go G.
+        gamma: decay per turn of the return-to-go G.
         scale: "std" divides A_i and Q by the standard deviation of the returns.
     Returns: [N, T], reward units for scale "none".
     Degenerate: equal Q at an index add 0; at an index that only one trajectory reached, the baseline is the mean

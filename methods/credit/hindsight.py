@@ -64,7 +64,7 @@ def hindsight(
 
 
 def belief_moves(evidence: Array, prior: float, gamma: float) -> Array:
-    """[N, T] B_k - B_{k-1}: the change of belief at each turn. `evidence` [N, T] in nats, prior in (0, 1)."""
+    """Return [N, T] B_k - B_{k-1}: the change of belief at each turn. `evidence` [N, T] in nats, prior in (0, 1)."""
     start = np.log(prior) - np.log1p(-prior)
     log_odds_gain, before = np.zeros(len(evidence)), np.full(len(evidence), prior)
     moves = np.zeros(evidence.shape)

@@ -62,7 +62,7 @@ def igpo(
 
 
 def _normalised(rewards: Array, mask: NDArray[np.bool_], scale: Scale, ddof: int) -> Array:
-    """[N, T] minus the mean of all entries in `mask`, over their standard deviation; 0 outside."""
+    """Subtract the mean of the entries in `mask`, and divide by their deviation. Returns: [N, T], 0 outside."""
     column, inside = rewards.reshape(-1, 1), mask.reshape(-1, 1)
     advantages: Array = arithmetic.normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
     return advantages.reshape(rewards.shape)

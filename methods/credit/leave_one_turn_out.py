@@ -29,8 +29,8 @@ def leave_one_turn_out(
 ) -> Array:
     """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.add_turn_credit`.
 
-    Not claimed to be unbiased: a replay without turn k also depends on the later turns. Two turns of which either one
-    suffices both get 0; `shapley` divides the credit between them.
+    Not claimed to be unbiased: a replay without turn k also depends on the later turns. If either of two turns
+    suffices, both get 0; `shapley` divides the credit between them.
 
     Args:
         credit: "added": A_ik = A_i + credit_weight * (phi_k - mean of phi over the trajectory's turns);

@@ -54,7 +54,7 @@ def rtmc(
 
 
 def _smoothed(groups: arithmetic.LabelGroups, scores: Array, prior: Array, weight: float) -> Array:
-    """[S] mean of the scores with the same label over first visits, shrunk towards the prior."""
+    """Return [S] the mean score of each label over first visits, shrunk towards the prior."""
     _, first = np.unique(groups.label_index * groups.size + groups.trajectory_index, return_index=True)
     is_first = np.zeros(len(scores))
     is_first[first] = 1.0

@@ -10,7 +10,7 @@ from agentgym.credit import Array, Baseline, Group, Scale, arithmetic
 
 
 def forward_fill(numbers: Array) -> Array:
-    """[N, T] replace every missing entry with the last known one before it, or 0 if there is none.
+    """Replace every missing entry with the last known one before it, or 0 if there is none. Returns: [N, T].
 
     The result at a turn depends only on the past, so it may be part of a baseline.
     """
@@ -39,7 +39,7 @@ def shaped_advantages(
     outcome_weight: float,
     turn_weight: float,
 ) -> Array:
-    """[N, T] `return_to_go` of rewards r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
+    """Return [N, T] `return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
     From turn k on the added terms telescope to -weight * Phi_k for any gamma. This number was known before the turn, so
     it is another baseline. The gradient is unchanged because the potential ends at 0.
@@ -62,7 +62,7 @@ def add_turn_credit(
     outcome_weight: float,
     turn_weight: float,
 ) -> Array:
-    """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's own turns.
+    """Return [N, T] the outcome's advantage with credit phi [N, T] that compares a trajectory's own turns.
 
     "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
     "returned": `return_to_go` with phi_k as rewards; the last turn gets the rest of the return.

@@ -34,8 +34,7 @@ def sibling(
     """A(c) = V(c) - mean of V over the other children of the node before c; V(c) as in `branches.node_values`.
 
     Unbiased if the forks were chosen independently of the rest of the episode, and if the first turn was tried more
-    than
-    once: a prefix shared by all trajectories has no siblings and gets 0.
+    than once: a prefix shared by all trajectories has no siblings and gets 0.
 
     Args:
         alone: what a turn without siblings gets: "inherit" its parent's advantage (no alternative was tried in

@@ -61,7 +61,7 @@ def spa(
 
 
 def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:
-    """[N, T] weight * c_k; with remainder "last" the last turn of each trajectory gets the rest of its outcome.
+    """Return [N, T] weight * c_k; with remainder "last" each trajectory's last turn gets the rest of its outcome.
 
     With "last" each row sums to the outcome, up to rounding. 0 for padding.
     """

@@ -42,9 +42,8 @@ def trace(
         outcome_share: of A_i, in the c of a window that reaches the end.
         scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`.
     Returns: [N, T]. The d of all tool turns sum to log(g_first / g_after_the_last).
-    Degenerate: without a tool turn, A_i alone; a gap is at least 1e-8; with equal outcomes c remains, so a group of one
-        or
-    of equal trajectories is not 0.
+    Degenerate: without a tool turn, A_i alone; a gap is at least 1e-8; with equal outcomes c remains, so the result for
+        a group of one, or of equal trajectories, is not 0.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
     # a group of one trajectory has no others to compare with
@@ -62,6 +61,6 @@ def trace(
 
 
 def gaps_closed(group: Group) -> Array:
-    """[N, T] log(g_k / g_{k+1}) of every turn; if the answer was not scored, the last known gap is used."""
+    """Return [N, T] log(g_k / g_{k+1}) of every turn; if the answer was not scored, the last known gap is used."""
     gaps = np.maximum(-forward_fill(group.signal("gold_logprobs")), SMALLEST_GAP)
     return np.where(group.turn_mask, -np.diff(np.log(gaps), axis=1), 0.0)

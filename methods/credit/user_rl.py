@@ -67,7 +67,7 @@ def user_rl(
 
 
 def _exponential(group: Group, outcome_weight: float, turn_weight: float) -> Array:
-    """[N, T] the credit of each turn for its own reward, from 0.5 to 1."""
+    """Return [N, T] the credit of each turn for its own reward, from 0.5 to 1."""
     rewards = turn_weight * arithmetic.rewards_or_zero(group)
     rewards[np.arange(group.size), group.turns - 1] += outcome_weight * group.signal("outcomes")
     mapped: Array = np.expm1(-CURVATURE * np.clip(rewards, 0.0, 1.0)) / np.expm1(-CURVATURE)

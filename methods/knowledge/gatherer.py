@@ -16,14 +16,14 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 from .store import KnowledgeStore
 
 FILE = "knowledge.json"
-"""What a stage has learnt, in its folder."""
+"""File in a stage's folder with what the stage has learnt."""
 
 
 class RunKnowledge(GathererWrapper):
-    """Shows each episode what earlier steps have taught of its goal, and learns from the episodes of the step.
+    """Shows each episode what earlier steps taught about its goal, and learns from the episodes of the step.
 
-    All episodes of a step read the same, so an estimator's bias class holds within a group. The policy's own episodes
-    teach if they were played from the start and without help. Validations and later stages are shown the same
+    All episodes of a step are shown the same, so an estimator's bias class holds within a group. The policy's own
+    episodes teach if they were played from the start and without help. Validations and later stages are shown the same
     knowledge, and measurements add nothing to it; with `measured=False` they are shown nothing. It must be last in
     `train.gather`.
 

@@ -11,7 +11,7 @@ from agentgym import Call, ResultStatus, Task, Trajectory, UnknownNameError, loa
 NOTE = "note"
 """The tool by which an agent takes a note; see `with_notes`."""
 MAX_CALLS = 64
-"""Of a plan that is kept."""
+"""The largest number of calls of a plan that is kept."""
 MAX_PLAN_CHARS = 4_000
 MAX_NOTE_CHARS = 200
 

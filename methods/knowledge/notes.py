@@ -13,7 +13,7 @@ from agentgym.environment import EnvironmentWrapper
 from .lessons import MAX_NOTE_CHARS, NOTE
 
 MAX_NOTES = 4
-"""That an episode may take."""
+"""The largest number of notes that an episode may take."""
 
 
 def with_notes(make: Callable[[], Environment]) -> Callable[[], NoteTaking]:
@@ -30,7 +30,7 @@ def with_notes(make: Callable[[], Environment]) -> Callable[[], NoteTaking]:
 class NoteTaking(EnvironmentWrapper):
     """An environment with a tool `note`. What is isolated is up to the environment.
 
-    Notes are part of the record of the episode and nothing else: what a store learns of them it reads there.
+    Notes are stored only in the episode's record, where a KnowledgeStore reads them.
     """
 
     def __init__(self, environment: Environment) -> None:

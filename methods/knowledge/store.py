@@ -19,16 +19,16 @@ from agentgym.trajectory import PromptAddition
 from .lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
 
 MAX_CHARS = 6_000
-"""Of what an episode is shown."""
+"""The largest number of characters of knowledge that an episode is shown."""
 
 
 class KnowledgeOptions(BaseModel):
     """How much a store keeps and shows.
 
     Attributes:
-        capacity: goals that it keeps; those that nothing new was learnt of for longest go first.
-        notes: the notes of each goal, the newest.
-        offered: plans for parts of a task that an episode is shown, while there is none for the whole.
+        capacity: number of goals that it keeps; goals without a new lesson for the longest time are dropped first.
+        notes: number of notes kept for each goal, the newest.
+        offered: number of plans for parts of a task that an episode is shown while there is no plan for the whole task.
         measured: whether validation and held-out tasks are shown what training has taught; otherwise they are shown
             nothing.
     """

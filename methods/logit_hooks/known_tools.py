@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # rendering needs tokenizers
 def known_tools(renderer: TemplateRenderer, end_ids: Sequence[int]) -> HookMaker:
     """A call is written in full and names a tool that the request offers; text without a call stays free.
 
-    Raises: PolicyError for another call format than `hermes`, and for another tokenizer than byte-level BPE.
+    Raises: PolicyError for a call format other than `hermes`, or a tokenizer that is not byte-level BPE.
     """
     masks = HermesMasks(renderer, end_ids, hook="known_tools")
 

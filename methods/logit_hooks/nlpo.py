@@ -1,4 +1,4 @@
-"""`nlpo`: in reinforcement, only tokens are sampled that a slow copy of the policy holds likely."""
+"""`nlpo`: during reinforcement, sample only tokens that a slow copy of the policy considers likely."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "nlpo.pt"
 
 
 class Nlpo:
-    """The smallest set of tokens that the slow copy gives `top_p` of the probability, at temperature 1.
+    """Samples only the likeliest tokens, which together have `top_p` of the slow copy's probability at temperature 1.
 
     The copy starts as the policy that reinforcement begins with, and is refreshed from the current one every
     `refresh_every` steps. Outside of reinforcement nothing is restricted. Each token costs a forward pass of the copy,

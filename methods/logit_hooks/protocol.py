@@ -22,7 +22,7 @@ def protocol(
 ) -> HookMaker:
     """In each turn, call one of the tools, or answer, as the formula allows after the turns before.
 
-    Every allowed turn leaves a way to end the episode that satisfies the formula. A budget may end the episode before.
+    Every allowed turn leaves a way to end the episode that satisfies the formula. A budget may end the episode earlier.
     A turn makes at most one call. If earlier turns have already broken the formula, nothing is restricted.
 
     Args:

@@ -20,9 +20,9 @@ def teacher_kl(
     gate: str = "",
     threshold: Weight = 0.5,
 ) -> torch.Tensor:
-    """R^2 / 2 for each own token, R = log teacher - log pi: its gradient is that of KL(pi, teacher). [train.teacher].
+    """R^2 / 2 for each own token, R = log teacher - log pi: its gradient is that of KL(pi, teacher).
 
-    The loss and its gradient are 0 where teacher and policy agree.
+    [train.teacher] names the teacher. The loss and its gradient are 0 where teacher and policy agree.
 
     Args:
         estimate: "k3" is exp(R) - 1 - R, whose gradient is that of KL(teacher, pi) at the teacher's tokens.

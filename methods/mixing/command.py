@@ -30,7 +30,7 @@ def mix_tasks(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     modules: Import = None,
 ) -> None:
-    """Train with several mixtures of a recipe's sets, and say which mixture the scores speak for.
+    """Train with several mixtures of a recipe's sets, and say which mixture maximises the fitted score.
 
     Repeat the command to go on with a search that was cut short, or with more --runs.
     Example: agentgym tasks mix recipes/mixture.toml --set train.steps=10 --runs 30 --out runs/mix

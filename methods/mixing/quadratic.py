@@ -14,9 +14,9 @@ from agentgym import TaskError
 Floats = NDArray[np.float64]
 
 RIDGES = (1e-12, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""Of which the one with the least leave-one-out error is taken."""
+"""Ridge penalties to try. The one with the least leave-one-out error is used."""
 MAX_SOURCES = 12
-"""Whose faces, 2^12 - 1, are all searched for the highest score."""
+"""The largest number of sources: every face of their simplex, 2^12 - 1 in all, is searched for the highest score."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILE = "mixtures.json"
 LEAST_WEIGHT = 1e-9
-"""Of a set in a run at whose corner of the simplex it is not drawn: its validation tasks are measured all the same."""
+"""The weight of a set from which a run does not draw, so that its validation tasks are measured all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class MixtureSearch:
     """The result of a mixture search.
 
     Attributes:
-        sources: names of the sets. mixtures: [n, k] their weights in each run. scores: [n]
-        fit: the fit of the scores. best: [k] the weights that maximise the fit.
+        sources: names of the sets. mixtures: [n, k] their weights in each run. scores: [n] the score of each run.
+        fit: the model of the score, fitted to the runs. best: [k] the weights with the highest fitted score.
     """
 
     sources: Sequence[str]
@@ -59,7 +59,7 @@ class MixtureSearch:
 
 
 def mixtures_of(count: int, runs: int, seed: int) -> list[list[float]]:
-    """[runs][count] the corners of the simplex, its centre, then draws from the uniform Dirichlet distribution.
+    """Return [runs][count] the corners of the simplex, its centre, then draws from the uniform Dirichlet distribution.
 
     A larger number of runs begins with the same mixtures.
     """

@@ -25,8 +25,7 @@ def stable_reinforce(
     advantages are, as with `reinforce_pp`.
 
     Source: R1-Reward, Zhang et al. 2025, arXiv:2505.02835, and its released code, which has the default bounds. There
-        |A|
-    is bounded around the mean of the advantages before they were standardised, here around 0.
+        |A| is bounded around the mean of the advantages before they were standardised, here around 0.
     """
     ratio = (tokens.logps - tokens.behaviour_logps).clamp(-max_log_ratio, max_log_ratio).exp()
     surrogate = torch.min(ratio * tokens.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * tokens.advantages)

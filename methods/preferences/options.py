@@ -32,11 +32,11 @@ class PreferSection(ComparingSection):
     """The decay per turn of dmpo."""
     imitation_weight: Annotated[float, Field(ge=0)] = 0.0
     """The weight of imitating the better episode, or a good one, beside the comparison. Without it both may become less
-    likely: raise it from 0 where calls become malformed."""
+    likely: raise it from 0 if calls become malformed."""
     reference: str = "last_round"
     """`last_round`, the policy that the stage begins with; or the name of an earlier stage that trained."""
     margin: Annotated[float, Field(ge=0)] = 0.0
-    """By how much the better one must exceed the other."""
+    """The better one of a pair must exceed the other by more than this, in score, credit or value."""
     max_pairs: Count = 4
     """How many pairs of one task are used at most."""
     max_length_ratio: Annotated[float, Field(ge=1)] | None = None
@@ -46,8 +46,8 @@ class PreferSection(ComparingSection):
     ranking: str = "return_to_go"
     """The estimator that says which turn is better."""
     critic_epochs: Count | None = None
-    """How many passes over the episodes first fit the critic that this estimator requires. It is needed where the
-    estimator requires one, and nowhere else."""
+    """How many passes over the episodes first fit the critic that the estimator in `ranking` requires. Set it if, and
+    only if, that estimator requires a critic."""
     branches: Count = 4
     """How often `segment` continues a failed episode."""
     segment_turns: Count = 3

@@ -31,7 +31,7 @@ def parse(text: str) -> Formula:
 
     A name is an atom, and so is a quoted text. Operators are `and`, `or`, `not`, `True`, `False`, `implies(f, g)`,
     X(f) (there is a next turn, and f holds there), WX(f) (f holds in the next turn, if there is one), F(f) (now or
-    later), G(f) (from now on), U(f, g) (f until g, which comes) and R(f, g) (g until f and with it, or for ever).
+    later), G(f) (from now on), U(f, g) (f until g, which must come) and R(f, g) (g up to and at f's turn, or for ever).
 
     Raises: ValueError saying what cannot be read.
     """

@@ -15,7 +15,7 @@ from .stage_times import EpisodeTimes, StageTimes, TurnTimes
 _FIT_STEPS = 12
 _HALVINGS = 20
 _HIGHEST = 1000.0
-"""Where so many times the whole of a token is not enough, requests do not meet."""
+"""If not even a load of this many times a token's measured time explains that time, requests never meet."""
 
 
 def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule: StepSchedule) -> StageTimes:

@@ -9,10 +9,10 @@ from .tree import Node, SearchTree
 
 
 class BeamSearch(TurnSearch):
-    """Grows `width` nodes at a time, and keeps as many of the best of what comes of them.
+    """Grows `width` nodes at a time, and keeps the best `width` of the resulting nodes.
 
-    Nodes that have ended keep their place in the beam. It ends when all have, or the budget is used up; the best is
-    taken. With `width` and `candidates` of 1 the policy plays as it does by itself.
+    Nodes that end an episode keep their place in the beam. The search stops when all nodes of the beam end an episode
+    or the budget is used up, and takes the best node. If `width` and `candidates` are 1, the policy plays as usual.
     """
 
     width: Count = 4

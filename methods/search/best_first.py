@@ -10,10 +10,10 @@ from .tree import Node, SearchTree
 
 
 class BestFirst(TurnSearch):
-    """Grows the node of the highest value next, and ends where that node is the end of an episode.
+    """Grows the node with the highest value next, and stops when that node ends an episode.
 
-    Of equal values the older node is grown first. Nodes whose state is in the tree already are left out. When the
-    budget is used up, the best of the nodes that were not grown is taken, one that has ended before others.
+    Of nodes with equal values, the oldest is grown first. Nodes whose state is in the tree already are left out. When
+    the budget is used up, the best node that was not grown is taken; on ties, a node that ends an episode is preferred.
     Source: with value='log_prob(alpha=...)' the search of BFS-Prover, Xin et al. 2025, arXiv:2502.03438.
     """
 

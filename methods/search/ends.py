@@ -13,7 +13,7 @@ from agentgym.trajectory import EndState, ForkPoint
 from .tree import Node, SearchTree
 
 MAX_CHARS = 80
-"""Of a result, as a trace shows it."""
+"""The largest number of characters of a result that a trace shows."""
 
 
 def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:

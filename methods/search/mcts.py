@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Action:
-    """One move of the policy at a node, with one outcome per state; without chance there is only one."""
+    """One move of the policy at a node, with one outcome per state that followed; without chance there is only one."""
 
     outcomes: dict[Hashable, Outcome] = field(default_factory=dict)
 
@@ -68,9 +68,10 @@ Actions = dict[Hashable, Action]
 class TreeSearch(TurnSearch):
     """Monte Carlo tree search over turns. Its leaves are valued, not played to the end, unless value='rollouts'.
 
-    From the root it follows the action with the highest mean value and bonus, to a node that was not grown. It grows
-    that one, and each new node counts as a visit of all nodes on the way. Values are scaled to 0 to 1 over the tree. A
-    node that has ended counts again each time it is reached. What chance does to an action is averaged over.
+    From the root it follows the action with the highest sum of mean value and bonus, to a node that was not grown. It
+    grows this node, and each new node counts as a visit of all nodes on the way. Values are scaled to 0 to 1 over the
+    tree. A node that ends an episode counts again each time it is reached. An action's value is the mean over its
+    random outcomes.
 
     Source: UCT, Kocsis and Szepesvari 2006; PUCT as in AlphaGo Zero, Silver et al. 2017, with sampled priors; the scale
     as in MuZero, Schrittwieser et al. 2020.
@@ -82,7 +83,8 @@ class TreeSearch(TurnSearch):
     exploration: Annotated[float, Field(ge=0)] = 1.25
     """The factor of the bonus."""
     take: Literal["visits", "best"] = "visits"
-    """In the end follow the most `visits`, or go to the `best` node that has ended, if one has."""
+    """After the search, `visits` follows the most visited nodes; `best` takes the best node that ends an episode, if
+    there is one."""
 
     async def choose(self, tree: SearchTree) -> Node:
         """Grow the tree and return the most visited node.

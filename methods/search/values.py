@@ -63,7 +63,7 @@ class LogProbValue:
 
 
 class RolloutValue:
-    """The mean return of `count` episodes that the policy plays from the node to the end; of an ended node its own."""
+    """The mean return of `count` episodes that the policy plays from the node on; an ended node has its own return."""
 
     reads_outcome: ClassVar[bool] = True
 
@@ -81,10 +81,10 @@ class RolloutValue:
 
 
 class RewardValue:
-    """What a registered reward says of the turns so far, without the task's truth: a reward model, a judge.
+    """A registered reward's score of the turns so far, without the task's truth: a reward model, a judge.
 
     Args:
-        name: of the reward. Any reward may use a verifier, so this counts as reading the outcome.
+        name: the reward's name. Any reward may use a verifier, so this counts as reading the outcome.
     """
 
     reads_outcome: ClassVar[bool] = True

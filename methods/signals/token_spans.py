@@ -57,8 +57,8 @@ def _common_length(prefix: str, text: str, at: int) -> int:
 def written_range(text: str, message: Message, span: Span) -> Range | None:
     """Return the position of a message's span in the agent's text; None if it is not certain.
 
-    The text that the span counts in is looked for as it is and as a JSON string. Where it was written several times, as
-    many calls of the message must hold it in that argument: the first of them wrote it first.
+    The argument that contains the span is searched for verbatim and as a JSON string. If it occurs several times, the
+    same number of the message's calls must have it as this argument, and occurrences are assigned to calls in order.
     """
     counted = span.text(message)
     places = sorted({*_verbatim(text, counted), *_in_json(text, counted)})

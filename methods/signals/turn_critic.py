@@ -315,7 +315,7 @@ class ReplayedCritic(Critic):
         self.store.load(json.loads((folder / STORE_FILE).read_text(encoding="utf-8")), self._read_episode)
 
     def _weights(self, batch: Sequence[TurnTransition], ratios: dict[tuple[str, int], float]) -> np.ndarray:
-        """[B] of the values' targets."""
+        """Return [B] the weights of the value targets: 1, or the clipped ratio of each turn's probabilities."""
         if self._turn_logprobs is None:
             return np.ones(len(batch))
         unknown = [transition for transition in batch if (transition.episode, transition.turn) not in ratios]

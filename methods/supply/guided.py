@@ -19,7 +19,7 @@ from .refined import feedback_on, missing_feedback
 
 
 class Guided(GathererWrapper):
-    """Plays a group that fails whole again with the first part of `Task.hints` in its prompt, a longer part each time.
+    """Replays a group whose episodes all fail, with the first part of `Task.hints` in its prompt, longer each time.
 
     So a task beyond the policy's ability has a gradient. All episodes of a group are shown the same part, so advantages
     never compare episodes with different hints; `provenance.assistance` records the share. If the longest part does not

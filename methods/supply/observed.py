@@ -15,7 +15,7 @@ from .writing import attempt_of
 
 OBSERVER = "observer"
 PARTNER = "partner"
-"""The kind of the observer's help, and the component of the other one's reward."""
+"""Name of the kind of help that the observer gets, and of the reward component with the partner's return."""
 
 
 class ObservedPairs(GathererWrapper):

@@ -50,7 +50,7 @@ class PrefixBuffer(GathererWrapper):
     too: turns that are never met never become candidates.
 
     Args:
-        share: of the groups that begin with a prefix, while there are any.
+        share: the share of the groups that begin with a prefix, while there are any prefixes.
         capacity: the most prefixes that are stored.
     Source: ExIt, Jiang et al. 2025, arXiv:2509.04575: a buffer of partial histories with the variance of a group's
         returns as priority. That a new candidate inherits the variance of its group is our choice.

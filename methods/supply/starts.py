@@ -36,8 +36,8 @@ class Starts(GathererWrapper):
     equally likely, and there is no curriculum (dataset resets).
 
     Args:
-        label: of the recorded episodes.
-        share: of the groups that begin in the middle, if there is an episode to begin with.
+        label: prefix of the recorded episodes' ids.
+        share: the share of the groups that begin in the middle, if there is an episode to begin with.
         solved: mean success at which one more turn is left.
         groups: number of groups in this mean.
         uniform: as above.

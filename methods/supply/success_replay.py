@@ -29,7 +29,7 @@ def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class SuccessReplay(GathererWrapper):
-    """Puts an earlier success of its task in place of the worst episode of a group that fails whole.
+    """Replaces the worst episode of a failed group with an earlier success at the same task.
 
     So a task that was solved once keeps a gradient. The stored episode keeps the log-probabilities that it was sampled
     with, so the importance ratio of the loss compares then and now; `off_policy` masks or weighs turns that are too

@@ -10,7 +10,7 @@ from agentgym.training.gatherers import GatheredGroup, StepRequest
 WRITING = "agentgym/step-v1"
 """The environment in which something is written: the agent answers, and nothing is run."""
 MAX_CHARS = 4000
-"""Of what is written, and of a task, an attempt or a critique, as another prompt shows them."""
+"""The largest number of characters of a written text, and of a task, an attempt or a critique in another prompt."""
 
 
 def write(

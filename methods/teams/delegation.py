@@ -68,15 +68,15 @@ class _Order:
 
 
 class Delegation(EnvironmentWrapper):
-    """An environment whose tools executors have, and a planner who hands tasks to them. Isolated as the environment is.
+    """An environment in which a planner hands tasks to executors, who have the tools. Isolated as the environment is.
 
-    The planner has `delegate(task)` and the environment's tools that end an episode; a message without a call is
-    answered as the environment does. An executor has the other tools and `report(text)`; its message without a call is
-    its report. Each executor is a row of the trajectory (docs/actors.md). Of several calls in one message the executors
+    The planner has `delegate(task)` and the environment's tools that end an episode; the environment answers its
+    messages without a call. An executor has the other tools and `report(text)`; its message without a call is its
+    report. Each executor is a row of the trajectory (docs/actors.md). If one message has several calls, their executors
     work one after the other, on the same environment.
 
     Args:
-        environment, plan, execute, limits: as of `with_delegation`.
+        environment, plan, execute, limits: as for `with_delegation`.
     """
 
     begins_contexts = True

@@ -76,12 +76,12 @@ class TeamGraph(Pipeline):
     """An environment whose agent builds a team, which then does the task as a pipeline. Isolated as the environment is.
 
     First the agent is the `builder`, in a row of its own: add_role(name), add_edge(source, target), done(). Then the
-    roles work in an order in which each comes after those that it reads, those added first before others; each is a
-    row. What cannot be is refused by the call that asks for it: roles that are unknown or there already, edges between
-    roles that are not, edges that close a circle, and a team without roles.
+    roles work in an order in which each role comes after the roles that it reads, earlier added roles first; each is a
+    row. A call fails if it asks for a role that is unknown or already in the team, an edge between roles that are not
+    in the team, an edge that closes a cycle, or a team without roles.
 
     Args:
-        environment, roles, build, limits: as of `with_team_graph`.
+        environment, roles, build, limits: as for `with_team_graph`.
     """
 
     def __init__(

@@ -87,11 +87,11 @@ def _read_by(stage: PipelineStage) -> set[str]:
 class Pipeline(EnvironmentWrapper):
     """An environment whose task is done by several roles in turn, each a row of the trajectory. Isolated as it is.
 
-    A stage but the last ends with its first message without a call, which the next ones may read. Messages of the
-    environment's opening from the system come first in every stage.
+    Every stage but the last ends with its first message without a call, which later stages may read. System messages
+    of the environment's opening come first in every stage.
 
     Args:
-        environment, stages: as of `with_pipeline`.
+        environment, stages: as for `with_pipeline`.
     """
 
     begins_contexts = True

@@ -95,15 +95,15 @@ def with_routing(make: Callable[[], Environment], pool: ModelPool) -> Callable[[
 
 
 class Routing(EnvironmentWrapper):
-    """An environment with the tool `route(model, question)`. Isolated as the environment is; models run where they run.
+    """An environment with the tool `route(model, question)`. Isolated as the environment is; the models are not.
 
-    Without a question, the model is asked what the task's opening asks, in the words of its user messages.
+    Without a question, the model is asked the task: the text of the user messages in its opening.
 
-    What a question costs is recorded as `cost` in the usage of its turn. A model that fails is a failure of the
-    infrastructure, a question that is too long for it a result.
+    The cost of a question is recorded as `cost` in the usage of its turn. If a model fails, the infrastructure has
+    failed; if a question is too long for the model, the agent gets an error as the call's result.
 
     Args:
-        environment, pool: as of `with_routing`.
+        environment, pool: as for `with_routing`.
     """
 
     def __init__(self, environment: Environment, pool: ModelPool) -> None:

@@ -1,4 +1,4 @@
-"""`value_guided`: tokens are sampled by the model's logits plus what a trained network says they are worth.
+"""`value_guided`: tokens are sampled by the model's logits plus the value that a trained network predicts for each.
 
 Source: ILQL, Snell et al. 2022, arXiv:2206.11871 (beta (Q - V) is added to the logits); Q#, Zhou et al. 2025,
 arXiv:2502.20548 (the log of the expected exp(return / eta) after each token is added).
@@ -63,10 +63,10 @@ class ValueGuided:
 
     Args:
         path: the checkpoint of a stage `implicit_q` or `outcome_head`.
-        scale: beta of the one, 1 / eta of the other; with 0 nothing changes but that tokens beyond the candidates are
-            out.
+        scale: beta for `implicit_q`, 1 / eta for `outcome_head`. With 0 the logits are unchanged, but tokens beyond
+            the candidates are still excluded.
         candidates: how many of the likeliest tokens are valued; 0 values all.
-    Raises: PolicyError if there is no such network, or if it is of other tokens.
+    Raises: PolicyError if there is no such network, or if it belongs to another vocabulary.
     """
 
     tilts: ClassVar[bool] = True

@@ -23,7 +23,7 @@ class AdvantageHead(torch.nn.Module):
 
     Args:
         body: the body of a causal language model; it is copied.
-        hidden: width of its states. vocabulary: tokens.
+        hidden: width of its hidden states. vocabulary: number of tokens.
     """
 
     kind = "advantage"
@@ -36,13 +36,13 @@ class AdvantageHead(torch.nn.Module):
         _zero(self.action, self.value)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """[B, L, V] action values after each token, and [B, L] values."""
+        """Return [B, L, V] action values after each token, and [B, L] values."""
         hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         return self.action(hidden), self.value(hidden)[..., 0]
 
     @torch.no_grad()
     def gains(self, ids: Sequence[int], candidates: Sequence[int], scale: float) -> torch.Tensor:
-        """[n] scale (Q - V) of the candidates after the tokens `ids`."""
+        """Return [n] scale (Q - V) of the candidates after the tokens `ids`."""
         row = torch.tensor([list(ids)], device=self.value.weight.device)
         actions, values = self(row, torch.ones_like(row))
         return scale * (actions[0, -1, list(candidates)] - values[0, -1])
@@ -52,7 +52,7 @@ class OutcomeHead(torch.nn.Module):
     """A distribution of the return that follows each token, over equally spaced numbers.
 
     Args:
-        body, hidden: as of AdvantageHead.
+        body, hidden: as for AdvantageHead.
         low, high: the least and the largest return. bins: how many numbers between them, both included.
     """
 
@@ -67,13 +67,13 @@ class OutcomeHead(torch.nn.Module):
         self.register_buffer("support", torch.linspace(low, high, bins, dtype=torch.float64))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """[B, L, bins] logits."""
+        """Return [B, L, bins] logits."""
         logits: torch.Tensor = self.head(self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float())
         return logits
 
     @torch.no_grad()
     def gains(self, ids: Sequence[int], candidates: Sequence[int], scale: float) -> torch.Tensor:
-        """[n] log E exp(scale x return) after each candidate, with scale = 1 / eta."""
+        """Return [n] log E exp(scale x return) after each candidate, with scale = 1 / eta."""
         parts = []
         for start in range(0, len(candidates), _ROWS_AT_ONCE):
             rows = [[*ids, candidate] for candidate in candidates[start : start + _ROWS_AT_ONCE]]
@@ -94,7 +94,7 @@ def save_values(network: ValueNetwork, tokenizer: Any, folder: Path) -> None:
 
 
 def load_values(folder: str | Path, tokenizer: Any, device: Any) -> ValueNetwork:
-    """Load a network. Raises: PolicyError if there is none, or if it belongs to other tokens."""
+    """Load a network. Raises: PolicyError if there is none, or if it belongs to another vocabulary."""
     from transformers import AutoConfig, AutoModel
 
     file = Path(folder) / SETTINGS
@@ -118,7 +118,7 @@ def load_values(folder: str | Path, tokenizer: Any, device: Any) -> ValueNetwork
 
 
 def fingerprint(tokenizer: Any) -> str:
-    """Tells vocabularies apart."""
+    """Return a hash of the tokenizer's vocabulary."""
     vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()))
     return hashlib.sha256(vocabulary.encode()).hexdigest()[:16]
 

@@ -42,7 +42,7 @@ class ImplicitQSection(TokenValuesSection):
     gamma: Share = 1.0
     """The discount per token."""
     conservative: Annotated[float, Field(ge=0)] = 0.01
-    """The weight that keeps the values of tokens low which no episode holds."""
+    """The weight of the loss that keeps the values of tokens low that occur in no episode."""
     follow: Share = 0.05
     """How far the slow copy moves towards the values in each step, 0 to 1."""
 
@@ -64,7 +64,7 @@ class ConservativeQSection(TokenValuesSection):
 class OutcomeHeadSection(TokenValuesSection):
     """Options of `outcome_head`: the distribution of the return after each token.
 
-    The episodes have to be those of the policy that is guided.
+    The episodes must come from the policy that is guided.
     """
 
     low: float = 0.0
@@ -72,7 +72,7 @@ class OutcomeHeadSection(TokenValuesSection):
     high: float = 1.0
     """The greatest return."""
     bins: Annotated[int, Field(ge=2)] = 11
-    """Over how many returns, `low` and `high` included, the distribution is."""
+    """How many returns the distribution covers, including `low` and `high`."""
 
     @model_validator(mode="after")
     def _ascending(self) -> OutcomeHeadSection:
@@ -82,18 +82,18 @@ class OutcomeHeadSection(TokenValuesSection):
 
 
 class EvaluateGuidedSection(Section):
-    """Options of `evaluate_guided`: a held-out measurement of the policy as values of tokens guide it."""
+    """Options of `evaluate_guided`: a held-out measurement of the policy when token values guide it."""
 
     values: str = ""
     """The name of the stage `implicit_q` or `outcome_head` that learnt the values."""
     scale: Annotated[float, Field(ge=0)] = 1.0
     """How strongly the values guide, see the logit hook `value_guided`."""
     candidates: Annotated[int, Field(ge=0)] = 20
-    """Among how many of the likeliest tokens the values choose, see the logit hook `value_guided`."""
+    """How many of the likeliest tokens the values choose from, see the logit hook `value_guided`."""
 
 
 class EvaluateRerankedSection(Section):
-    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, as values choose it."""
+    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, chosen by values."""
 
     values: str = ""
     """The name of the stage `conservative_q` or `implicit_q` that learnt the values."""
@@ -128,7 +128,7 @@ def conservative_q_stage(context: RunContext, learner: Learner, options: Conserv
 def outcome_head_stage(context: RunContext, learner: Learner, options: OutcomeHeadSection) -> Learner:
     """Learns the distribution of the return after each token of stored episodes, as Q# does. The policy is left as is.
 
-    The episodes have to be of the policy that is guided.
+    The episodes must come from the policy that is guided.
     """
     hidden = learner.model.config.get_text_config().hidden_size
     make = partial(OutcomeHead, hidden=hidden, low=options.low, high=options.high, bins=options.bins)

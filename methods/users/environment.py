@@ -25,13 +25,13 @@ def with_user(
 
 
 class UserEnvironment(EnvironmentWrapper):
-    """An environment whose task the agent hears from a user alone. What is isolated is up to the environment.
+    """An environment whose task the agent learns only from a user. What is isolated is up to the environment.
 
-    Of the environment's opening the system messages stay; in place of the others the user is there, who speaks when
-    the agent does. When the user leaves, the episode ends with the agent's last message as its answer.
+    The system messages of the environment's opening stay; the user's first message replaces the others, and the user
+    answers the agent's messages. When the user leaves, the episode ends with the agent's last message as its answer.
 
     Args:
-        environment: the environment of one episode. make_user: as of `with_user`.
+        environment: the environment of one episode. make_user: as for `with_user`.
     """
 
     is_transparent = True

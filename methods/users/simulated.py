@@ -88,9 +88,8 @@ class SimulatedUser:
         ends: otherwise an agent could void its own episode.
 
         Returns: the user's message, empty if it leaves without a word, and whether it leaves.
-        Raises: PolicyError if the policy fails or times out. Also if the user fails early on and cannot answer even a
-            plain
-            word: its policy is silent or its goal does not fit, which is the infrastructure's fault.
+        Raises: PolicyError if the policy fails or times out, or if the user fails early and cannot answer even a plain
+            word. Then its policy is silent or its goal does not fit, which is the infrastructure's fault.
         """
         index = self._counts["messages"]
         rng = random.Random(seed_of("user", self._seed, index))

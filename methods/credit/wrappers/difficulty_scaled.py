@@ -38,7 +38,7 @@ def difficulty_scaled(
     strength: Weight = 1.0,
     gap: bool = False,
 ) -> list[Array]:
-    """The wrapped estimator's advantages, all those of a group times w.
+    """The wrapped estimator's advantages; all advantages of a group are multiplied by w.
 
     w = 1 + strength * (1 - mean outcome of the group), for outcomes between 0 and 1: a rarely solved task counts more.
     With `component`, w is the mean of this outcome component in the group, for example a rate that the task carries

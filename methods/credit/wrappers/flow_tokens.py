@@ -1,4 +1,4 @@
-"""Flow rewards: within an episode, tokens whose hidden states go as in successful episodes count more."""
+"""Flow rewards: within an episode, tokens whose hidden states move as in successful episodes count more."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def gated(
     levels: Mapping[str, float] = {},
     paid: Literal["end", "turns"] = "end",
 ) -> list[Array]:
-    """The wrapped estimator on gated rewards: those of a level count if every level above reached its threshold.
+    """The wrapped estimator on gated rewards: a level's rewards count if every level above reached its threshold.
 
     Without `levels` there are two: the outcome, and below it the turn rewards. The wrapped estimator's bias class
     applies to another objective: the gated rewards.
@@ -93,5 +93,5 @@ def _by_level(group: Group, levels: Mapping[str, float]) -> Group:
 
 
 def _open(rewards: Array, passed: NDArray[np.bool_]) -> Array:
-    """[N, T] rewards of trajectories that passed, 0 for the others; missing stays missing."""
+    """Return [N, T] the rewards of trajectories that passed, 0 for the others; missing rewards stay missing."""
     return np.where(np.isnan(rewards) | passed[:, None], rewards, 0.0)

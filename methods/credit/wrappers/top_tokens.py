@@ -25,7 +25,7 @@ def top_tokens(
     steps: WholeNumber = 0,
     within: Literal["trajectory", "group"] = "trajectory",
 ) -> Array:
-    """1 for the share of the own tokens with the highest |A_ik| * H_ikl, H the entropy in nats; 0 for the others.
+    """1 for the given share of own tokens with the highest |A_ik| * H_ikl, H the entropy in nats; 0 for the others.
 
     Args:
         share: of the tokens, at least one of them; ties are all trained. 1 trains every token.
