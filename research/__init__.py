@@ -1,4 +1,4 @@
-"""Tools that measure or describe agentgym itself. They are part of a checkout, and of no wheel.
+"""Tools that measure or describe agentgym itself. They are part of a checkout, but not of a wheel.
 
 commands.py     the commands of `agentgym dev` that write pages and measure estimators
 reference/      the pages under docs/reference, the catalogue and the table of published systems

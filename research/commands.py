@@ -134,7 +134,7 @@ def credit_bias(
     ] = None,
     modules: Import = None,
 ) -> None:
-    """Compute the bias of estimators exactly, by sums over every group there can be in four small problems.
+    """Compute the bias of estimators exactly, by sums over all possible groups in four small problems.
 
     Example: agentgym dev credit-bias --estimators "rloo; grpo; return_to_go(gamma=0.9)"
     """

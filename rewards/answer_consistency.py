@@ -32,7 +32,7 @@ class AnswerConsistency(Reward):
         reference: scores the tokens; None for a copy of the playing policy, which is updated during training.
         decay: weight of the copy in each update, 0 to 1. every: training steps between updates.
         most: upper bound of a token's probability. margin: how far below the mean a likelihood still gets the bonus.
-        tool, argument: of the final call with the answer; tool is None if the answer is plain text.
+        tool, argument: the final tool and its argument with the answer; tool is None if the answer is plain text.
     """
 
     weights: Mapping[str, float] = {"consistency": 0.5, "answer_likelihood": 0.0}

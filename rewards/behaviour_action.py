@@ -17,21 +17,21 @@ from .token_overlap import normalised
 
 TOOL = "act"
 LONG_WORDS = 3
-"""A label of so many words is a long text, and so is whatever is typed."""
+"""A label with at least this many words is a long text; a typed text is always long."""
 Action = tuple[str, str, str]
 """The type, the element and the value, normalised; an action without an element has neither."""
 
 
 class BehaviourAction(Reward):
-    """Compares each call of `act` that ran with the action of `truth["actions"]` that it was to predict, in order.
+    """Compares each call of `act` that ran with the action of `truth["actions"]` that it should predict, in order.
     An action is a text, `terminate` or `type target: value`.
 
     Turn components, each a share of the session, so that they add up to at most `difficulty` over an episode:
     `action_type` for the right type; `attribute` for the right element given the type; `value` for the value given
     both: its similarity, ROUGE-L of at least `threshold`, times `difficulty` if it is long. An action without an
-        element, such as
-    `terminate`, is rewarded for its type only. Outcome components: `success`, 1.0 if every action is completely right,
-    and `exact_actions`, the share of right actions (weight 0). Case, punctuation and articles are ignored.
+    element, such as `terminate`, is rewarded for its type only. Outcome components: `success`, 1.0 if every action is
+    completely right, and `exact_actions`, the share of right actions (weight 0). Case, punctuation and articles are
+    ignored.
 
     The rationale of each such call is named as a span, for the wrapper `self_certainty`.
 

@@ -24,7 +24,7 @@ TYPES: Mapping[str, type] = {
     "any": str,
 }
 LEFT_OUT = ""
-"""Among the accepted values of an argument: it may be left out."""
+"""If this is among the accepted values of an argument, the argument may be left out."""
 _IGNORED = str.maketrans("", "", " ,./-_*^")
 
 

@@ -11,7 +11,7 @@ from agentgym.reward import SUCCESS, Components, read_submission
 
 RECORD = "Record: "
 MAX_STEPS = 20
-"""Messages with calls in one turn; with more, the leaderboard gives up."""
+"""The largest number of messages with calls in one turn; with more, the leaderboard gives up."""
 
 
 class BfclTurns(Reward):
@@ -46,7 +46,7 @@ class BfclTurns(Reward):
 
 
 def turns_right(actual: Sequence[tuple[str, list[str]]], expected: Sequence[tuple[str, list[str]]]) -> int:
-    """Return the number of turns before the first wrong one. Each turn is a state and results."""
+    """Return the number of turns before the first wrong one. A turn is given as its state and results."""
     results: Counter[str] = Counter()
     for number, ((state, given), (right_state, required)) in enumerate(zip(actual, expected, strict=False)):
         results.update(given)

@@ -21,7 +21,7 @@ class BoundedSteps(Reward):
         reward: scores the steps: a Reward or a registered name. component: its turn component to use; a turn without it
             scores 0.
         mode: `delta` or `clip`. threshold: eta, in units of the component; a step that reaches it costs nothing.
-        options: of the reward's constructor.
+        options: arguments of the reward's constructor.
     """
 
     def __init__(

@@ -13,8 +13,7 @@ class BoxSize(Reward):
 
     A box whose centre misses the target gets 0. An episode without a box has no component.
     Source: the size constraint beside hit and IoU is from GUI-G1, Zhou et al. 2025, arXiv:2505.15810; this product is
-        our
-    choice: it is 1 only for the right size and does not depend on the position of the box.
+        our choice: it is 1 only for the right size and does not depend on the position of the box.
     """
 
     def outcome(self, episode: Trajectory) -> Components:

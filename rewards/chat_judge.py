@@ -2,9 +2,9 @@
 
 The judged text was written by a policy that the verdict rewards, so it may try to mislead the judge. Therefore each
 text is put between markers with a hash of all texts, which no text can contain, and the judge is told that everything
-between the markers is data. A reply only counts if it ends in exactly one allowed verdict, or one object of lists of
-quotes; otherwise the question is asked again. After the last attempt the judge is asked about a harmless text: if it
-gives a verdict on that, the judged text has prevented the verdict, and gets the worst one.
+between the markers is data. A reply counts only if it ends in exactly one allowed verdict, or one object of lists of
+quotes; otherwise the question is asked again. After the last attempt the judge is asked about a harmless text. If the
+judge gives a verdict on the harmless text, the judged text has prevented a verdict, and gets the worst one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUOTING = (
     "{keys}. Each holds a list of quotes: short pieces of the text, copied exactly. A list may be empty."
 )
 HARMLESS = "I do not know."
-"""Stands for an agent's text where a judge is tried without it."""
+"""Replaces an agent's text when a judge is tested without the agent's text."""
 Quotes = dict[str, list[str]]
 _Answer = TypeVar("_Answer", str, Quotes)
 
@@ -51,7 +51,7 @@ class ChatJudge:
             `{"name": "chat_api", "base_url": ..., "model": ...}`. With None, asking raises JudgeError.
         concurrency: largest number of open questions.
         attempts: tries per question until a reply has a verdict.
-        max_chars: longer texts are truncated in the middle, with a note in its place.
+        max_chars: longer texts are cut in the middle, and a note marks the cut.
         max_tokens: limit of a reply.
         remembered: size of the cache of verdicts, which avoids asking an equal question again.
     """
@@ -91,8 +91,8 @@ class ChatJudge:
         """Return one of the choices, or `worst`.
 
         Args:
-            written: the names of the texts that an agent wrote. worst: the verdict on texts that prevent a verdict, if
-                the judge gives one on harmless texts in their place.
+            written: the names of the texts that an agent wrote. worst: the verdict for texts that prevent a verdict
+                although the judge gives one on harmless texts in their place.
         Raises: JudgeError without a judge, or if it cannot be reached or gives no verdict on any text.
         """
         listed = " or ".join(f"VERDICT: {choice}" for choice in choices)

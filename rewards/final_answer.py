@@ -1,4 +1,4 @@
-"""Read the final answer or submission of an episode. Every reward uses these functions."""
+"""Read the final answer or submission of an episode. All rewards use these functions."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
 
 
 def _parsed(text: str) -> SubmittedFiles:
-    """Parse submitted files. Raises: ValueError, TypeError and the like for what no environment writes."""
+    """Parse submitted files. Raises: ValueError, TypeError or the like for data that no environment writes."""
     data = json.loads(text)
     contents = {path: value.encode() for path, value in data["files"].items()}
     contents |= {path: base64.b64decode(value) for path, value in data["binary"].items()}

@@ -18,8 +18,7 @@ class GuiAction(Reward):
     Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the box
     or the same text, and always for an action without either; `success` for both. The first two have weight 0.5.
     Source: rule rewards of UI-R1, Lu et al. 2025, arXiv:2503.21620, section 3.2; as a reward for inverse dynamics
-        UIShift,
-    Gao et al. 2025, arXiv:2505.12493.
+        UIShift, Gao et al. 2025, arXiv:2505.12493.
     """
 
     weights: Mapping[str, float] = {"action_type": 0.5, "action_argument": 0.5}

@@ -35,8 +35,7 @@ class HiddenCalls(Reward):
 
     The submission is compiled and called in a fresh sandbox, one call at a time. The sandbox never holds an expected
     value: return values are read as data of the declared type and compared in this process. A program that ends early,
-        or sends
-    anything else, fails this call and all later ones. `calls_passed` has weight 0.
+    or sends anything else, fails this call and all later ones. `calls_passed` has weight 0.
 
     Args:
         cpu_s: processor seconds for all calls together. timeout_s: wall seconds for all calls, for code that sleeps.

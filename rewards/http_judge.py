@@ -40,7 +40,7 @@ class HttpJudge(Reward):
 
     Args:
         url: base URL of the service. path: the path that accepts episodes.
-        weights: of the returned components. argument: the final tool's argument with the answer.
+        weights: weights of the returned components. argument: the final tool's argument with the answer.
         connections: largest number of open connections; further episodes wait.
         attempts: tries per request. attempt_s: seconds per try.
         remembered: size of the cache of verdicts, which avoids sending an equal episode again.

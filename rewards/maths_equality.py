@@ -63,7 +63,7 @@ def _bare(tree: Tree) -> Tree:
 
 
 def _assigned(tree: Tree) -> Tree:
-    """Return the right side of `y = 2x + 1`, where the other answer is not an equation; any other tree as it is."""
+    """Return the right side of `y = 2x + 1` if the other answer is not an equation; any other tree unchanged."""
     if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym":
         return tree if tree[1][1] in _symbols(tree[3]) else tree[3]
     return tree

@@ -27,7 +27,7 @@ class QueryEvidence(Reward):
             later one (a join skips links), as a whole cell. A result of more than 5 rows or 24 cells does not count,
             because dumping a table finds no value; nor does a value that the query itself contains.
 
-    A turn that earned nothing has 0.0. Only tasks without truth cannot be judged.
+    A turn that earned nothing has 0.0. Tasks without a truth cannot be judged.
     """
 
     weights: Mapping[str, float] = {"executed": 0.1, "evidence": 0.3}

@@ -19,7 +19,7 @@ MAX_CELLS = 2**22
 
 
 class RegionVotes(Reward):
-    """Outcome component `region_votes`, 0 to 1: how much of the group points where an episode does.
+    """Outcome component `region_votes`, 0 to 1: how much of the group points at the same place as an episode.
 
     Every answer is a region (for a point, the square around it) and gives one vote to each position inside it. The
     reward of a region is its mean number of votes, divided by the largest number of votes at any position. An episode
@@ -28,7 +28,7 @@ class RegionVotes(Reward):
     Source: GUI-RCPO, Du et al. 2025, arXiv:2508.05615, section 3.
 
     Args:
-        side: of the square around a point, in pixels.
+        side: side of the square around a point, in pixels.
     """
 
     def __init__(self, side: float = 50.0) -> None:

@@ -13,7 +13,8 @@ class RoutedAnswer(Combined):
     """`answer_match`, and for right answers alone `spent_cost`: success - weight * min(1, cost / budget).
 
     Args:
-        weight: of the cost, at least 0. If it is large, the best policy asks no model. budget: the cost worth -1.
+        weight: weight of the cost, at least 0; if it is large, the best policy asks no model. budget: the cost that
+            gives `spent_cost` -1.
     Raises: ValueError for a weight below 0 or a budget that is not above 0.
     Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033.
     """

@@ -19,9 +19,9 @@ _NUMBER = re.compile(
     r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|(?<![\w.])\.\d+)(?:e[+-]?\d{1,3}(?!\w))?",
     re.ASCII,
 )
-"""A number with its sign, which is one only at the beginning of a word: 1914-1918 holds 1914 and 1918."""
+"""A number with its sign. A + or - is a sign only at the beginning of a word: 1914-1918 holds 1914 and 1918."""
 _SHARP = re.compile(r"(?<=[a-z])#")
-"""A mark that makes another name of a letter, as in C#."""
+"""A # after a letter, which changes the name, as in C#."""
 
 
 class QuestionAnswered(AnswerMatch):

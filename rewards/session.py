@@ -9,11 +9,11 @@ from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
 VERDICTS = re.compile(r"(?:.*\n)?No more requests\. Verdicts: ([01]+)", re.DOTALL)
-"""A result that answers the last request: its last line, which no agent can write."""
+"""Matches the result of the last request, by its last line, which no agent can write."""
 
 
 class SessionReward(Reward):
-    """Outcome components `success`, 1.0 if every request was done rightly, and `progress`, the share that was.
+    """Outcome components `success`, 1.0 if every request was done correctly, and `progress`, the share that was.
 
     For environments whose requests come one at a time, such as `agentgym/sql-session-v1`. The environment itself
     compares each effect with the task's goal, and puts the verdicts into the result that ends the episode. If an

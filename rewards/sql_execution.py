@@ -53,7 +53,7 @@ class SqlExecution(Reward):
     Args:
         tolerance: relative difference up to which two numbers are equal, unless both are whole.
         backend: makes the judge's sandboxes; a name or a Backend.
-        environment_options: of the judge's environment, such as `{"query_s": 30}` for slow gold queries.
+        environment_options: options of the judge's environment, such as `{"query_s": 30}` for slow gold queries.
     Source: Zhong et al. 2020, arXiv:2010.02840 (test suites); the reward for running: Reasoning-SQL, arXiv:2503.23157;
         economy: the efficiency score of BIRD, arXiv:2305.03111, in steps.
     """

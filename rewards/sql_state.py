@@ -29,7 +29,7 @@ class SqlState(Reward):
 
     Args:
         backend: makes the judge's sandboxes; a name or a Backend.
-        environment_options: of the judge's environment; it must report states as the agent's environment does.
+        environment_options: options of the judge's environment, which must report states as the agent's does.
     Source: judging by table hashes: AgentBench's DBBench, Liu et al. 2023, arXiv:2308.03688.
     """
 

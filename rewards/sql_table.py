@@ -29,7 +29,7 @@ class SqlTable(Reward):
 
     Args:
         digits: significant digits to which fractional numbers are compared; by default as many as the table is written
-            with, from 6 to 12. A table of rounded numbers asks for no more, and a lost row shows in one of exact sums.
+            with, from 6 to 12. Rounded numbers need no more, and in a table of exact sums a lost row is noticed.
         backend, environment_options: as in `sql_execution`.
     Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
         columns one by one; here the rows must agree as well.

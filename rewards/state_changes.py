@@ -17,10 +17,10 @@ class StateChanges(Reward):
 
     The result or the reply that ends the episode holds the digests of all changes, which only the environment can
     write. `truth["changes"]` lists the digests of the requested ones; `truth["answer"]`, if given, is the answer to the
-    question; `truth["told"]`, if given, lists what the agent must have said among few values of its kind
+    question; `truth["told"]`, if given, lists values that the agent must have said, among few others of their kind
     (`told_values`). By default only `success` counts among the outcome components:
 
-    - `success`: 1.0 if exactly these changes were made, and the answer and everything to be told is right.
+    - `success`: 1.0 if exactly these changes were made, the answer is right, and every value was told.
     - `progress`: requested changes that were made, as a share of all changes that were requested or made; 1.0 if there
       are none.
     - `missing_changes`, `collateral_changes`: number of changes that were requested but not made, or made unrequested.

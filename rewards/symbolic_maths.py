@@ -71,7 +71,7 @@ _SPELLINGS = (
 _UNITS = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
 _RATES = {"mph": "mile hour", "kph": "km hour", "kmh": "km hour"}
 _LETTERS = {"m": "meter", "g": "gram", "l": "liter", "s": "second", "h": "hour"}
-"""A letter is a unit only where it is marked as text, or behind another unit."""
+"""Units of one letter. A letter is a unit only if it is marked as text, or follows another unit."""
 _WORDS = "|".join(sorted((*_UNITS, *_RATES), key=len, reverse=True))
 _UNIT = re.compile(
     r"(?<=[\d})])(?:\s|~|\\[,;: ])*"
@@ -81,7 +81,7 @@ _UNIT = re.compile(
     r"(?:\s*\^\s*(?:[23]|\{[23]\}))?\s*\.?\Z",
     re.IGNORECASE,
 )
-"""A number with a unit behind it, which most golds leave out. A single letter may be a symbol, and is none here."""
+"""A number followed by a unit, which most gold answers omit. A single letter may be a symbol, so it is no unit here."""
 
 
 class SymbolicMaths(Reward):

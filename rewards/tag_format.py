@@ -20,7 +20,7 @@ class TagFormat(Reward):
     Args:
         tags: names of the tags, for example ("think", "answer").
         last: tags of the episode's last message, if they differ.
-        around: whether text may be outside of the tags, as calls in the hermes format are.
+        around: whether text may be outside of the tags, such as calls in the hermes format.
     """
 
     weights: Mapping[str, float] = {"tags": 0.1}

@@ -16,7 +16,7 @@ class TaskWeight(Reward):
     Source: the `rate` of each sample in the code of GUI-G1, Zhou et al. 2025, arXiv:2505.15810.
 
     Args:
-        key: of the number in the truth.
+        key: the key of the number in the truth.
     """
 
     weights: Mapping[str, float] = {"task_weight": 0.0}

@@ -20,7 +20,7 @@ class Tau2Bench(Reward):
     Components of weight 0: each part of the basis, and the user's behaviour, with prefix `user_`.
 
     - `data_right` (DB): the data are those of `truth["state"]`, a digest.
-    - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` stands in a message of the agent without calls.
+    - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` occurs in a message of the agent without calls.
     - `checks_right` (ENV_ASSERTION): the assertions give `truth["checks"]`.
     - `actions_right` (ACTION): each of `truth["actions"]` was called, by the agent or the customer, with the arguments
       named in its `compare_args`; without `compare_args`, all given arguments must have its values. Unlike in the

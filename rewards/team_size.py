@@ -14,8 +14,7 @@ class TeamSize(Reward):
 
     Turn component `team_action`, 0 to 1: the share of a building turn's calls that were carried out. Outcome
     components: `team_roles` and `team_edges`, their numbers; `team_tokens`, tokens that the roles wrote, if tokens are
-        counted. Give
-    these weights below 0, behind a gate on `success`; otherwise having no team is best.
+    counted. Give these weights below 0, behind a gate on `success`; otherwise having no team is best.
 
     Source: MasHost, Yang et al. 2025, arXiv:2506.08507: rewards for single actions, and for saving roles and tokens.
     """

@@ -9,11 +9,11 @@ from decimal import Decimal
 from agentgym.reward import comparison, fold_text
 
 MAX_CHARS = 2_000
-"""What a simulated user reads of a message."""
+"""The number of characters of a message that a simulated user reads."""
 MAX_IN_MESSAGE = 3
 """A message with more values of a kind tells none of them."""
 MAX_PER_VALUE, MAX_BESIDE = 2, 3
-"""All messages that tell may hold so many values of a kind for each one that is to be told, and so many beside."""
+"""The telling messages together may hold MAX_PER_VALUE values of a kind per value to tell, plus MAX_BESIDE more."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -29,7 +29,7 @@ _OTHER_DATE = re.compile(
     rf"\b[0-9]{{1,2}}[/.][0-9]{{1,2}}[/.][0-9]{{2,4}}\b|\b[0-9]{{1,2}}(?:st|nd|rd|th|\.)? (?:of )?{_MONTH}\b"
     rf"|\b{_MONTH} [0-9]{{1,4}}(?:st|nd|rd|th)?\b"
 )
-"""A date whose order of day and month, or whose year, is not told: none of the values, and no amounts."""
+"""A date without a year, or with an unclear order of day and month: it is not a value, its numbers are not amounts."""
 _TIME = re.compile(r"\b([0-9]{1,2}):([0-9][0-9])(?::[0-9][0-9])?(?: ?([ap])\.?m\b)?")
 _NAMED = "order|booking|article|line|flight|variant|customer|bill|id|zip|code|number|no\\."
 _NAME = re.compile(rf"(?:\b(?:{_NAMED})s? (?:(?:id|number|code|no\.) )?#?|#)[0-9]+\b|\b[0-9]{{7,}}\b")

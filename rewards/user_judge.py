@@ -19,11 +19,11 @@ FAITHFUL = (
 
 
 class UserJudge(Reward):
-    """Outcome component `user_faithful`: 1.0 if the user of the episode stayed with its goal, else 0.0. Weight 0.
+    """Outcome component `user_faithful`: 1.0 if the episode's user kept to its goal, else 0.0. Weight 0.
 
     The component is missing if the conversation prevents a verdict, which says nothing about the user.
 
-    An agent is not to blame for a user that forgot its goal: look at the success of episodes with 1.0. The goal is
+    An agent is not to blame for a user that forgot its goal: look at the success of episodes that have 1.0. The goal is
     `parameters["customer"]["wants"]`, as in `agentgym/service-v1`, or else the task's own messages.
 
     Args:

@@ -6,7 +6,7 @@ from agentgym import Reward, Trajectory
 
 
 class WorkedSolution(Reward):
-    """Feedback that is `Task.hints`, the steps of a solution: a critique that is always right, and costs nothing.
+    """Gives `Task.hints`, the steps of a solution, as feedback: a critique that is always right, and costs nothing.
 
     Use it beside the reward that judges: `[reward] also = ["worked_solution"]`. The gatherer `refined` then lets the
     policy answer with the solution in its prompt. Only training tasks with hints have this feedback; it is empty for

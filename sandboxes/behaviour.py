@@ -18,8 +18,8 @@ Text = Annotated[str, Field(max_length=200)]
 class Behaviour(Environment):
     """A recorded session, one decision after another, after a log of earlier sessions. In memory, not isolated.
 
-    Each prediction is answered with what was really done and with the page that came of it, so a wrong prediction does
-    not change what follows.
+    Each prediction is answered with the action that was really taken and the page that it led to, so a wrong prediction
+    does not change what follows.
 
     Task parameters: `past`, the log as text; `present`, a heading of the present session; `steps`, for each decision a
     mapping of `page` and `action`, both texts. An action is `terminate`, or `type target: value`, such as `click
@@ -84,7 +84,7 @@ class Behaviour(Environment):
         return f"They did: {done}\n\n{self._steps[self._step][0]}"
 
     async def respond(self, message: Message) -> list[Message]:
-        """Return a message without a call predicts nothing."""
+        """Answer a message without a call, which predicts nothing."""
         return [Message("user", "Call act.")]
 
     async def outlook(self) -> Outlook:

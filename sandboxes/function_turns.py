@@ -125,7 +125,7 @@ class FunctionTurns(Environment):
     def program(cls, parameters: Mapping[str, Any]) -> tuple[Contents, dict[str, Any]]:
         """Return the files that the functions need, and how they are opened.
 
-        Raises: KeyError, TypeError, ValueError, OSError for parameters that describe none.
+        Raises: KeyError, TypeError, ValueError, OSError for parameters that describe no functions.
         """
         opening = {
             "classes": dict(parameters["classes"]),
@@ -137,7 +137,7 @@ class FunctionTurns(Environment):
     @classmethod
     @contextmanager
     def local_functions(cls) -> Iterator[LocalFunctions]:
-        """Functions in a process of this host, for importers, which work out what published calls do."""
+        """Yield functions in a process of this host, with which importers find out what published calls do."""
         command = [sys.executable, "-I", "-S", "-B", "-c", _guest()]
         with (
             tempfile.TemporaryDirectory() as folder,

@@ -97,7 +97,7 @@ class StoreEnvironment(Environment, ABC):
         self._observed = ObservedState()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Go back to the task's snapshot. Raises: TaskError for parameters that name none."""
+        """Go back to the task's snapshot. Raises: TaskError for parameters that name no snapshot."""
         parameters = task.parameters
         goal = parameters.get("goal", ())
         if not isinstance(goal, list | tuple) or not all(isinstance(digest, str) for digest in goal):
@@ -115,7 +115,7 @@ class StoreEnvironment(Environment, ABC):
         return task.opening()
 
     def open_records(self, records: str, seed: int) -> None:
-        """Begin with the records as they are in a snapshot, without a task: task sets work out solutions so.
+        """Begin with the records of a snapshot, without a task. Task sets use this to work out solutions.
 
         Raises: as `snapshot_of`.
         """
@@ -124,7 +124,7 @@ class StoreEnvironment(Environment, ABC):
         self.apps = {kind.name: kind(self.store, self.now) for kind in self.kinds}
 
     def app(self, name: str) -> StoreApp:
-        """Return an app by its name. Raises: ToolError naming those that there are."""
+        """Return an app by its name. Raises: ToolError that lists the apps."""
         if name not in self.apps:
             raise ToolError(f"There is no app {name[:60]!r}. There are: {', '.join(self.apps)}.")
         return self.apps[name]
@@ -149,8 +149,9 @@ class StoreEnvironment(Environment, ABC):
             self.conduct.end_call(app, api, error)
 
     def check_open(self) -> None:
-        """Check that the episode goes on: calls beside the last one change nothing. Raises: ToolError once it
-        is over.
+        """Check that the episode is not over: calls in the same message as the last one must change nothing.
+
+        Raises: ToolError once it is over.
         """
         if self.ended:
             raise ToolError("It is over: nothing changes any more.")
@@ -166,9 +167,9 @@ class StoreEnvironment(Environment, ABC):
         return self.conduct.counts()
 
     async def potential(self) -> float | None:
-        """Return changes that were asked for and are there, as a share of all that were asked for or are there.
+        """Return the requested changes that were made, as a share of all changes that were requested or made.
 
-        It is 1 only if exactly the changes that were asked for are there. 0 if the task asks for none.
+        It is 1 only if exactly the requested changes were made, and 0 if the task requests none.
         """
         if not self._goal:
             return 0.0

@@ -18,7 +18,7 @@ OVER = "No more requests. Verdicts: "
 never reads this line, because the episode ends with it, and cannot write it: every other result ends with a request or
 with a refusal in our own words or the framework's."""
 ANSWERED = frozenset({ResultStatus.OK, ResultStatus.TOOL_ERROR})
-"""How a call comes out that has used up its request. After any other status the request stands."""
+"""Statuses of calls that use up their request. After any other status the agent may try the request again."""
 
 
 class SessionEnvironment(Environment, ABC):
@@ -28,10 +28,10 @@ class SessionEnvironment(Environment, ABC):
     request whether it does what was asked or not, and its result does not say which. After the last request the
     episode ends. A call that cannot be read, and a message without a call, use up no request.
 
-    Task parameters: `requests`, texts, and `goals`, what each request must come to, as the subclass reads them.
+    Task parameters: `requests`, texts, and `goals`, the required result of each request in the subclass's own form.
 
-    A subclass calls `check_open` first in its tool, and returns what `next_request` gives. It adds what else belongs
-    to its state in `state_key`, `checkpoint` and `restore`.
+    A subclass calls `check_open` first in its tool, and returns the result of `next_request`. It adds any further state
+    of its own in `state_key`, `checkpoint` and `restore`.
     """
 
     reward = "session"
@@ -63,7 +63,7 @@ class SessionEnvironment(Environment, ABC):
 
     @property
     def goal(self) -> Any:
-        """Of the request that stands."""
+        """Return the goal of the current request."""
         return self._goals[len(self._verdicts)]
 
     def check_open(self) -> None:
@@ -72,11 +72,11 @@ class SessionEnvironment(Environment, ABC):
             raise ToolError("There are no more requests: nothing changes any more.")
 
     def next_request(self, answer: str, *, right: bool) -> str:
-        """Use up the request that stands, and end the episode if it was the last.
+        """Use up the current request, and end the episode if it was the last.
 
         Args:
-            answer: what the tool says; it must not say whether that was right.
-            right: whether what was asked was done.
+            answer: the tool's answer, which must not reveal whether the request was done rightly.
+            right: whether the request was done rightly.
         Returns: the text of the result.
         """
         self._verdicts += "1" if right else "0"
@@ -88,7 +88,7 @@ class SessionEnvironment(Environment, ABC):
         return f"{answer}\n{line}" if answer else line
 
     async def call(self, call: Call) -> Result:
-        """Run one call; a result that used up no request repeats the one that stands."""
+        """Run one call; if it uses up no request, its result repeats the current request."""
         result = await super().call(call)
         if result.status in ANSWERED or self.ended or not self._requests:
             return result
@@ -109,7 +109,7 @@ class SessionEnvironment(Environment, ABC):
         return self._verdicts.count("1") / len(self._requests)
 
     async def outlook(self) -> Outlook:
-        """Return Outlook: hopeless once a request was not done rightly; a turn for each request that is left."""
+        """Return the outlook: hopeless once a request was done wrongly; it needs one turn for each request left."""
         wrong = self._verdicts.find("0")
         hopeless = f"request {wrong + 1} was not done rightly" if wrong >= 0 else None
         return Outlook(hopeless, turns_needed=len(self._requests) - len(self._verdicts))
@@ -120,7 +120,7 @@ class SessionEnvironment(Environment, ABC):
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._identity, digest_size=12).hexdigest()
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Reset, then go on where the checkpoint's `verdicts` end."""
+        """Reset, then continue after the requests that the checkpoint's `verdicts` cover."""
         await self.reset(task, seed=seed)
         self._verdicts = checkpoint.data["verdicts"]
         if len(self._verdicts) == len(self._requests):

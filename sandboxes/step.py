@@ -12,7 +12,7 @@ _RECORDED = "This call is compared with the expert's. It is not run."
 class StepEnvironment(Environment):
     """The history of somebody else's episode, after which the agent writes one message. In memory, not isolated.
 
-    `task.messages` is the history. `task.parameters["tools"]` are schemas of the tools that were at hand; a call is
+    `task.messages` is the history. `task.parameters["tools"]` are the schemas of the tools in that episode; a call is
     recorded, not run, and ends the episode. Without schemas there is one tool, `answer`.
     """
 

@@ -107,14 +107,14 @@ class Tau(FunctionTurns):
         return result
 
     def _history(self, task: Task) -> Sequence[Message]:
-        """Return what agent and customer have exchanged before the episode."""
+        """Return the messages that agent and customer exchanged before the episode."""
         return ()
 
     def _customer(self, task: Task, policy: Policy, behaviour: UserBehaviour) -> SimulatedUser:
         return SimulatedUser(policy, goal=task.prompt, behaviour=behaviour)
 
     async def _end_state(self) -> dict[str, Any]:
-        """Return what the reward has to know of the data. Raises: ToolError."""
+        """Return the facts about the data that the reward needs. Raises: ToolError."""
         return {"state": (await self._ask({"state": True}, timeout_s=START_S))["state"]}
 
     async def _record(self) -> str:
@@ -133,7 +133,7 @@ class Tau(FunctionTurns):
 def _files_of(source: Path, domain: str) -> Contents:
     """Return the tools and the data of a domain, without the modules that need the clients of models.
 
-    Raises: ValueError for a folder that holds none; OSError.
+    Raises: ValueError for a folder that holds no domain; OSError.
     """
     folders = [source / domain / "tools", source / domain / "data"]
     if missing := next((folder for folder in folders if not folder.is_dir()), None):

@@ -29,7 +29,7 @@ def horizon_task_set(
 
     Args:
         make_task: makes a task from a random stream, the slot and a horizon.
-        stream: name of the random streams, if not the set's own: sets with the same stream have the same tasks.
+        stream: name of the random streams, by default the set's name: sets with the same stream have the same tasks.
         oracle: as in TaskSet.
         imperfect_oracle: as in TaskSet.
     """

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from agentgym import Call, Message, Task, seed_of
 
 ERROR_RATE = 0.5
-"""How likely the imperfect oracle does a request wrongly, each one independently of the others."""
+"""The probability that the imperfect oracle does a request wrongly, independently for each request."""
 
 Script = Callable[[Sequence[Message]], Message]
 Parts = dict[str, str]
-"""The words of a request by the name of their place in its form."""
+"""The words of a request, by the name of the placeholder that they fill."""
 
 
 class RequestForms:
     """The forms of a set's requests.
 
     Args:
-        forms: by kind of request, the request and the text that fulfils it; both with placeholders, `Count {item} in
-            {city}.`
-        tool, argument: the call that takes this text, and its argument.
+        forms: by kind of request, the request and the text that fulfils it, both with placeholders, such as `Count
+            {item} in {city}.`
+        tool, argument: the tool that takes this text, and its argument.
         mistaken: replaces the parts of a request so that it is done wrongly; also gets the task and the kind.
     """
 

@@ -1,6 +1,6 @@
 """Inspect (`inspect_ai`): our sandboxes and task sets for its users, and evaluations as its logs.
 
-sandbox.py        our sandboxes as `sandbox="agentgym"`      task.py   our task sets as tasks of theirs
+sandbox.py        our sandboxes as `sandbox="agentgym"`      task.py   our task sets as Inspect tasks
 conversation.py   messages of both                           log.py    an evaluation as a log that Inspect opens
 
 Inspect imports `play` through the entry-point group `inspect_ai`, in the Python environment where both are

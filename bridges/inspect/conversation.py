@@ -39,7 +39,7 @@ def theirs(message: Message) -> ChatMessage:
 
 
 def observed(turn: Turn) -> list[ChatMessage]:
-    """Return what the model reads after a turn, with failed results marked as errors, as Inspect's tools mark them."""
+    """Return the messages that the model reads after a turn, with failed results marked as errors, as in Inspect."""
     by_call: Mapping[str | None, Result] = {result.call_id: result for result in turn.results}
     messages = [theirs(message) for message in turn.observation()]
     for message in messages:

@@ -118,7 +118,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002 - Inspect's name
-        """Remove what terminated processes left behind, for any `id`."""
+        """Remove the files and processes that terminated runs left behind, for any `id`."""
         for line in await shared_backend().clean():
             print(line)
 

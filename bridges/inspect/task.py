@@ -44,13 +44,13 @@ def play(
     max_turns: int = 16,
     time_s: float = 3600.0,
 ) -> InspectTask:
-    """A split of a task set as a task of Inspect. Its solver may be replaced by any that calls tools.
+    """Return a split of a task set as an Inspect task. Any solver that calls tools may replace its solver.
 
     Args:
         tasks: a task set and a split, `sql/store-v1:held_out`, or a .jsonl file of tasks; without a split: held_out.
-        reward: registered name; by default that of the environment. `backend`: makes the sandboxes of the tools.
-        seed: of the environments' resets, with each task's id. Epochs of Inspect begin equal.
-        max_turns, time_s: of an episode.
+        reward: the reward's registered name; by default the environment's. `backend`: makes the sandboxes of the tools.
+        seed: seeds the environments' resets, together with each task's id. All epochs of a task begin alike.
+        max_turns, time_s: limits of an episode.
     Raises: TaskError for a split without tasks.
     """
     name, _, split = tasks.partition(":")

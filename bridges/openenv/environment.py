@@ -63,16 +63,16 @@ def _rewarded(episode: OpenEnvEpisode) -> bool:
 
 
 class OpenEnvEnvironment(Environment):
-    """An environment behind an OpenEnv server: one session an episode. What is isolated is the server's affair.
+    """An environment behind an OpenEnv server: one session an episode. What is isolated is up to the server.
 
     Made by `register_openenv`, or from an address: `openenv+http://HOST:PORT`. Its tools are those that the server
-    lists; of a server whose actions are not tool calls, `act`, whose arguments are the action's fields. The server's
-    rewards are those of the turns. Task parameters, both optional:
-        seed: the seed of the reset, else the episode's.
-        reset: what else the server's reset is given, such as {"task_id": "train/0001"}.
+    lists. If the server's actions are not tool calls, the only tool is `act`, whose arguments are the action's fields.
+    The server's rewards are the rewards of the turns. Task parameters, both optional:
+        seed: the seed of the reset; by default the episode's seed.
+        reset: further arguments of the server's reset, such as {"task_id": "train/0001"}.
 
-    A server of agentgym says more than the protocol does (see docs/environments/servers.md): an episode comes out as it
-    does where the server runs.
+    An agentgym server sends more than the protocol requires (see docs/environments/servers.md), so that an episode has
+    the same result as in the server's process.
     """
 
     url: ClassVar[str] = ""
@@ -141,7 +141,7 @@ class OpenEnvEnvironment(Environment):
         self.add_tools(*tools)
 
     async def call(self, call: Call) -> Result:
-        """Let the server run a call. A rejected or failed call gives a result.
+        """Let the server run a call. A rejected or failed call returns a result, too.
 
         Raises: ServerUnreachable, EnvironmentServerError.
         """
@@ -287,7 +287,7 @@ def register_openenv(
 
 
 def environment_at(address: str) -> Callable[..., Environment]:
-    """The environment at `openenv+http://HOST:PORT`. Raises: UnknownNameError for what is no such address."""
+    """Return the environment at `openenv+http://HOST:PORT`. Raises: UnknownNameError for an invalid address."""
     try:
         return _environment_class("OpenEnv", address.removeprefix("openenv+"), {})
     except TaskError as error:
@@ -299,10 +299,10 @@ def environment_at(address: str) -> Callable[..., Environment]:
 def openenv_tasks(
     name: str, prompt: str, *, train: int = 200, validation: int = 20, held_out: int = 40, seed: int = 0
 ) -> TaskSet:
-    """Tasks of a registered environment that differ by the seed of the reset; called `<name>`.
+    """Return tasks of a registered environment that differ by the seed of the reset; the set is called `<name>`.
 
     Args:
-        prompt: what the agent is told before what it observes.
+        prompt: the text that the agent reads before its first observation.
     """
     return TaskSet.seeded(name, prompt, train=train, validation=validation, held_out=held_out, seed=seed)
 

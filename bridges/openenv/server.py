@@ -21,7 +21,7 @@ from .session import ACTION_TYPES, ClientSession, OfferedTasks
 from .wire import EXTENSION, MAX_FRAME_BYTES, ErrorCode, FrameRefused
 
 PROTOCOL_VERSION = "1.0.0"
-"""What OpenEnv's own servers give as the version of their interface."""
+"""The interface version that OpenEnv's own servers report."""
 _HEARTBEAT_S = 20.0  # a client that answers no ping for half this time is gone
 _SWEEP_S = 5.0
 _PARSE_ERROR, _INVALID_REQUEST, _METHOD_NOT_FOUND, _INVALID_PARAMS, _SERVER_ERROR = (

@@ -17,7 +17,7 @@ EXTENSION = "x-agentgym"
 
 
 class ErrorCode(StrEnum):
-    """Why a frame was not answered."""
+    """The reason why a frame was rejected."""
 
     INVALID_JSON = "INVALID_JSON"
     UNKNOWN_TYPE = "UNKNOWN_TYPE"
@@ -35,7 +35,7 @@ ERROR_TYPES: Mapping[ResultStatus, str] = {
     ResultStatus.TIMEOUT: "timeout",
     ResultStatus.OVER_BUDGET: "execution_error",
 }
-"""The `error_type` of results that are no answer of a tool."""
+"""The `error_type` of results that do not come from a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Observed:
 
     Attributes:
         fields: the fields of the observation, without its metadata.
-        reward: None if the server gives none.
+        reward: the reward; None if the server gives none.
     """
 
     fields: Mapping[str, Any]

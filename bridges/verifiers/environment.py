@@ -45,7 +45,7 @@ class VerifiersEnvironment(Environment):
     """An environment of verifiers, run by a process in another Python environment. Nothing is isolated by us.
 
     Made by `register_verifiers`. Its harness asks for the agent's messages, and verifiers judges the episode at its
-    end. Each call is a message of its own there. Task parameters: `index` and `key` of the task in the taskset, as
+    end. Each call becomes a separate message there. Task parameters: `index` and `key` of the task in the taskset, as
     `verifiers_tasks` makes them.
     """
 
@@ -186,7 +186,7 @@ def register_verifiers(
         python: the interpreter that has verifiers and the environment's package. It is trusted code.
         taskset: its id, or its config: {"id": "sums", "difficulty": 3}. `env`: the other keys of the environment's
             config. A seat without its own harness gets a plain loop that runs calls on the task's tool servers.
-        most_tasks: how many tasks are listed at most, from the first on.
+        most_tasks: the largest number of tasks to list, from the first on.
         answer_s: seconds that the environment may take to judge, or to run the calls of a turn.
         solved: whether a reward is a success; by default from 1.0 on. If verifiers has a metric named `success`, the
             metric is used instead.
@@ -206,7 +206,7 @@ def register_verifiers(
 
 
 def verifiers_tasks(name: str, *, train: int, validation: int = 0, held_out: int = 0, seed: int = 0) -> TaskSet:
-    """Tasks of a registered environment of verifiers, in splits that are drawn at random; called `<name>`.
+    """Return the tasks of a registered environment of verifiers, split at random; the set is called `<name>`.
 
     Starts the process to list them, which takes seconds.
 

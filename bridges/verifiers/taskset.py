@@ -32,11 +32,11 @@ __all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]
 
 
 class AgentgymConfig(vf.TasksetConfig):
-    """Which tasks are played, and how.
+    """The tasks to play, and the settings of the episodes.
 
     Attributes:
         tasks: a task set and a split, `text/sokoban-v1:train`, or a file of tasks; without a split: train.
-        reward: registered name; by default that of the environment. `backend`: makes the sandboxes of the tools.
+        reward: the reward's registered name; by default the environment's. `backend`: makes the sandboxes of the tools.
         seed: seeds the environments' resets, together with each task's id; rollouts of one task begin alike.
         max_turns, time_s: limits of an episode; verifiers' own limits apply too.
     """

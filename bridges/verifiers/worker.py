@@ -154,7 +154,7 @@ class VerifiersRunner:
             del self._episodes[name]
 
     async def _complete(self, request: web.Request) -> web.Response:
-        """Answer an episode's model call with what our process sends."""
+        """Answer an episode's model call with the message that our process sends."""
         name = request.match_info["episode"]
         body = await request.json()
         episode, messages = self._episodes.get(name), body["messages"]

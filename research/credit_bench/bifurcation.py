@@ -83,14 +83,14 @@ class BifurcationTask:
         return SampledGroup(actions, outcomes, rewards, luck, tuple(forks))
 
     def truth(self, actions: Ints, chance: Array) -> Array:
-        """[N, K] return Q(s, a) - V(s): 0 except at the decisive turn."""
+        """Return [N, K] Q(s, a) - V(s): 0 except at the decisive turn."""
         true = np.zeros(actions.shape)
         at = self.decisive
         true[:, at] = (actions[:, at] - chance[at]) * (self.good - self.bad)
         return true
 
     def values(self, actions: Ints, chance: Array) -> Array:
-        """[N, K+1] return the chance of outcome 1 before each turn, and after the last."""
+        """Return [N, K+1] the chance of outcome 1 before each turn, and after the last."""
         at = self.decisive
         before = chance[at] * self.good + (1 - chance[at]) * self.bad
         known = np.where(actions[:, at] == 1, self.good, self.bad)
@@ -112,7 +112,7 @@ class BifurcationTask:
         return Group.from_arrays(turns=[self.turns] * size, environment="bifurcation", **given)
 
     def errors(self) -> Array:
-        """[K+1, 2] return a critic's error before each turn, for either action at the decisive turn."""
+        """Return [K+1, 2] a critic's error before each turn, for either action at the decisive turn."""
         return np.random.default_rng(self.seed).normal(0.0, self.signal_noise, (self.turns + 1, 2))
 
 
@@ -128,7 +128,7 @@ class _SignalInputs:
 
     @property
     def predicted(self) -> Array:
-        """[N, K+1] values predicted by a critic, with the same error for the same state."""
+        """Return [N, K+1] values predicted by a critic, with the same error for the same state."""
         task, turns = self.task, np.arange(self.task.turns + 1)
         side = np.where(turns[None] <= task.decisive, 0, self.sample.actions[:, [task.decisive]])
         predicted: Array = self.values + task.errors()[turns[None], side]

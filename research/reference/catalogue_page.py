@@ -25,7 +25,7 @@ from agentgym.text import percent
 from research.reference.markdown import table
 
 Figures = dict[str, dict[str, Any]]
-"""By the set's name: `fingerprint`, `environments`, `sizes` of the splits; of a set that was played also `date`,
+"""Figures by the set's name: `fingerprint`, `environments`, `sizes` of the splits; for a played set also `date`,
 `tasks`, `failed` episodes, `success` by player, and `turns` of the oracle; or `unavailable` with the reason."""
 NOTICE = "<!-- Made by `agentgym dev catalogue`. Edit docstrings and cards instead. -->"
 INTRODUCTION = """\

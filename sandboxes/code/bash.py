@@ -34,9 +34,9 @@ eval "$1"
 class CodeBash(Environment):
     """A shell on a few files in a sandbox without network. Not isolated: its commands share files, /tmp included.
 
-    The folder, variables, functions, aliases and options outlive a command; processes do not: what still runs at a
-    command's end is killed. Task parameters: `files`, texts by path below /work. What must be true in the end is in
-    the task's truth: the reward `final_files` looks at the files in another sandbox.
+    The folder, variables, functions, aliases and options outlive a command; processes do not: a process that still
+    runs when its command ends is killed. Task parameters: `files`, texts by path below /work. The task's truth says
+    what must hold at the end: the reward `final_files` checks the files in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))
@@ -45,7 +45,7 @@ class CodeBash(Environment):
     _bench: Workbench
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for files that are none."""
+        """Begin a task. Raises: TaskError for invalid `files`."""
         self._bench = Workbench(self, files_of(task), programs=("bash",))
         return [Message("system", SYSTEM), *task.opening()]
 

@@ -19,10 +19,10 @@ MAX_CHARS = 1_000
 class CodeChores(SessionEnvironment):
     """A folder of text files in a sandbox without network. Not isolated: its commands share the files.
 
-    Every command starts in /work, in a shell of its own; what still runs at its end is killed. Task parameters, beside
-    those of every session: `files`, texts by name. A goal is the texts that files must hold after the command, by name,
-    None for a file that must be gone. Every other file must be as it was before the command. The files are read by the
-    sandbox's own guest, outside of what the agent runs.
+    Every command starts in /work, in a new shell; processes that still run at its end are killed. Task parameters,
+    beside those of every session: `files`, texts by name. A goal maps file names to the texts that the files must have
+    after the command, None for a file that must be gone. Every other file must be as it was before the command. The
+    sandbox's own guest reads the files, outside of what the agent runs.
     """
 
     task_set = "code/chores-v1"
@@ -33,7 +33,7 @@ class CodeChores(SessionEnvironment):
     _files: dict[str, str]  # contents of the folder's files, by name
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for files or goals that are none."""
+        """Begin a task. Raises: TaskError for invalid files or goals."""
         opening = await super().reset(task, seed=seed)
         if wrong := [goal for goal in self._goals if not isinstance(goal, Mapping)]:
             raise TaskError(f"{task.id}: the goal {wrong[0]!r:.80} must map names of files to texts.")
@@ -75,7 +75,7 @@ class CodeChores(SessionEnvironment):
 
 
 def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the files with those of a goal as it asks."""
+    """Return the files after the changes that a goal asks for."""
     unchanged = {name: text for name, text in files.items() if name not in goal}
     return unchanged | {name: _normalised(text) for name, text in goal.items() if text is not None}
 

@@ -15,8 +15,8 @@ MAX_PIECE, MAX_PIECES = 2_000, 60
 class CodeComplete(Environment):
     """An editor with a gap in a file. In memory: nothing runs here, so nothing needs to be isolated.
 
-    Task parameters: `before` and `after`, the code around the gap. The reward `completion` pays each piece for how much
-    nearer it comes, and runs the hidden tests on the whole in a sandbox.
+    Task parameters: `before` and `after`, the code around the gap. The reward `completion` pays for
+    how much nearer each piece comes to the original code, and runs the hidden tests on the whole in a sandbox.
     """
 
     reward = "completion"

@@ -138,10 +138,10 @@ def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple
 
 
 def mapped_folder(path: str) -> str:
-    """Return the folder to be a link into /work for a path to be writable: its topmost, below folders of the system
-    itself.
+    """Return the folder that must become a link into /work so that a path is writable: the topmost folder of the path
+    that is not a system folder.
 
-    Empty for a path that is writable anyway, and for folders of the system.
+    Empty for a path that is writable anyway, and for system folders.
     """
     parts = path.strip("/").split("/")
     if parts[0] in ("", *NOT_MAPPED):
@@ -159,8 +159,8 @@ def stored(path: str, folders: Sequence[str]) -> str:
 
 
 def expanded(text: str, environment: Mapping[str, str], *, keep: bool = False) -> str:
-    """Return a text with the values of its variables. One without a value is nothing, or stays as it is where `keep`
-    says so: the base image may have it.
+    """Return a text with its variables replaced by their values. A variable without a value becomes empty or, with
+    `keep`, stays as it is, because the base image may set it.
     """
     return VARIABLE.sub(lambda match: environment.get(match[1] or match[2], match[0] if keep else ""), text)
 
@@ -180,7 +180,7 @@ def _words(text: str) -> list[str]:
 
 
 def _json_words(text: str) -> list[str]:
-    """Return the words of an instruction in JSON; none for one that is not, such as `[ -f x ] || touch x`."""
+    """Return the words of an instruction in JSON form; none for other instructions, such as `[ -f x ] || touch x`."""
     try:
         words = json.loads(text) if text.startswith("[") else []
     except (ValueError, RecursionError):

@@ -27,7 +27,7 @@ class CodeFiles(Environment):
     _bench: Workbench
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for files or tests that are none."""
+        """Begin a task. Raises: TaskError for invalid files or tests."""
         self._read(task, None)
         return [Message("system", SYSTEM), *task.opening()]
 

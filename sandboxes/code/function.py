@@ -61,7 +61,7 @@ class CodeFunction(Environment):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task.
 
-        Raises: TaskError for a function or examples that are none, and for a toolchain that does not work.
+        Raises: TaskError for an invalid function or invalid examples, or for a toolchain that does not work.
         """
         await self._open(task, None)
         signature = self._function.signature

@@ -34,9 +34,9 @@ __run({source})
 class CodeNotebook(Environment):
     """A Python session that keeps its state, in a sandbox without network. Not isolated: cells share files, variables.
 
-    Task parameters: `files`, texts by path below /work. A checkpoint is the list of cells: restoring runs them again
-    and compares what they print, so a notebook that draws from chance or a clock cannot be restored, nor can one in
-    which a cell ran out of time. What is submitted is judged by the reward: an answer, or code for hidden tests.
+    Task parameters: `files`, texts by path below /work. A checkpoint is the list of cells: restoring runs the cells
+    again and compares what they print. So a notebook that uses random numbers or a clock cannot be restored, nor can a
+    notebook in which a cell ran out of time. The reward judges the submission: an answer, or code for hidden tests.
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json", "csv", "statistics"))
@@ -49,7 +49,7 @@ class CodeNotebook(Environment):
     _lost: bool
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for files that are none."""
+        """Begin a task. Raises: TaskError for invalid `files`."""
         self._open(task)
         return [Message("system", SYSTEM), *task.opening()]
 
@@ -82,7 +82,7 @@ class CodeNotebook(Environment):
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the cells; None once one was stopped, as it cannot be run again to the same end."""
+        """Return the cells; None once a cell was stopped, because it cannot be run again with the same result."""
         return None if self._lost else Checkpoint({"cells": [list(pair) for pair in self._cells]})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:

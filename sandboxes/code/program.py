@@ -31,7 +31,7 @@ class Program:
 
     @classmethod
     def of(cls, task: Task) -> Program:
-        """Return the task's `parameters["program"]`. Raises: TaskError if that is none."""
+        """Return the task's `parameters["program"]`. Raises: TaskError if it is invalid."""
         given: Any = task.parameters.get("program")
         if not isinstance(given, Mapping) or not given.get("run") or not isinstance(given.get("file"), str):
             raise TaskError(
@@ -62,7 +62,7 @@ class ProgramEnvironment(Environment):
     _compiles: bool  # whether the last submitted program compiled
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for a program or examples that are none."""
+        """Begin a task. Raises: TaskError for an invalid program or invalid examples."""
         self._open(task, None)
         return [Message("system", self.system), *task.opening()]
 
@@ -93,7 +93,7 @@ class ProgramEnvironment(Environment):
         return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
 
     async def _test_program(self, code: str) -> str:
-        """How many of the examples pass, and what is wrong with the others. Raises: ToolError, likewise."""
+        """Return how many examples pass, and what is wrong with the others. Raises: ToolError, as `_run_program`."""
         if not self._examples:
             raise ToolError("This task has no examples. Try the program with input of your own.")
         await self._build(code)

@@ -101,9 +101,9 @@ class CodeTerminal(Environment):
 
     @classmethod
     def task_of(cls, path: str | Path, *, image: str = "") -> dict[str, Any]:
-        """Return what a `Task` needs of a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
+        """Return the arguments of a `Task` for a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
 
-        Args: `image` in place of the one that its Dockerfile names; `host` for this host's programs.
+        Args: `image` replaces the image that the Dockerfile names; `host` means this host's programs.
         Raises: TaskError naming the folder and what is missing or not supported.
         """
         folder = TerminalFolder.read(Path(path).absolute())
@@ -122,7 +122,7 @@ class CodeTerminal(Environment):
 
     @classmethod
     def solution_of(cls, task: Task) -> list[Message]:
-        """Return the messages of one who runs the solution of a task folder. Raises: TaskError if it has none."""
+        """Return messages that run the solution of a task folder. Raises: TaskError if the folder has no solution."""
         folder = folder_of(task)
         if not folder.solution:
             raise TaskError(f"{task.id}: its folder contains no solution.")
@@ -148,9 +148,9 @@ class CodeTerminal(Environment):
         self._shell = await self.open_sandbox(spec, snapshot=snapshot or self._base)
 
     async def _changes(self) -> str:
-        """Return what is other than at the beginning, as JSON: an archive of it, and the names of what is gone.
+        """Return the changes since the beginning, as JSON: an archive of changed files, and the names of deleted files.
 
-        Raises: ToolError if it is too much or too large, or the agent's processes leave no room to look.
+        Raises: ToolError if the changes are too many or too large, or the agent's processes leave no room to look.
         """
         now, before = (await self._shell.snapshot()).entries, self._base.entries
         try:
@@ -188,7 +188,7 @@ class CodeTerminal(Environment):
 
 
 def _below_store(names: Iterable[bytes]) -> list[str]:
-    """Return the paths below the store of entries of a snapshot, in order, without those that are not handed in."""
+    """Return the snapshot's paths below the store, in order, without the paths that are not handed in."""
     prefix = f"{STORE}/".lstrip("/").encode()
     inside = (name.lstrip(b"/").removeprefix(prefix) for name in names if name.lstrip(b"/").startswith(prefix))
     paths = sorted(name.decode("utf-8", "surrogateescape") for name in inside)

@@ -28,8 +28,8 @@ HOME = "/root"
 
 
 def image_of(base: str) -> str:
-    """Return the image in agentgym's cache that a FROM means: python:3.12-slim may be there as `python-3.12-slim`, or
-    the image `python3.12` of an interpreter. A Dockerfile names no path: what it says may be a stranger's.
+    """Return the image in agentgym's cache that a FROM names: for python:3.12-slim the image `python-3.12-slim`, or the
+    interpreter's image `python3.12`. A Dockerfile cannot name a path, because a stranger may have written it.
 
     Raises: TaskError saying how to get the image.
     """
@@ -48,7 +48,7 @@ def image_of(base: str) -> str:
 
 
 def chosen_image(name: str) -> str:
-    """Return an image that the user names, with the absolute path of one that is a path. Raises: TaskError."""
+    """Return the image that the user names; a path is made absolute. Raises: TaskError."""
     try:
         return name if name == rootfs.HOST_IMAGE or "/" not in name else str(rootfs.locate(name))
     except SandboxUnavailable as error:
@@ -140,7 +140,7 @@ async def spec_of(folder: TerminalFolder, base: str) -> SandboxSpec:
 async def built(backend: Backend, folder: TerminalFolder, base: str) -> tuple[SandboxSpec, Snapshot]:
     """Return the sandbox of a task, and the files in it when the agent begins: made once, shared by all episodes.
 
-    Raises: TaskError with what a step of the Dockerfile output that fails; SandboxError.
+    Raises: TaskError with the output of the step of the Dockerfile that fails; SandboxError.
     """
     spec = await spec_of(folder, base)
     snapshot = await shared_snapshot(

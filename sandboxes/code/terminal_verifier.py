@@ -1,4 +1,4 @@
-"""`terminal_verifier`: what the tests of a task folder say of files that were handed in, in another sandbox."""
+"""`terminal_verifier`: run the tests of a task folder on the files that were handed in, in another sandbox."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ UNUSABLE = (
 class TerminalVerifier(Reward):
     """Outcome components `success`, the reward from 0 to 1 that the tests of the task's folder give, and `forged`.
 
-    The files that the agent changed are put into a new sandbox, in which nothing of the agent runs, then the tests, and
-    their script is run with its own time limit. A script that is stopped or killed gives nothing, and so does a reward
-    that is no number from 0 to 1. An episode that was not handed in earns nothing.
+    The files that the agent changed are put into a new sandbox, in which no process of the agent runs. Then the tests
+    are put there, and their script is run with its own time limit. A script that is stopped or killed earns nothing,
+    and neither does a reward that is not a number from 0 to 1. An episode that was not handed in earns nothing.
 
-    What the tests start of the agent's could write the reward itself. So where a reward is more than 0 and the tests
-    are pytest's, they are run once more with a test in each file that fails: if the reward is the same, and falls with
+    A program of the agent that the tests start could write the reward itself. So if the reward is above 0 and the tests
+    are pytest's, they are run once more with a failing test in each file. If the reward stays the same, but falls for
     the folder's own solution, it is `forged` and nothing is paid.
 
     Args:
@@ -73,7 +73,7 @@ class TerminalVerifier(Reward):
             raise JudgeError(str(error)) from error
 
     async def score(self, task: Task, submission: str) -> Components:
-        """Return what files earn that were handed in; empty for none. Raises: TaskError, JudgeError."""
+        """Return the components that the submitted files earn; empty for no files. Raises: TaskError, JudgeError."""
         reward = await self._reward(task, submission)
         if reward > 0 and await self._is_forged(task, submission, reward):
             return {SUCCESS: 0.0, "forged": 1.0}
@@ -97,7 +97,7 @@ class TerminalVerifier(Reward):
         return ""
 
     async def solve(self, task: Task) -> str:
-        """Return what one hands in who runs the folder's solution. Raises: TaskError, ToolError, SandboxError."""
+        """Return the submission of running the folder's solution. Raises: TaskError, ToolError, SandboxError."""
         environment = load("environments", task.environment)()
         environment.backend = shared_backend(self.backend)
         try:

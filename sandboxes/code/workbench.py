@@ -1,6 +1,6 @@
 """The sandbox of one episode, opened with the task's files when a tool first needs it.
 
-An agent that only talks costs no sandbox. A checkpoint is the snapshot of one that was opened, else nothing.
+An agent that only talks costs no sandbox. A checkpoint is the sandbox's snapshot, or empty if none was opened.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Workbench:
 
     Args:
         environment: opens the sandbox and closes it.
-        files: texts by path below /work that lie there from the beginning.
-        programs: what the image must have; looked for when the sandbox is opened.
-        spec: the sandbox's spec, where the environment's own does not serve.
+        files: the initial files: texts by path below /work.
+        programs: programs that the image must have; checked when the sandbox is opened.
+        spec: the sandbox's spec; by default the environment's own.
         checkpoint: a checkpoint of another workbench on the same task, to go on from.
     """
 
@@ -115,7 +115,7 @@ class Workbench:
         return f"{_SUBMITTED} {result.text.strip()}"
 
     async def state_key(self) -> str:
-        """Return a hash of the files: of the task's own as long as no tool could have changed them."""
+        """Return a hash of the files; before the sandbox is opened, of the task's own files."""
         if self._key is None:
             self._key = (await (await self.sandbox()).snapshot()).id[:32]
         return self._key

@@ -137,7 +137,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {"cells": cells, "paragraphs": para
 def holds(data: bytes, expected: Mapping[str, Any]) -> bool:
     """Return whether a file holds the `cells`, the `paragraphs`, the pixels of a `picture` or the bytes of `base64`.
 
-    Raises: ValueError if what is expected says none of these, or is itself no picture.
+    Raises: ValueError if the expected content has none of these keys, or its picture is invalid.
     """
     if expected.keys() == {"base64"}:
         return data == bytes_of({"base64": expected["base64"]})

@@ -21,20 +21,20 @@ class DesktopReward(Reward):
     """Checks files and windows at the end, and the answer: `success` (all hold), `checks_passed` (share, weight 0).
 
     `truth` holds one or more of
-        files: what files must hold, by path in the home folder; None for one that must not be there. Lines are
-            compared without spaces at their ends. Of a file that is no text, an object of one key: `cells`, by name
-            or as pairs (a formula begins with = and is written in lower case without spaces), `paragraphs` of runs of
-            text and style, the pixels of a `picture` (a PNG in base64), or its bytes in `base64`: see documents.py.
+        files: the contents that files must have, by path in the home folder; None for a file that must not exist. Lines
+            are compared without spaces at their ends. A file that is not text has an object with one key: `cells`, by
+            name or as pairs (a formula begins with = and is in lower case without spaces), `paragraphs` of runs of text
+            and style, the pixels of a `picture` (a PNG in base64), or its bytes in `base64`: see documents.py.
         others: with files; true if every other file must be as the task gave it (the default).
-        windows: pairs of class and a text that stands in the title of an open window.
-        answer: what `done` was told, compared as `agentgym.reward.same_answer` does.
+        windows: pairs of the class of an open window and a text that its title contains.
+        answer: the required answer to `done`, compared as `agentgym.reward.same_answer` does.
     An episode that never called `done` has failed.
     """
 
     weights: Mapping[str, float] = {"checks_passed": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
+        """Judge a finished episode. Raises: JudgeError if the truth holds nothing to judge by."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not any(truth.get(name) is not None for name in CHECKS):
             raise JudgeError(f"{episode.task.id}: the truth has no checks. Give it one of {', '.join(CHECKS)}.")

@@ -72,8 +72,8 @@ class DesktopPrograms(Desktop):
     fits) and `opens`, true if a file can be given to it; by default editor, files, calculator and terminal. `size` of
     the screen, by default [800, 600]; `files`, text or `{"base64": ...}` by path in the home folder; `folders`.
 
-    A checkpoint holds the actions, and restoring repeats them. It fails if the files, windows or pixels are then
-    others, so a program that shows the time or draws at random cannot be restored.
+    A checkpoint holds the actions, and restoring repeats them. Restoring fails if the files, windows or pixels then
+    differ, so a program that shows the time or draws at random cannot be restored.
 
     Args:
         observe: what the agent sees beside the list of windows: `screenshot`, `tree` (what the programs tell screen

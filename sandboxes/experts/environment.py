@@ -60,7 +60,7 @@ class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task.
 
-        Raises: TaskError for models that the pool has not, or that a task of this split may not offer.
+        Raises: TaskError for models that the pool lacks, or that a task of this split may not offer.
         """
         opening = await super().reset(task, seed=seed)
         models = "\n".join(map(self.described, self.offered(task)))

@@ -78,7 +78,7 @@ def _hidden_number(kind: str, digits: int) -> Callable[[re.Match[str]], str]:
 
 
 def _other_number(rng: random.Random, right: str) -> str:
-    """Return a number of as many digits, of which one is another."""
+    """Return a number with the same number of digits, of which one differs."""
     position = rng.randrange(len(right))
     digits = "123456789" if position == 0 else "0123456789"
     return right[:position] + rng.choice(digits) + right[position + 1 :]

@@ -35,7 +35,7 @@ class Expert:
 
     @property
     def note(self) -> str:
-        """What it is good at, and how quick it is, for the agent."""
+        """Return a note for the agent: what the model is good at, and how quick it is."""
         missing = [field for field in SKILLS if field not in self.skills]
         if len(missing) == 1:
             return f"slow, all but {missing[0]}"
@@ -43,7 +43,7 @@ class Expert:
         return f"quick, {fields}" if self.price == 1 else fields
 
     def answer(self, text: str) -> str:
-        """Return the right answer in its fields, else a wrong one of the same kind, which does not look wrong."""
+        """Return the right answer in the model's fields, else a wrong answer of the same kind that looks right."""
         if (question := question_in(text)) is None:
             return UNKNOWN
         name, match = question

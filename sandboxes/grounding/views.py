@@ -35,7 +35,7 @@ def screen_of(data: Any, where: str) -> Image:
     """Return a screen: drawn from widgets, or read from `{"path", "sha256"}`, `{"data"}` in base64 or `{"asset",
     "name"}`.
 
-    Raises: TaskError that begins with `where`, when it is none, too large, or another file than the task means.
+    Raises: TaskError that begins with `where`, if the screen is invalid or too large, or the file is not the task's.
     """
     if not isinstance(data, Mapping):
         raise TaskError(f"{where} must be an object with widgets, a path, data or an asset, not {data!r}.")

@@ -85,7 +85,7 @@ class WebPages(Environment):
     )
     reward = "web"
     asks: ClassVar[bool] = False
-    """Whether confirmations and prompts wait for the tool `dialog`. They are accepted otherwise."""
+    """Whether confirmations and prompts wait for the tool `dialog`; otherwise they are accepted."""
 
     def __init__(self, *, observe: Sequence[View] = ("tree",), max_chars: int = 6_000) -> None:
         if unknown := [view for view in observe if view not in VIEWS]:
@@ -109,7 +109,7 @@ class WebPages(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        """Return what to install where no Chromium is found."""
+        """Return what to install if no Chromium is found."""
         try:
             chromium()
         except SandboxUnavailable as error:

@@ -24,16 +24,16 @@ class WebReward(Reward):
     """Outcome components `success`, `effects_right` (the share of the expected effects that happened) and, where the
     page itself gives a reward, `page_reward`; only `success` counts.
 
-    `truth`, all of what it names must be right: `effects`, what must have changed, exactly, as data or as JSON;
-    `answer`, compared as `agentgym.reward.same_answer` does; `url`, the end of the address in which the
-    episode ends; `downloads`, text (or `sha256:` and the hash) by name. Or `page`, true where the page's own reward
-    decides: above 0 is a success. An episode that never ended the task has failed it.
+    Everything that `truth` names must be right: `effects`, exactly the changes, as data or as JSON; `answer`, compared
+    as `agentgym.reward.same_answer` does; `url`, the end of the address at which the episode ends; `downloads`, text
+    (or `sha256:` and the hash) by name. Or `page`, true if the page's own reward decides: above 0 is a success. An
+    episode that never ended the task has failed.
     """
 
     weights: Mapping[str, float] = {"effects_right": 0.0, "page_reward": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
+        """Judge a finished episode. Raises: JudgeError if the truth holds nothing to judge by."""
         truth = episode.task.truth
         _check_truth(episode.task.id, episode.task.parameters, truth)
         end_state, answer = self._end_state(episode)

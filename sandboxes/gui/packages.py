@@ -1,4 +1,4 @@
-"""Archives installed Python packages for applications that run in the browser's sandbox."""
+"""Archive installed Python packages for applications that run in the browser's sandbox."""
 
 from __future__ import annotations
 

@@ -43,17 +43,16 @@ class WebParameters:
         data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`. For
             `server` it is optional, and lies in its folder as `data.json`.
         page: for `miniwob` the name of the task; for `folder` and `server` the path of the first page.
-        folder: the folder with the pages or the application, for `folder`, `server` and (optional) `miniwob`; of the
-            first two also the name of an asset that is a zip of one.
-        seed: for MiniWoB++ or the asset.
+        folder: the folder with the pages or the application, for `folder`, `server` and (optional) `miniwob`; for the
+            first two also the name of an asset that is a zip of such a folder.
+        seed: the seed for MiniWoB++ or the asset.
         command: for `server` the command that starts it in its folder; `{port}`, and $PORT, is where it must listen.
         setup: for `server` a command that is run once in the folder, before any episode begins with a copy of it.
-        state: for `server` a command that prints the state as a JSON object: effects are what changed of it. For
-            `folder` a script that gives the effects, as an object, in the page in which the episode ends.
+        state: for `server` a command that prints the state as a JSON object; the effects are the entries that changed.
+            For `folder` a script that returns the effects, as an object, in the page on which the episode ends.
         packages: for `server` the installed Python packages that it needs.
         start_s: for `server` how long it may take to start, in seconds.
-        host: for `folder` and `server` the name under which the pages are reached. Browsers call those below
-            `.localhost` secure.
+        host: for `folder` and `server` the host name of the pages. Browsers treat names below `.localhost` as secure.
         viewport: width and height in pixels.
         files: text of the files that the agent may upload, by name.
     """
@@ -172,7 +171,7 @@ class WebParameters:
 def miniwob_folder(given: str | Path = "") -> Path:
     """Return the folder with MiniWoB++'s HTML: `given`, else $AGENTGYM_MINIWOB, else the installed package.
 
-    Raises: TaskError for a folder that holds no such pages; MissingExtraError if none is given and none installed.
+    Raises: TaskError for a folder without such pages; MissingExtraError if no folder is given and no package installed.
     """
     configured = str(given) or os.environ.get(MINIWOB, "")
     if not configured:

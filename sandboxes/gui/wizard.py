@@ -60,14 +60,14 @@ class WebWizard(WebPages):
 class WebStepsReward(WebReward):
     """Outcome components `success`, 1 only if every step was taken rightly, and `progress`, the share that was.
 
-    Judged by the state of the pages at the end. Of an episode that was cut before, by the values that it entered.
+    An episode is judged by the state of the pages at its end; if it was cut before, by the values that it entered.
     `truth`: `effects`, the right value of every step by its number from 1 on, as data or as JSON.
     """
 
     weights: Mapping[str, float] = {"progress": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
+        """Judge a finished episode. Raises: JudgeError if the truth holds nothing to judge by."""
         components = super().outcome(episode)
         progress = components.get("effects_right", 0.0)
         if self._end_state(episode)[0] is None:

@@ -1,8 +1,8 @@
 """Builds a submission in a sandbox, and calls its function with plain values, one call at a time.
 
-What comes back is data that the submission may have written as it liked; it is read as the type that was declared, and
-compared with the right value outside of the sandbox. So a submission gains nothing by leaving early, by
-printing, by threads, by an equality of its own or by taking over its process: it must send values that it computed.
+The submission can write any data as its result. The result is read as the declared type, and compared with the right
+value outside of the sandbox. So a submission gains nothing by exiting early, printing, threads, an `__eq__` of its own
+or taking over its process: it must send values that it computed.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ class Language:
         title: its name in a prompt.
         file: the submission's file.
         needs: programs that the image must have.
-        run: the command that serves calls, for `sh`. Calls come on descriptor 3, results go to 4; where the language
-            can use no other descriptors, `standard_streams` has it use 0 and 1.
-        stub: the declaration of a function, whose body is to be written, with the types that it needs.
+        run: the command that serves calls, for `sh`. Calls come on descriptor 3, results go to 4; a language that can
+            use only the standard streams sets `standard_streams` and uses 0 and 1.
+        stub: the declaration of the function to be written, with the types that it needs.
         harmless: a function that returns its one argument, an int.
         driver: files that do not depend on the function. `prepare` compiles them, once.
         files: files that depend on the function, such as a main program.
         build: the command that compiles the submission; empty where nothing is compiled.
-        packaged: the submission as it is written to its file.
+        packaged: maps the submission to the text that is written to its file.
         max_int: the largest int, in absolute value, that it can hold.
         prepare_cpu_s: processor time that `prepare` may take.
     """

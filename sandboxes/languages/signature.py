@@ -26,8 +26,8 @@ class Signature:
     """A function's arguments and result.
 
     Attributes:
-        name: no word that one of the languages keeps for itself.
-        arguments: name and type of each.
+        name: the function's name; not a reserved word of any language.
+        arguments: name and type of each argument.
         returns: the type of the result.
     """
 

@@ -75,8 +75,8 @@ class ValueType:
 def same_value(kind: ValueType, expected: Any, value: Any, *, tolerance: float = 1e-9) -> bool:
     """Return whether a result is right. Floats may differ by `tolerance`, relative, and 1e-12, absolute.
 
-    A declared float is compared as the benchmarks' own tests do, by tolerance alone, also where both values happen to
-    be whole; `agentgym.reward.same_number` compares those exactly. Both values must be of the type; NaN equals nothing.
+    Declared floats are compared by tolerance alone, as in the benchmarks' own tests, even if both values are whole;
+    `agentgym.reward.same_number` compares whole values exactly. Both values must be of the type; NaN equals nothing.
     """
     match kind.kind:
         case "float":
@@ -99,7 +99,7 @@ def same_value(kind: ValueType, expected: Any, value: Any, *, tolerance: float =
 
 
 def entries(value: Any) -> list[tuple[Any, Any]]:
-    """Return the entries of a map, which is a mapping or, as JSON has only text as keys, a list of [key, value]."""
+    """Return the entries of a map, which is a mapping or, because JSON keys are text, a list of [key, value]."""
     return list(value.items()) if isinstance(value, Mapping) else [(key, item) for key, item in value]
 
 

@@ -17,8 +17,8 @@ class MemoryBank:
     """Entries by number, in the order in which they were added.
 
     Args:
-        capacity: how many there may be at once.
-        entries: those that it begins with, by number.
+        capacity: the largest number of entries at once.
+        entries: the initial entries, by number.
         next_number: the number of the next entry. A number is never given twice.
     """
 
@@ -44,8 +44,8 @@ class MemoryBank:
         del self.entries[number]
 
     def search(self, query: str) -> list[str]:
-        """Return the entries that share the most telling words with a query, the best first; those without any are left
-        out.
+        """Return the entries that share the most telling words with a query, the best first. Entries without a shared
+        word are left out.
 
         A word counts by its inverse document frequency, log(1 + n / n_with_it); of equal entries the older is first.
         """

@@ -118,7 +118,7 @@ class Memory(HasContexts, Environment):
         return "Answered."
 
     async def respond(self, message: Message) -> list[Message]:
-        """Return a message without a call answers the question; before that it is none."""
+        """Take a message without a call as the answer to the question; before the question it answers nothing."""
         if self.role == ANSWERER:
             return []
         return [Message("user", "Call add, update, delete or end_session.")]

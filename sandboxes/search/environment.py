@@ -26,9 +26,9 @@ class Search(Environment):
     search shows; `retrieval`, false to take `search` away for this question (UR2 switches it by difficulty).
 
     Args:
-        retriever: `bm25`, `dense` or `hybrid`. `encoder`: of the dense part, see `index.dense.Encoder`.
-        reader: reads pages for the agent, which then sees what they say to the question; None shows the pages.
-        results: pages a search shows. `window_chars`: characters of a page shown at once.
+        retriever: `bm25`, `dense` or `hybrid`. `encoder`: the encoder of the dense part, see `index.dense.Encoder`.
+        reader: reads pages for the agent, which sees only what they say about the question; None shows the pages.
+        results: number of pages that a search shows. `window_chars`: characters of a page shown at once.
         max_searches: how often an episode may search; None for as often as its turns allow.
     """
 
@@ -192,7 +192,7 @@ class Search(Environment):
         return "\n".join(lines) or "[nothing found]"
 
     def _known_page(self, title: str) -> Page:
-        """Return the page of a title that was shown. Raises: ToolError for another one."""
+        """Return the page with a title that was shown. Raises: ToolError for a title that was not."""
         self._ready()
         for name in _readings(title):
             if name in self._known:
@@ -236,7 +236,7 @@ class Search(Environment):
 
 
 def landmark(title: str) -> str:
-    """Return the form of a title in a task's `landmarks`: it can be recognised but not read."""
+    """Return a title as in a task's `landmarks`: a hash, by which a title is recognised but cannot be read."""
     return hashlib.sha256(folded(title).encode()).hexdigest()[:16]
 
 

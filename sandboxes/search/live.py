@@ -26,15 +26,15 @@ _READABLE = ("text/html", "application/xhtml+xml", "text/plain")
 class LiveSearch(Environment):
     """Pages of the real web, from an allow list. Not isolated: the content of pages, and that servers see the requests.
 
-    Not registered: what may be reached is for you to say. Subclass it with `allow`, and register that.
+    Not registered, because you decide which hosts may be reached: make a subclass with `allow`, and register that.
 
-    The agent's side of every request goes through the sandboxes' allow-list proxy, which resolves each name itself and
-    refuses private addresses; redirects are followed only to places on the list. Nothing on a page is run. Because the
+    Every request of the agent goes through the sandboxes' allow-list proxy, which resolves each name itself and refuses
+    private addresses; redirects are followed only to hosts on the list. Nothing on a page is run. Because the
     web changes, there is no state key, no checkpoint, and no replay.
 
     Args:
         allow: names and addresses as in SandboxSpec.network, for example ("en.wikipedia.org", "*.example.org");
-            by default what the class says.
+            by default the class attribute.
         retriever: address of a server that speaks Search-R1's protocol, for `search`; None for no search.
         window_chars: characters of a page shown at once. `proxy`: makes the networks.
     """
@@ -62,7 +62,7 @@ class LiveSearch(Environment):
         self._here: WebPage | None = None
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Nothing is fetched before the first call."""
+        """Begin a task; nothing is fetched before the first call."""
         self._here = None
         return [Message("system", SYSTEM), *task.opening()]
 

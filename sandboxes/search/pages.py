@@ -36,9 +36,7 @@ def snippet(text: str, query_words: Collection[str]) -> str:
 
 
 def windows(text: str, chars: int) -> list[str]:
-    """Return a text in pieces of at most `chars` characters, cut between lines, sentences or words where there
-    are any.
-    """
+    """Return a text in pieces of at most `chars` characters, cut between lines, sentences or words if possible."""
     pieces, at = [], 0
     while len(text) - at > chars:
         half, end = at + chars // 2, at + chars

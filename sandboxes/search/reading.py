@@ -48,8 +48,8 @@ class PolicyReader:
     """Asks a policy, once for each piece of a long page, as UR2 and DeepResearcher do.
 
     Args:
-        policy: any; one that is being trained reads with the weights of the moment.
-        sampling: how to ask it; greedy by default. `piece_chars`: of the page, a request.
+        policy: any policy; a policy in training reads with its current weights.
+        sampling: the sampling settings; greedy by default. `piece_chars`: characters of the page in each request.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class SearchRetrieve(Environment):
 
     Args:
         retriever: `bm25`, `dense`, `hybrid`, or the address of a server that speaks Search-R1's protocol.
-        encoder: of the dense part. `topk`: passages a search gives; 3 in Search-R1.
+        encoder: the encoder of the dense part. `topk`: number of passages that a search gives; 3 in Search-R1.
     Source of the format: Jin et al. 2025, "Search-R1", arXiv:2503.09516.
     """
 
@@ -112,7 +112,7 @@ class SearchRetrieve(Environment):
 def _passage(page: Page) -> str:
     """Return a page on one line, behind its title, without tags that are the conversation's own.
 
-    A space takes a tag's place, so that what stood around it cannot close up to another tag.
+    A removed tag is replaced by a space, so that the text around it cannot join into another tag.
     """
     title, text = (" ".join(_TAG.sub(" ", part).split()) for part in (page.title, page.text))
     return f'(Title: "{title}") {text[:PASSAGE_CHARS]}'

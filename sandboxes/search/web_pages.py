@@ -20,7 +20,7 @@ _LINK = re.compile(r"\[([^\[\]\n]{1,300})\]")
 
 
 def start_html(pages: int) -> str:
-    """Return the page one starts at."""
+    """Return the start page."""
     return _document("Search", f"<h1>Search</h1>{_form('')}<p>{pages:,} pages.</p>")
 
 

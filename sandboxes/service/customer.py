@@ -1,6 +1,6 @@
-"""The scripted customer: tells what it is asked for, agrees, does what it is told with its telephone, and leaves.
+"""The scripted customer: answers questions, agrees, does what it is told with its telephone, and leaves.
 
-It reads the agent's words by key words, and so needs no model. It is a function of the conversation.
+It looks for key words in the agent's messages, and so needs no model. It is a function of the conversation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
     """Return the script of a customer.
 
     Args:
-        wishes: `requests`, sentences that are said one after the other as each is done or refused; the first one is
-            what the conversation begins with. `facts`, by a key word that the agent asks with, what it then says;
-            `request_facts`, the same for each request (optional), which hold from that request on until the next.
-    Raises: ValueError unless there are as many `request_facts` as `requests`, where they are given.
+        wishes: `requests`, sentences; the conversation begins with the first, and each later one is said once the
+            previous request is done or refused. `facts`, the customer's answers by a key word of the agent's question;
+            `request_facts` (optional), further facts for each request, which hold until the next request.
+    Raises: ValueError if `request_facts` are given and their number differs from that of the `requests`.
     """
     requests: list[str] = list(wishes["requests"])
     known: dict[str, str] = dict(wishes["facts"])
@@ -60,7 +60,7 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
 
 
 def _use_of_phone(text: str) -> Call | None:
-    """Return what the customer is told to do with its telephone."""
+    """Return the action on its telephone that the customer is told to take."""
     for words, name in SETTINGS.items():
         if match := re.search(rf"\b(?:turn|switch) (?:{words} (on|off)|(on|off) {words})\b", text):
             return Call(name, {"on": (match[1] or match[2]) == "on"})

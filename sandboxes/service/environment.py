@@ -65,12 +65,12 @@ class Service(StoreEnvironment):
         self._policy: Policy | None = self._own_policy if isinstance(user, Mapping) else user
 
     def choose(self, domain: str) -> ServiceDomain:
-        """Have the app of a domain. Raises: KeyError for an unknown one."""
+        """Choose a domain and its app. Raises: KeyError for an unknown domain."""
         self.kinds = (DOMAINS[domain].app,)
         return DOMAINS[domain]
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for a domain, or a customer, that is none."""
+        """Begin a task. Raises: TaskError for an unknown domain or an invalid customer."""
         name, wishes = task.parameters.get("domain"), task.parameters.get("customer")
         if name not in DOMAINS:
             raise TaskError(f"{task.id}: parameters['domain'] is {name!r:.80}. Choose from {', '.join(DOMAINS)}.")
@@ -107,13 +107,13 @@ class Service(StoreEnvironment):
 
     @property
     def user(self) -> SimulatedUser:
-        """The customer. Raises: RuntimeError before the reset."""
+        """Return the customer. Raises: RuntimeError before the reset."""
         if self._user is None:
             raise RuntimeError("The customer does not exist before reset. Call reset first.")
         return self._user
 
     def counts(self) -> dict[str, int]:
-        """How the agent has used the tools, and how the customer has behaved."""
+        """Return counts of how the agent used the tools, and of how the customer behaved."""
         return {**super().counts(), **self.user.report()}
 
     async def state_key(self) -> str | None:
@@ -136,7 +136,7 @@ class Service(StoreEnvironment):
         await super().close()
 
     def _make_user(self, wishes: Any, behaviour: Any, domain: ServiceDomain) -> SimulatedUser:
-        """Make the customer. Raises: KeyError, TypeError, ValueError for parameters that describe none."""
+        """Make the customer. Raises: KeyError, TypeError, ValueError for parameters that describe no customer."""
         phone = domain.phone(self.store, int(wishes["phone_id"])) if domain.phone is not None else None
         policy = self._policy or ScriptedPolicy(customer(wishes), name="customer")
         persona, wants = str(wishes["persona"]), str(wishes["wants"])

@@ -65,7 +65,7 @@ class SqlEnvironment(Environment, ABC):
         )
 
     async def sandbox_with(self, content: bytes) -> Sandbox:
-        """Return a sandbox with nothing in it but the database's file: the one of the last reset where it has room."""
+        """Return a sandbox that holds only the database's file: the last reset's sandbox if it has enough room."""
         spec = self.spec_for(content)
         if self._holder is not None and self._holder[0] != spec:
             await self._holder[1].close()
@@ -79,7 +79,7 @@ class SqlEnvironment(Environment, ABC):
 
     @abstractmethod
     async def open_database(self, content: bytes) -> GuestObject:
-        """Bring an SQLite file into a fresh sandbox. Returns: the engine that answers questions about it there."""
+        """Put an SQLite file into a fresh sandbox. Returns: the engine that answers questions about it there."""
 
     @tool(parallel=False)
     async def tables(self) -> str:
@@ -92,17 +92,17 @@ class SqlEnvironment(Environment, ABC):
         return self._observed.add(await self._ask("describe", table))
 
     async def rows(self, sql: str) -> dict[str, Any]:
-        """For judges, no tool: what a query gives, as plain data.
+        """Return the result of a query as plain data. For judges; not a tool.
 
-        Returns: `rows`, at most 10,000 lists of values; `more`, whether there are others; `steps` that the engine
-            took, None where it does not count them; `columns`, how many the result has.
-        Raises: ToolError with what the engine refused.
+        Returns: `rows`, at most 10,000 lists of values; `more`, whether there are further rows; `steps`, the engine's
+            steps, None if it does not count them; `columns`, the number of columns of the result.
+        Raises: ToolError with the engine's message.
         """
         answer: dict[str, Any] = await self._ask("rows", sql, MAX_JUDGED_ROWS)
         return answer
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        """One request to the engine. Raises: ToolError with what it refused; SandboxDied if it gives no answer."""
+        """Send one request to the engine. Raises: ToolError with its refusal; SandboxDied if it does not answer."""
         if self._database is None:
             raise SandboxError("The SQL environment was used before reset. Call reset first.")
         try:

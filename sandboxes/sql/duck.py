@@ -31,7 +31,7 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."
 
     async def open_database(self, content: bytes) -> GuestObject:
-        """DuckDB, filled from the file."""
+        """Return DuckDB, filled from the file."""
         sandbox, limits = await self.sandbox_with(content), self.limits
         guest_limits = (limits.max_rows, limits.max_chars, limits.query_s, MEMORY_MB + 4 * len(content) // MIB)
         return ENGINE.object(sandbox, "DuckDatabase", FILE, *guest_limits, timeout_s=limits.wall_s(len(content)))
@@ -46,7 +46,7 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
         return "" if find_spec("duckdb") else f"It needs the package duckdb: {install_command('sql')}."
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """As of `agentgym/sql-query-v1`. Raises: MissingExtraError without the extra `sql`."""
+        """Reset as `agentgym/sql-query-v1` does. Raises: MissingExtraError without the extra `sql`."""
         if reason := self.unavailable_reason():
             raise MissingExtraError(f"agentgym/sql-duckdb-v1: {reason}")
         return await super().reset(task, seed=seed)

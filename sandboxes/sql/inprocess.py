@@ -1,4 +1,4 @@
-"""`agentgym/sql-inprocess-v1`: text to SQL on SQLite in this process, for data and policies one trusts."""
+"""`agentgym/sql-inprocess-v1`: text to SQL on SQLite in this process, for trusted data and policies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .limits import SqlLimits
 class SqlInProcess(Environment):
     """Text to SQL on SQLite in the training process itself, read-only. Nothing is isolated by the kernel here.
 
-    The same guard as in the sandbox stands before the same engine: an authorizer that allows reading only, limits on
-    rows, characters, values and two seconds a query. What is missing: a bound on memory (a query may sort gigabytes
-    in its two seconds), on processor time (queries block the event loop meanwhile), and a second wall should SQLite
-    itself have a hole. The file format is attackable too: open only databases of your own. For policies that may be
-    hostile there is `agentgym/sql-query-v1`, with the same tools and the same tasks.
+    The engine and its guard are the same as in the sandbox: an authorizer that allows reading only, and limits on rows,
+    characters, values and time (two seconds a query). Missing are a limit on memory (a query may sort gigabytes in its
+    two seconds), a limit on processor time (queries block the event loop meanwhile), and a second barrier in case
+    SQLite itself has a vulnerability. The file format can be attacked too: open only databases of your own. For
+    policies that may be hostile use `agentgym/sql-query-v1`, with the same tools and the same tasks.
 
     Task parameters as of `agentgym/sql-v1`.
 
@@ -74,7 +74,7 @@ class SqlInProcess(Environment):
         return "Submitted."
 
     async def rows(self, sql: str) -> dict[str, Any]:
-        """For judges, no tool: what a query gives, as `rows` of `agentgym/sql-query-v1` does. Raises: ToolError."""
+        """Return a query's result, as `rows` of `agentgym/sql-query-v1`. For judges; not a tool. Raises: ToolError."""
         answer: dict[str, Any] = _answer(self._opened().rows, sql, MAX_JUDGED_ROWS)
         return answer
 
@@ -105,7 +105,7 @@ class SqlInProcess(Environment):
 
 
 def _answer(method: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a method of the database. Raises: ToolError with what the database refused."""
+    """Call a method of the database. Raises: ToolError with the database's refusal."""
     try:
         return method(*arguments)
     except QueryRefused as refusal:

@@ -49,5 +49,5 @@ class SqlLimits:
         return replace(base, disk_mib=self.disk_mib or disk, memory_mib=self.memory_mib or memory)
 
     def wall_s(self, size: int, seconds: float = 10.0) -> float:
-        """Return the wall time limit of a request, which may include opening a database of `size` bytes."""
+        """Return the limit in wall seconds of a request, which may include opening a database of `size` bytes."""
         return seconds + 4 * self.query_s + size / MIB

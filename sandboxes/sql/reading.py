@@ -16,7 +16,7 @@ class ReadOnlySqlEnvironment(SqlEnvironment):
     """
 
     async def open_database(self, content: bytes) -> GuestObject:
-        """SQLite itself, on the file as it is."""
+        """Open the file itself with SQLite."""
         sandbox, limits = await self.sandbox_with(content), self.limits
         guest_limits = (limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
         return ENGINE.object(sandbox, "Database.of_file", FILE, *guest_limits, timeout_s=limits.wall_s(0))

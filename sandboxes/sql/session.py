@@ -57,10 +57,10 @@ class StockSession(SessionEnvironment):
 
     @abstractmethod
     async def open_table(self) -> None:
-        """Make the table anew with the numbers as they are."""
+        """Make the table anew with the current numbers."""
 
     def table_arguments(self) -> tuple[Any, ...]:
-        """Of the constructor of `NumberTable`."""
+        """Return the arguments of `NumberTable`."""
         limits = self.limits
         table = (self._items, self._cities, self._numbers)
         return (*table, limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
@@ -138,8 +138,8 @@ class SqlSession(StockSession):
 class SqlSessionInProcess(StockSession):
     """Requests on one SQLite table in the training process itself. Nothing is isolated by the kernel here.
 
-    The same guard as in the sandbox stands before the same engine. What is missing is what `agentgym/sql-inprocess-v1`
-    lacks too: a bound on memory, and a second wall. For policies that one trusts.
+    The engine and its guard are the same as in the sandbox. As in `agentgym/sql-inprocess-v1`, a limit on memory and a
+    second barrier are missing: use it for trusted policies.
 
     Task parameters as of `StockSession`.
     """
@@ -191,7 +191,7 @@ def _table_of(task: Task) -> tuple[list[str], list[str], list[int]]:
 
 
 def _are_names(value: Any, reserved: str = "") -> bool:
-    """Whether these are different names that SQL takes as they stand, none of them the reserved one."""
+    """Return whether these are different names that SQL accepts unquoted, and none is the reserved name."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.isidentifier() for name in value):
         return False
     return len({*value, reserved}) == len(value) + 1

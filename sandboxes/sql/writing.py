@@ -42,7 +42,7 @@ class WritableSqlEnvironment(SqlEnvironment):
         return opening
 
     async def open_database(self, content: bytes) -> GuestObject:
-        """SQLite itself, on the file as it is."""
+        """Open the file itself with SQLite."""
         sandbox, limits = await self.sandbox_with(content), self.limits
         options = (limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
         return ENGINE.object(sandbox, "WritableDatabase.of_file", FILE, *options, timeout_s=limits.wall_s(len(content)))
@@ -59,9 +59,9 @@ class WritableSqlEnvironment(SqlEnvironment):
         return f"Finished. State {await self._ask('state')}."
 
     async def state_after(self, statements: Sequence[str]) -> str:
-        """For judges, no tool: the state that `finish` tells once these statements were run.
+        """Return the state that `finish` reports after these statements. For judges; not a tool.
 
-        Raises: ToolError if one is refused.
+        Raises: ToolError if a statement is refused.
         """
         for statement in statements:
             await self._execute(statement)
@@ -73,9 +73,9 @@ class WritableSqlEnvironment(SqlEnvironment):
         return self._observed.key(self._state, *self._pending)
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the statements whose effect stands, those of the open transaction, and the results seen.
+        """Return the committed statements, those of the open transaction, and the results seen.
 
-        None once a statement was cut off from outside: what it has done is not known.
+        None once a statement was interrupted from outside, because its effect is unknown.
         """
         if self._unsure:
             return None
@@ -93,7 +93,7 @@ class WritableSqlEnvironment(SqlEnvironment):
 
     @property
     def _losses(self) -> int:
-        """How often the engine was lost with its open transaction."""
+        """Return how often the engine was lost with its open transaction."""
         return self._database.losses if self._database else 0
 
     async def _execute(self, sql: str) -> str:

@@ -1,4 +1,4 @@
-"""Real repositories: find a bug, mend it, and have hidden tests judge the patch somewhere else.
+"""Real repositories: find a bug and fix it; hidden tests judge the patch in another sandbox.
 
 repository.py     the files of a repository, and how they get into a sandbox once for all episodes
 pip.py            commands of pip, with build tools of today or of years ago

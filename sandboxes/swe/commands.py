@@ -92,8 +92,8 @@ async def write_controls(
 
     Args:
         seen: the test files as the agent had them, by path.
-    Returns: the tests that were to be mended, which must not pass now, each by its id, which stays. Empty without a
-        gold patch to show which of them do all the same.
+    Returns: the tests to be mended, which must now fail, by their unchanged ids. Empty without a gold patch, which is
+        needed to find the tests that pass nevertheless.
     """
     if not truth.get("gold"):
         return {}
@@ -112,8 +112,8 @@ async def write_controls(
 def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -> str:
     """Return a test file of any language with another value in one line of each test that asserts.
 
-    Changed is what is compared, else the last literal; equal literals become equal ones. It is one line, as a patch
-    that has only some assertions pass would fail at another. `known`: lines that are left as they are.
+    The compared value is changed, else the last literal; equal literals stay equal. Only one line is changed, because a
+    patch that makes only some assertions pass would fail at another one. `known`: lines that are left unchanged.
     """
     salt = rng.getrandbits(64)
     lines = source.split("\n")
@@ -155,8 +155,7 @@ def _other(literal: str, rng: random.Random) -> str:
 async def files_of_tests(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:
     """Return the texts of the test files by path.
 
-    Raises: SandboxError if not all files can be listed: what is made of the test files stands against cheats, so some
-        of them would not do.
+    Raises: SandboxError if not all files can be listed: the controls that detect cheats are made of all test files.
     """
     command = ["find", ".", "-type", "f", "-not", "-path", "./.git/*", "-print0"]
     listing = await sandbox.exec(command, cwd=ROOT, env=QUIET, timeout_s=60, max_output_bytes=MAX_LISTING)

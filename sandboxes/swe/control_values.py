@@ -133,8 +133,8 @@ def other_error(node: ast.expr, rng: random.Random) -> str:
 
 
 def other(value: Any, rng: random.Random, *, exact: bool) -> Any:
-    """Return a value of the same type and size that is not equal, and not near: nothing in it says that a control has
-    it.
+    """Return a value of the same type and size that is neither equal nor near, and does not reveal that it belongs to
+    a control.
     """
     if isinstance(value, bool):
         return not value

@@ -95,8 +95,8 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str 
 
     Args:
         source: the file. `tests`: pytest ids of tests, without the file's name. `seen`: the file as the agent had it.
-    Returns: the changed source, and the tests that are controls in it: by their ids there, those that were given. None
-        are in a file that is not Python as this interpreter reads it, and tests that may end early are left.
+    Returns: the changed source, and its controls: the given ids by the new ids. There are none if this interpreter
+        cannot parse the file; tests that may end early are left unchanged.
     """
     if (tree := _tree_of(source)) is None:
         return source, {}
@@ -168,8 +168,8 @@ class _File:
         return f"\n{lines.rstrip()}\n" in f"\n{self._seen.rstrip()}\n"
 
     def changes_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef, ids: Sequence[str]) -> Iterator[_Change]:
-        """Yield changes that make a test fail which passed without them. One of a line that the agent has seen is worth
-        less: that it is gone could be seen as well.
+        """Yield changes that make a passing test fail. A change to a line that the agent has seen is worth less: the
+        patch could notice that the line is gone.
         """
         if (rows := self._of_rows(function, ids)) is not None:
             yield rows
@@ -179,8 +179,8 @@ class _File:
             yield _Change((edit,), edit.rank + 2 * (line in self._seen_lines), {})
 
     def _of_rows(self, function: ast.FunctionDef | ast.AsyncFunctionDef, ids: Sequence[str]) -> _Change | None:
-        """Another expected value in each row of a parametrised test that has one of the ids. None if no such value is
-        compared, or it is not sure what the ids become."""
+        """Change the expected value in each row of a parametrised test that has one of the ids. None if no such value
+        is compared, or the new ids are uncertain."""
         rows = rows_of(function)
         given = {test.partition("[")[2][:-1]: test for test in ids}
         if not rows or not given.keys() <= rows.keys():

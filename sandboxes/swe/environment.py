@@ -172,8 +172,8 @@ class SweEdit(Environment):
 
         An image with its version of Python is made of an interpreter that is installed here, if there is none yet.
 
-        Args: `repository` as of a task; a source distribution (name==version) is fetched if need be. The others as of
-            `projects.lock_project`; `python` is empty for the host's version.
+        Args: `repository` as in a task; a source distribution (name==version) is fetched if necessary. The others as
+            for `projects.lock_project`; `python` is empty for the host's version.
         Raises: TaskError if this version of Python is missing, pip cannot resolve the packages, or the build fails.
         """
         if PINNED.fullmatch(repository):
@@ -220,7 +220,7 @@ class SweEdit(Environment):
         self._fork = await self.open_sandbox(self._spec, snapshot=snapshot)
 
     async def _diff(self) -> str:
-        """Return the agent's changes, by content hash of every file: what git would say is not asked."""
+        """Return the agent's changes, found by the content hash of every file; git is not asked."""
         now = await self._sandbox.snapshot()
         prefix = f"work/{ROOT}/".encode()
         changed: dict[str, bytes | None] = {}
@@ -290,7 +290,7 @@ class SweEdit(Environment):
             raise ToolError(f"{path[:200]} cannot be written: {str(error)[:200]}.") from error
 
     async def _syntax_note(self, path: str) -> str:
-        """Return a note where an edit left a Python file that cannot be read."""
+        """Return a note if an edit left a Python file that cannot be parsed."""
         if not path.endswith(".py"):
             return ""
         note: str = await REPOSITORY.call(self._sandbox, "syntax_note", _inside(path), timeout_s=ASK_S)
@@ -308,7 +308,7 @@ class SweEdit(Environment):
         return f"{mark}\n{RUNNERS['pytest'].without_durations(text)[-MAX_SHOWN:]}"
 
     async def _run_command(self, runner: SuiteRunner, words: list[str]) -> str:
-        """Run the tests' command: what came of the tests whose ids have one of the words, or of all."""
+        """Run the tests' command. Returns: the outcomes of the tests whose ids contain one of the words, or of all."""
         result = await run_command(self._sandbox, self._task, cpu_s=int(TEST_S), timeout_s=TEST_S)
         if result.timed_out or result.oom_killed:
             return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"

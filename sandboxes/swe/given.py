@@ -1,4 +1,4 @@
-"""`agentgym/swe-given-v1`: the file to be mended is given, and what is left to learn is to mend it.
+"""`agentgym/swe-given-v1`: the file with the bug is shown, so that the agent only has to fix it.
 
 The setting of SWE-RL, Wei et al. 2025, arXiv:2502.18449: issue and code in, search and replace edits out.
 """

@@ -5,7 +5,7 @@ and to the import system are left out, and the judge's own tests overwrite the f
 tests are run once more in another sandbox as controls, which must fail (`controls.py`).
 
 Source: FAIL_TO_PASS and PASS_TO_PASS as in SWE-bench, Jimenez et al. 2024, arXiv:2310.06770; completion and
-modification told apart as G-RA does.
+modification are distinguished as in G-RA.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class PatchVerdict:
     timed_out: bool = False
 
     def outcomes_of(self, test: str) -> set[str]:
-        """Return what came of a test; nothing if it did not run. An id whose bracket never closes was cut when it was
-        recorded:
-        it stands for all tests that begin so.
+        """Return the outcomes of a test; none if it did not run.
+
+        An id whose bracket never closes was cut when it was recorded: it stands for all tests that begin with it.
         """
         if "[" not in test or test.endswith("]"):
             return {self.outcomes[test]} if test in self.outcomes else set()
@@ -99,8 +99,8 @@ NOTHING = PatchVerdict({}, {})
 class RepositoryTests(Reward):
     """Outcome components `success` (every test of `fail_to_pass` and `pass_to_pass` passed), `mended` and `unbroken`
     (the shares of each that did), `completed` (it was submitted) and `modified` (the patch changes what counts).
-    A patch that has a test pass which cannot pass has `forged` = 1, and earns nothing. One whose controls come to no
-    end, twice, has `uncontrolled` = 1, and earns nothing either: who ends the run where it is looked at is not paid.
+    A patch that makes a test pass which cannot pass has `forged` = 1, and earns nothing. A patch whose controls twice
+    do not finish has `uncontrolled` = 1, and earns nothing either: ending the run to avoid the check is not paid.
 
     `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch has no
     say in; `test_patch`, a diff, and `files`, by path (both optional), put over it; `gold`, a patch that mends it
@@ -109,9 +109,9 @@ class RepositoryTests(Reward):
 
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
-        controls: how often the tests of a patch that would be paid are run as controls. A patch that forges by the
-            throw of a coin is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2. Each
-            second time only one test is a control, for patches that know by another test that they are looked at.
+        controls: n, how often the tests of a patch that would be paid are run as controls. A patch that forges at
+            random is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2. Every second time
+            only one test is a control, to catch patches that recognise the check by another test.
         backend: makes the judge's sandboxes; a name or a Backend.
     Raises: ValueError for a negative number of controls.
     """
@@ -158,9 +158,9 @@ class RepositoryTests(Reward):
         return components
 
     async def task_fault(self, task: Task) -> str:
-        """Say why a task cannot be used: no test to be mended fails as it is, or the gold patch does not have all pass.
+        """Say why a task is unusable: no test to be mended fails at first, or the gold patch does not make all pass.
 
-        Raises: JudgeError if no sandbox would run the tests, or they are not through in `timeout_s`.
+        Raises: JudgeError if no sandbox would run the tests, or they do not finish within `timeout_s`.
         """
         truth: Mapping[str, Any] = task.truth or {}
         if not truth.get("fail_to_pass") or not truth.get("gold"):
@@ -190,17 +190,17 @@ class RepositoryTests(Reward):
         return ""
 
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
-        """Outcomes of tests on the task's repository with a patch; None if it does not fit.
+        """Return the outcomes of tests on the task's repository with a patch; None if the patch does not apply.
 
-        Nothing passes where the patch breaks its sandbox twice and the tests run without it: that is its failure, not
-        ours. Raises: JudgeError where they do not.
+        If the patch breaks its sandbox twice, and the tests run without it, nothing passes: the failure is the patch's.
+        Raises: JudgeError if the tests do not run without it either.
         """
         return await self._verdict(task, patch, _Run(tuple(tests)))
 
     async def fault_of(self, task: Task, patch: str, verdict: PatchVerdict) -> str:
-        """`forged` if a patch has tests pass that cannot, or replaces functions of the test runner, and neither the
-        repository without it nor the gold patch does the same. `uncontrolled` if its controls have no outcome, twice,
-        where those of the gold patch have one. Empty for neither.
+        """Return `forged` if a patch makes tests pass that cannot, or replaces functions of the test runner, and the
+        repository without it and the gold patch do not. Return `uncontrolled` if its controls twice have no outcome,
+        but those of the gold patch have one. Empty for neither.
 
         Only controls of tests that passed count: a patch that is merely wrong may give the other expected value.
         Raises: JudgeError.
@@ -225,8 +225,8 @@ class RepositoryTests(Reward):
     async def _control(
         self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str], *, single: bool
     ) -> str:
-        """Return what one run of its controls says of a patch, as `fault_of`. Controls of which an honest patch makes
-        the same count for nothing.
+        """Return the verdict of one run of a patch's controls, as `fault_of`. Controls with the same outcome under an
+        honest patch do not count.
         """
         truth: Mapping[str, Any] = task.truth or {}
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
@@ -313,9 +313,9 @@ class RepositoryTests(Reward):
     ) -> PatchVerdict:
         """Run the test files, with canaries in and beside them, until all awaited tests have an outcome.
 
-        The files of tests to be mended come first, so that controls are awaited no longer than need be. Without such
-        all are run. They run in a fork of the sandbox, which is closed: the memory of its processes has seen what the
-        files were before. Raises: SandboxError.
+        The files of tests to be mended come first, so that controls are awaited no longer than necessary. If no tests
+        are awaited, all files are run. They run in a fork of the sandbox, and the sandbox is closed, because its
+        processes have seen the original files. Raises: SandboxError.
         """
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))

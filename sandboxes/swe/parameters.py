@@ -24,7 +24,7 @@ NUMBERS = {"attempts": 1, "memory_mib": 16, "disk_mib": 1}  # with their minimum
 
 @dataclass(frozen=True, slots=True)
 class RepositoryParameters:
-    """What a task says of its repository.
+    """A task's parameters for its repository.
 
     Attributes:
         repository: a package as name==version, an asset's name, the path of a tar archive or folder, or of a git clone
@@ -35,18 +35,18 @@ class RepositoryParameters:
         packages: packages that its tests import and that are not installed, as name==version: their source
             distributions are unpacked beside the repository, and on the import path behind it, without metadata.
         requirements: everything that is installed, pytest included, as name==version (`wheels.lock` makes such a
-            list). With it nothing of the host's packages shows, neither to the agent nor where it is judged; without,
-            the host's pytest does.
+            list). With this list none of the host's packages is visible, neither to the agent nor to the judge;
+            without it, the host's pytest is visible.
         python: the version of Python, such as 3.9; empty for that of the image, or of the host. `image`: a root file
             system; empty for the host's programs, or for the cached image python3.9 where the host's Python is another.
         setup: shell commands that are run once in the repository before its first commit, with the environment.
-        plugins: modules of the repository that are plugins of pytest, loaded where it judges. Installed plugins are
-            loaded by themselves; those that metadata in the repository names are not.
+        plugins: modules of the repository that are pytest plugins, loaded when the tests judge. Installed plugins are
+            loaded automatically; plugins that only the repository's metadata names are not.
         runner: what runs the tests: pytest, unittest, go, node, cargo, junit or ctest; empty for pytest. `command`: for
             `sh`, runs them and prints the runner's report; empty for the runner's usual one.
         shown: files that `agentgym/swe-given-v1` shows at the start.
-        tests: tests that the agent is told of, by their pytest ids; all it can find may be run.
-        attempts: how often it may submit, while `tests` still fail. `guidance`: said with each refusal.
+        tests: pytest ids of the tests that the agent is told about; it may run any test that it finds.
+        attempts: how often it may submit while `tests` still fail. `guidance`: text added to each refusal.
         memory_mib, disk_mib: limits of the sandbox in MiB, 0 for the usual ones.
     """
 
@@ -120,7 +120,7 @@ class RepositoryParameters:
 
     @property
     def test_runner(self) -> SuiteRunner | None:
-        """What runs the tests by a command; None for pytest as it is usually run, which is judged in another way."""
+        """Return the runner whose command runs the tests; None for plain pytest, which is judged in another way."""
         return None if self.runner in ("", "pytest") and not self.command else RUNNERS[self.runner or "pytest"]
 
     @property
@@ -189,8 +189,8 @@ async def repository_of(parameters: RepositoryParameters, task: str) -> Reposito
 
 
 async def opened(backend: Backend, base: SandboxSpec, parameters: RepositoryParameters, task: str) -> Sandbox:
-    """Return a sandbox of its own with the repository of a task, as the agent finds it. `base`: the spec of one that
-    says nothing of its environment. Raises: TaskError; SandboxError.
+    """Return a new sandbox with the repository of a task, as the agent finds it. `base`: the spec for a task that names
+    no environment. Raises: TaskError; SandboxError.
     """
     spec = parameters.spec(base)
     repository = await repository_of(parameters, task)
@@ -204,7 +204,7 @@ def _beside(packages: tuple[str, ...], requirements: tuple[str, ...], python: st
 
 @lru_cache(maxsize=64)
 def _with_environment(name: str, *needs: Any) -> Repository:
-    """One object for equal arguments, which knows its digest."""
+    """Return one shared object for equal arguments, so that its digest is computed once."""
     return replace(repository_named(name), beside=_beside(*needs))
 
 

@@ -14,8 +14,8 @@ def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -
     """Return the diff from `before` to `after`, by path; only paths of `after` are compared, and None is a deleted
     file.
 
-    Files are compared as they are: nothing in the repository (its git folder, its settings) has a say.
-    Raises: ToolError, for the agent, where a change is not text or too large to be handed in.
+    Only file contents are compared: nothing in the repository (its git folder, its settings) has an influence.
+    Raises: ToolError, for the agent, if a change is not text or is too large to be handed in.
     """
     parts: list[str] = []
     for path in sorted(after):

@@ -1,7 +1,7 @@
 """Finds what a repository adds to its environment: requirements, metadata, and files that its build makes.
 
-The repository's code is not installed: it is imported from its folder, so that a patch has an effect. What `pip install
--e .` would leave beside that code is: the metadata, compiled modules, generated files such as `_version.py`.
+The repository's code is not installed: it is imported from its folder, so that a patch has an effect. Installed are the
+files that `pip install -e .` would leave beside it: metadata, compiled modules, generated files such as `_version.py`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def lock_project(
 ) -> list[str]:
     """Return the `requirements` of a task on this repository: the packages that pip resolves, and what its build makes.
 
-    The build runs on this host, as `pip install` would have it. What was resolved once is remembered in the cache.
+    The build runs on this host, as with `pip install`. Resolved packages are kept in the cache.
 
     Args:
-        requirements: for pip, beside the repository's own. `files`: files of requirements in the repository; those that
-            are there count. `extras`: of the repository, with commas between.
-        version: what a repository calls itself that has its version from git.
+        requirements: for pip, beside the repository's own. `files`: requirements files in the repository; missing ones
+            are ignored. `extras`: extras of the repository, separated by commas.
+        version: the version of a repository that takes its version from git.
     Raises: TaskError with what pip said.
     """
     key = json.dumps([repository.digest, list(requirements), list(files), extras, python, version])

@@ -20,9 +20,9 @@ KEPT_CONTROLS = 3
 async def write_pytest_controls(
     sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str], *, single: bool = False
 ) -> dict[str, str]:
-    """Turn the tests to be mended, and some of those to be kept, into controls; only those that the agent has not seen,
-    if there are such. `seen`: test files as the agent had them, by path. `single`: only one function is, to be mended.
-    Returns: by the ids that they have now, those that they had."""
+    """Turn the tests to be mended, and some of those to be kept, into controls; if possible, only tests that the agent
+    has not seen. `seen`: test files as the agent had them, by path. `single`: use only one function to be mended.
+    Returns: the controls' old ids by their new ids."""
     rng = random.Random(seed)
     tests = list(truth["fail_to_pass"])
     sources = await python_sources(sandbox, tests)

@@ -1,4 +1,4 @@
-"""Source distributions of packages by name and version, kept in the cache that agentgym has."""
+"""Source distributions of packages by name and version, kept in agentgym's cache."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def archive(pinned: str) -> Path | None:
 
 
 def fetch(pinned: str, sha256: str = "") -> Path:
-    """Download the source distribution of `name==version` with pip, unless it is in the cache. Nothing of it is run,
-    unless it is built with another tool than setuptools, which pip asks for its name.
+    """Download the source distribution of `name==version` with pip, unless it is in the cache. None of its code is run,
+    unless it is built with a tool other than setuptools, which pip asks for its name.
 
-    Raises: TaskError if it cannot be had, or is not the file that `sha256` names.
+    Raises: TaskError if it cannot be downloaded, or its hash is not `sha256`.
     """
     match = PINNED.fullmatch(pinned)
     if match is None:

@@ -49,9 +49,9 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
     """Resolve requirements with pip, and keep the wheels of all that they need in the cache.
 
     Packages without a wheel are built from their source distributions, which runs their build on this host, as
-    `pip install` does. For a version of Python that has no interpreter on this host only published wheels can be had.
-    `leave_out`: the file name of a wheel that only says what is needed.
-    Raises: TaskError with what pip said.
+    `pip install` does. For a version of Python without an interpreter on this host, only published wheels can be used.
+    `leave_out`: the file name of a wheel that only lists requirements.
+    Raises: TaskError with pip's message.
     """
     if not requirements:
         return []
@@ -93,7 +93,7 @@ def environment(requirements: tuple[str, ...], python: str = HERE) -> Repository
     commands.
 
     Without requirements it has the command `pytest`, for the pytest that the sandbox shows.
-    Raises: TaskError for a package that is not in the cache, a wheel that is none, or more than 1 GiB.
+    Raises: TaskError for a package that is not in the cache, an invalid wheel, or more than 1 GiB.
     """
     if not requirements:
         return Repository({f"{BIN}/pytest": PYTEST.encode()}, frozenset({f"{BIN}/pytest"}))
@@ -159,7 +159,7 @@ def _commands(entry_points: str) -> dict[str, str]:
 
 
 def _pinned(path: Path) -> str:
-    """name==version of a wheel, by its file's name."""
+    """Return name==version of a wheel, from its file name."""
     name, version = path.name.split("-")[:2]
     return f"{_normal(name)}=={version}"
 

@@ -16,12 +16,12 @@ from ..function_turns import START_S, Contents
 from ..tau import Tau
 
 CODE, DATA = ("src/tau2/domains", "tau2/domains"), ("data/tau2/domains", "tau2/data/tau2/domains")
-"""Where a clone has the code and the data of its domains, and where the package made of it has them."""
+"""The folders of the domains' code and data: in a clone, and in the package that is made of it."""
 GUEST = "tau2_guest"
 OF_CUSTOMER = "user."
 DATA_SUFFIXES, OF_TASKS = (".json", ".toml", ".md", ".txt"), ("tasks", "split_")
 MAX_KEPT = 1_000
-"""Calls of the customer in the record."""
+"""The largest number of the customer's calls in the record."""
 
 
 class Tau2(Tau):
@@ -120,7 +120,7 @@ class CustomersTools(Environment):
 def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> Path:
     """Return the folder of a domain in a clone, or in the package that is made of it.
 
-    Raises: ValueError without one.
+    Raises: ValueError if there is no such folder.
     """
     folders = [source / folder / domain for folder in folders_of_domains]
     if (folder := next((folder for folder in folders if folder.is_dir()), None)) is None:
@@ -130,9 +130,9 @@ def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> P
 
 @lru_cache(maxsize=8)
 def _files_of(source: Path, domain: str) -> Contents:
-    """Return the code and the data of a domain, without its tasks, and what stands in for the packages that it imports.
+    """Return a domain's code and data, without its tasks, and the stand-ins for the packages that it imports.
 
-    Raises: ValueError for a folder that holds none; OSError.
+    Raises: ValueError for a folder that holds no domain; OSError.
     """
     code, data = folder_of(source, CODE, domain), folder_of(source, DATA, domain)
     modules = [*sorted(code.glob("*.py")), *sorted((code.parent.parent / "utils").glob("[!_]*.py"))]

@@ -63,7 +63,7 @@ class Adventure(TextEnvironment):
         return all(self.state["places"][thing] == holder for thing, holder in self._quest)
 
     def nearness(self) -> float:
-        """L / (L + remaining commands), with L the commands of the shortest solution from the start."""
+        """Return L / (L + remaining commands), with L the commands of the shortest solution from the start."""
         if self.solved():
             return 1.0
         self._house.state = self.state
@@ -101,13 +101,13 @@ class Adventure(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Plays a shortest solution, one command per turn, or several if there are many. It does not read the truth."""
+        """Play a shortest solution, one command per turn, or several if there are many; the truth is not read."""
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         return _player(_fresh(house, state).solution(quest))
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Use the commands correctly, but brings the wrong thing, or the right thing to the wrong place."""
+        """Use the commands correctly, but bring the wrong thing, or the right thing to the wrong place."""
         rng = random.Random(seed_of("novice", task.id))
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         thing, holder = quest[0]

@@ -70,18 +70,18 @@ class TextEnvironment(Environment):
 
     @abstractmethod
     def solved(self) -> bool:
-        """Whether the puzzle is solved."""
+        """Return whether the puzzle is solved."""
 
     @abstractmethod
     def nearness(self) -> float:
-        """How near the state is to a solution, from 0 to 1; 1 only if solved. Depends on the state alone."""
+        """Return how near the state is to a solution, from 0 to 1; 1 only if solved. Depends on the state alone."""
 
     def lost(self) -> bool:
-        """Whether the episode is over without a solution."""
+        """Return whether the episode is over without a solution."""
         return False
 
     def canonical(self) -> Any:
-        """Plain data that is equal for equal states of a task; by default the complete state."""
+        """Return plain data that is equal for equal states of a task; by default the complete state."""
         return self.state
 
     @classmethod
@@ -173,5 +173,5 @@ class TextEnvironment(Environment):
         self.settle()
 
     def verdict(self) -> Components:
-        """Components for the reward `final_state`, from the final state of the episode."""
+        """Return the components for the reward `final_state`, from the episode's final state."""
         return {SUCCESS: float(self.solved()), "progress": self.nearness()}

@@ -15,7 +15,7 @@ from .base import Axis, Puzzle, Script, TextEnvironment
 Operator = Literal["+", "-", "*", "/"]
 MAX_NUMBERS, MAX_VALUE, MAX_EXPRESSION = 8, 10**9, 200
 EXACT = 4
-"""Most numbers for which `nearness` checks whether the target can still be reached."""
+"""The largest number of numbers for which `nearness` checks whether the target can still be reached."""
 
 
 class Countdown(TextEnvironment):

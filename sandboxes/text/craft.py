@@ -62,9 +62,7 @@ class Craft(TextEnvironment):
         return self._goal in self.state["have"]
 
     def nearness(self) -> float:
-        """Return the share of the work for the goal that needs not be done any more: of units gathered, and of things
-        made.
-        """
+        """Return the share of the work for the goal that is already done: units to gather, and things to make."""
         return 1.0 - self._tree.work_left(self._goal, self.state["have"]) / self._work
 
     @tool(inline=True)
@@ -170,14 +168,14 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def depths_in(tree: Mapping[str, Any]) -> dict[str, int]:
-        """By item its depth, in the order of the names. Raises: ValueError for a tree that is none."""
+        """Return the depth of each item, in the order of the names. Raises: ValueError for an invalid tree."""
         return dict(sorted(tree_of(json.dumps(tree)).depths.items()))
 
     @classmethod
     def task_of(cls, name: str, tree: Mapping[str, Any], goal: str, start: str, *, split: Split = "train") -> Task:
-        """Return the task of getting one `goal` of a tree, from a site on. `name`: id of the task.
+        """Return the task of getting one `goal` of a tree, starting at a site. `name`: id of the task.
 
-        Raises: ValueError for a tree that is none.
+        Raises: ValueError for an invalid tree.
         """
         puzzle, depth = _puzzle(tree, goal, start), cls.depths_in(tree)[goal]
         return Task(
@@ -202,7 +200,7 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> dict[str, list[Call]]:
-        """For each item that was got, the actions of the episode that were of use for the first of it."""
+        """Return for each item that was got the actions of the episode that helped to get the first one."""
         task, tree = trajectory.task, _tree(trajectory.task)
         got, actions = dict[str, list[Call]](), list[Action]()
         for turn in trajectory.turns:
@@ -221,12 +219,12 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Plans backwards from the goal. It does not read the truth."""
+        """Plan backwards from the goal; the truth is not read."""
         return _player(_actions(task))
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Acts correctly, but gives up at a point of the plan."""
+        """Act correctly, but give up at a point of the plan."""
         actions = _actions(task)
         return _player(actions[: random.Random(seed_of("imperfect", task.id)).randrange(len(actions))])
 

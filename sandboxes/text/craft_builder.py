@@ -56,7 +56,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
 
 
 def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:
-    """Kinds that can be one level deeper than an item of a kind, because they need it.
+    """Return the kinds that can be one level deeper than an item of a kind, because they need it.
 
     Args:
         furnace: whether there is one already.

@@ -16,7 +16,7 @@ MAX_AT_ONCE = 64
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,39}$")]
 Amount = Annotated[int, Field(ge=1, le=MAX_AT_ONCE)]
 Action = tuple[str, str, int]
-"""A tool, the item or site that it is called with, and how many; 1 where that says nothing."""
+"""A tool, the item or site that it is called with, and the number; 1 if the tool takes no number."""
 
 
 class _Part(BaseModel):
@@ -42,7 +42,7 @@ class Item(_Part):
 
 
 class TechTree(_Part):
-    """`sites`: what can be gathered at each. `items`: how each is got. What is not used up is not part of anything."""
+    """`sites`: what can be gathered at each. `items`: how each is got. An item that is not used up is no part."""
 
     sites: dict[Name, tuple[Name, ...]] = Field(min_length=1, max_length=12)
     items: dict[Name, Item] = Field(min_length=1, max_length=100)
@@ -84,7 +84,7 @@ class TechTree(_Part):
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
-        """By item the length of the longest chain of what it needs; 0 for what bare hands gather.
+        """Return for each item the length of its longest chain of needed items; 0 for what bare hands gather.
 
         Raises: ValueError for items that need each other.
         """
@@ -123,7 +123,7 @@ class TechTree(_Part):
     # ---- plans
 
     def work(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
-        """Return what is still to be done for one `goal`: by item, how many to gather, or how often to make it.
+        """Return the remaining work for one `goal`: by item, how many to gather, or how often to make it.
 
         The deepest item comes first. Raises: ValueError if more than MAX_AT_ONCE of an item are to be got.
         """
@@ -163,10 +163,10 @@ class TechTree(_Part):
             yield "gather", name, times
 
     def essential(self, goal: str, actions: Sequence[Action], site: str) -> list[Action]:
-        """Actions that got one `goal` from nothing, without those that were of no use for it.
+        """Return the actions that got one `goal` from nothing, without useless actions.
 
         Args:
-            site: where they began.
+            site: the site where the actions began.
         """
         demand, useful = {goal: 1}, list[Action]()
         for name, what, count in reversed(actions):
@@ -184,7 +184,7 @@ class TechTree(_Part):
         return self._without_detours(useful[::-1], site)
 
     def _without_detours(self, actions: Sequence[Action], site: str) -> list[Action]:
-        """Walk and takes in hand only where the next thing is gathered that needs it."""
+        """Walk, or take an item in hand, only right before gathering the next thing that needs it."""
         direct, at, hand, next_site, next_hand = list[Action](), "", "", site, ""
         for name, what, count in actions:
             if name == "explore":

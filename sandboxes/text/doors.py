@@ -67,10 +67,10 @@ class Doors(TextEnvironment):
         return self._is_over() and not self.solved()
 
     def nearness(self) -> float:
-        """Every key counts: right keys so far, as a share of all rooms.
+        """Return, if every key counts, the right keys so far as a share of all rooms.
 
-        Only the first counts: 0 before it is taken and for ever after a wrong one; after the right one 0.5, rising
-        evenly to 1 with the rooms that remain.
+        If only the first key counts: 0 before it is taken, and 0 after a wrong one; 0.5 after the right one, rising
+        evenly to 1 in the remaining rooms.
         """
         if self._counts() == "every":
             return float(self.state["right"] / self._horizon())
@@ -78,7 +78,7 @@ class Doors(TextEnvironment):
         return 0.5 + 0.5 * walked if self.state["right"] else 0.0
 
     async def outlook(self) -> Outlook:
-        """Return Outlook: hopeless once a wrong key that counts was taken; a turn for each room that is left."""
+        """Return the outlook: hopeless once a wrong key that counts was taken; it needs one turn for each room left."""
         expected = self.state["room"] if self._counts() == "every" else min(self.state["room"], 1)
         hopeless = "a wrong key was taken" if self.state["right"] < expected else None
         return Outlook(hopeless, turns_needed=self._horizon() - int(self.state["room"]))
@@ -125,12 +125,12 @@ class Doors(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Take the key of the sign, and any key where the sign says so. It reads the rooms, not the truth."""
+        """Take the key that the sign names, or any key if the sign says `any`; the truth is not read."""
         return _player(task, mistakes=0.0)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Plays like the oracle, but in each room takes a wrong key with probability 1/2, whatever it did before."""
+        """Play like the oracle, but in each room take a wrong key with probability 1/2, independently."""
         return _player(task, mistakes=0.5)
 
 

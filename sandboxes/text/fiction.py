@@ -61,7 +61,7 @@ class Fiction(TextEnvironment):
         return self._game.is_solved(_state(self.state))
 
     def nearness(self) -> float:
-        """L / (L + remaining commands), with L the commands of the shortest way from the start; 0 without a way."""
+        """Return L / (L + remaining commands), L the commands of the shortest way at the start; 0 without a way."""
         remaining = self._game.commands_left(_state(self.state))
         return 0.0 if remaining is None else self._length / (self._length + remaining)
 
@@ -87,13 +87,13 @@ class Fiction(TextEnvironment):
 
     @classmethod
     def task_of(cls, name: str, wish: str, game: Any, *, split: Split = "train", least: int = 3) -> Task:
-        """Return the task of a game from elsewhere.
+        """Return the task of a given game.
 
         Args:
             name: the id of the task.
             wish: a sentence that says what is to be done.
-            least: commands that its shortest solution must have.
-        Raises: ValueError for a game that is none, cannot be won, or whose solution is shorter.
+            least: the fewest commands that its shortest solution may have.
+        Raises: ValueError for a game that is invalid, cannot be won, or has a shorter solution.
         """
         puzzle = _puzzle(wish, game)
         solution = puzzle.truth["solution"]
@@ -114,12 +114,12 @@ class Fiction(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Plays the shortest way to win, which it finds by search. It does not read the truth."""
+        """Play the shortest way to win, found by search; the truth is not read."""
         return _player(_game(task).solution() or [])
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Use the commands correctly, but gives up at a point of the shortest way."""
+        """Use the commands correctly, but give up at a point of the shortest way."""
         solution = _game(task).solution() or []
         return _player(solution[: random.Random(seed_of("imperfect", task.id)).randrange(len(solution) + 1)])
 
@@ -127,7 +127,7 @@ class Fiction(TextEnvironment):
 def _puzzle(wish: str, data: Mapping[str, Any]) -> Puzzle:
     """Return the puzzle of a game.
 
-    Raises: ValueError for one that is none, that cannot be won, or is won at the start.
+    Raises: ValueError for a game that is invalid, cannot be won, or is won at the start.
     """
     game = Game.read(data)
     solution = game.solution()

@@ -19,7 +19,7 @@ LONGEST = 22
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
     """Return a game that can be won, by at least two commands more than it has obstacles, and at most LONGEST.
 
-    Returns: what is wished for, and the game as `fiction_game.Game` reads it.
+    Returns: the wish, a sentence for the agent, and the game as `fiction_game.Game` reads it.
     Raises: ValueError if none was found in TRIES tries.
     """
     for _ in range(TRIES):

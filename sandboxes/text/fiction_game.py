@@ -26,7 +26,7 @@ class _Part(BaseModel):
 
 
 class Condition(_Part):
-    """What must hold, or with `yes` false must not.
+    """A condition that must hold or, with `yes` false, must not hold.
 
     `kind`: `at`, you are in the room `name`; `have`, you carry the thing; `here`, you carry it or it is in your room;
     `flag`, the flag is set.
@@ -49,7 +49,7 @@ class Effect(_Part):
 
 
 class Exit(_Part):
-    """A way to another room, while its conditions hold; otherwise `otherwise` is said."""
+    """A way to another room, open while its conditions hold; if they do not, the game says `otherwise`."""
 
     to: Name
     needs: tuple[Condition, ...] = Field((), max_length=8)
@@ -72,7 +72,7 @@ class Thing(_Part):
 
 
 class FictionRule(_Part):
-    """A command of the game's own: while `needs` hold it has `effects` and says `text`, else it says `otherwise`."""
+    """A command that the game defines: while `needs` hold it has `effects` and says `text`, else `otherwise`."""
 
     command: Name
     needs: tuple[Condition, ...] = Field((), max_length=8)
@@ -229,10 +229,10 @@ class Game(_Part):
     # ---- search
 
     def commands_left(self, state: FictionState | None = None) -> int | None:
-        """How many commands the shortest way from a state to the goal has; None without a way.
+        """Return the number of commands in the shortest way from a state to the goal; None without a way.
 
         Args:
-            state: that commands have led to; by default the beginning.
+            state: a state that commands have led to; by default the initial state.
         Raises: ValueError for a game with more than MAX_STATES states.
         """
         return self._commands_left.get(self._reduced(self.beginning if state is None else state))
@@ -250,7 +250,10 @@ class Game(_Part):
 
     @cached_property
     def _commands_left(self) -> Mapping[FictionState, int]:
-        """By state that can be reached and has a way to the goal: searched forward for all, then back from the goal."""
+        """Return the commands left for every reachable state with a way to the goal.
+
+        All states are found by searching forward; then the distances are found by searching back from the goal.
+        """
         beginning = self._reduced(self.beginning)
         before: dict[FictionState, list[FictionState]] = {beginning: []}
         queue, left = deque([beginning]), {}

@@ -90,11 +90,11 @@ class FrozenLake(TextEnvironment):
         return self._at in self._holes
 
     def nearness(self) -> float:
-        """1 minus the remaining steps over those from the farthest square; 0 in a hole."""
+        """Return 1 minus the remaining steps divided by those from the farthest square; 0 in a hole."""
         return 1 - self._left[self._at] / max(self._left.values()) if self._at in self._left else 0.0
 
     async def outlook(self) -> Outlook:
-        """Count the turns of the shortest way, five steps a turn. Unknown where steps slip, which may also help."""
+        """Return the outlook: the turns of the shortest way at five steps a turn; unknown if steps may slip."""
         is_known = not self._slip and self._at in self._left
         return Outlook(turns_needed=ceil(self._left[self._at] / MAX_STEPS) if is_known else None)
 
@@ -157,7 +157,7 @@ class FrozenLake(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Walk a shortest way. On slippery ice it does not check its position, and may fail."""
+        """Walk a shortest way, without checking the position, so that on slippery ice this may fail."""
         return walker(task, MAX_STEPS)
 
     @staticmethod

@@ -163,7 +163,7 @@ class House:
     # ---- solutions
 
     def solution(self, quest: list[list[str]]) -> list[str]:
-        """Commands that bring each thing to its holder, from the current state, which is not changed.
+        """Return commands that bring each thing to its holder, from the current state, which is not changed.
 
         A lock is opened only if it is in the way.
         Raises: RecursionError if a key is behind its own lock.

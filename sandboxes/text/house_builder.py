@@ -113,7 +113,7 @@ def _lock(rng: random.Random, plan: dict[str, Any], locations: dict[str, str], s
 
 
 def _open_places(plan: Mapping[str, Any], start: str, lock: str | None = None) -> set[str]:
-    """Rooms and holders that can be reached without opening any lock; `lock` is one more lock."""
+    """Return the rooms and holders that can be reached without opening any lock; `lock` is one more lock."""
     locks, rooms, waiting = {*plan["locks"], lock}, {start}, [start]
     while waiting:
         room = waiting.pop()

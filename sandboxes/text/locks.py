@@ -36,12 +36,12 @@ NOTES = (
 class Locks(TextEnvironment):
     """A lock has some of eight wheels, with eight words each, and shows which wheel is to be set next.
 
-    On a lock of the house each wheel has the word that it has on all others of the house, but nothing tells which. A
-    lock of its own has other words, and the prompt may note those of its first wheels. After the last wheel the episode
-    ends; it is solved if all words are right. No result tells whether one was: somebody who knows nothing opens a lock
-    of k wheels in one of 8^k episodes. In memory, so nothing is isolated.
+    On a lock of the house, each wheel has the same word as on all other locks of the house, but nothing reveals it. A
+    lock of its own has other words, and the prompt may note the words of its first wheels. After the last wheel the
+    episode ends; it is solved if all words are right. No result tells whether a word was right: an agent that knows
+    nothing opens a lock of k wheels in one of 8^k episodes. In memory, so nothing is isolated.
 
-    Task parameters: `wheels`, by their names in their order; `words`, of these.
+    Task parameters: `wheels`, the names of the wheels in order; `words`, the right word of each wheel.
     """
 
     task_set = "text/locks-v1"
@@ -77,11 +77,11 @@ class Locks(TextEnvironment):
         return self._is_over() and not self.solved()
 
     def nearness(self) -> float:
-        """Right words so far, as a share of all wheels."""
+        """Return the right words so far, as a share of all wheels."""
         return float(self.state["right"] / len(self._parameters["wheels"]))
 
     async def outlook(self) -> Outlook:
-        """Return Outlook: hopeless once a wheel was set to a wrong word; a turn for each wheel that is left."""
+        """Return the outlook: hopeless once a wheel was set to a wrong word; it needs one turn for each wheel left."""
         hopeless = "a wheel was set to a wrong word" if self.state["right"] < self.state["wheel"] else None
         return Outlook(hopeless, turns_needed=len(self._parameters["wheels"]) - int(self.state["wheel"]))
 
@@ -116,17 +116,17 @@ class Locks(TextEnvironment):
 
     @staticmethod
     def notes(task: Task) -> list[str]:
-        """How to set each wheel of a task, a line each."""
+        """Return how to set each wheel of a task, one line per wheel."""
         return notes_of(task.parameters["words"])
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Set each wheel to its word, which it knows from the truth."""
+        """Set each wheel to its word, read from the truth."""
         return _player(task, known=len(task.parameters["wheels"]))
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Set the wheels whose words the prompt notes, and draws the words of all others."""
+        """Set the wheels whose words the prompt notes, and draw random words for all others."""
         lines = [line.removeprefix("- ") for line in task.prompt.split("\n")]
         return _player(task, known=sum(note in lines for note in notes_of(task.parameters["words"])))
 

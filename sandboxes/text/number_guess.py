@@ -94,12 +94,12 @@ class NumberGuess(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Halves the range. It reads the prompt and the answers, not the truth."""
+        """Halve the range, from the prompt and the answers; the truth is not read."""
         return _player(task, lambda low, high: (low + high) // 2)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Start like the oracle, but ignores the answers and repeats its guess."""
+        """Start like the oracle, but ignore the answers and repeat the guess."""
         middle = (task.parameters["low"] + task.parameters["high"]) // 2
         return _player(task, lambda low, high: middle)
 

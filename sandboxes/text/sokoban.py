@@ -68,7 +68,7 @@ class Sokoban(TextEnvironment):
         return sorted(map(tuple, self.state["boxes"])) == self._targets
 
     def nearness(self) -> float:
-        """1 / (1 + a lower bound on the remaining pushes, each box taken alone); 0 if a box can reach no target."""
+        """Return 1 / (1 + a lower bound on the remaining pushes, each box alone); 0 if a box can reach no target."""
         return 1 / (1 + pushes_left) if (pushes_left := self._left()) < 1_000 else 0.0
 
     def _left(self) -> int:
@@ -135,7 +135,7 @@ class Sokoban(TextEnvironment):
 
 
 def pushes_to(target: Square, floor: Iterable[Square]) -> dict[Square, int]:
-    """Pushes that a single box needs from each square to the target; squares without a way are absent."""
+    """Return the pushes that a single box needs from each square to the target; squares without a way are absent."""
     floor, pushes, edge = set(floor), {target: 0}, [target]
     while edge:
         after = []
@@ -161,8 +161,8 @@ def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Squa
 
 
 def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tuple[list[str], str] | None:
-    """Return a room with the boxes pulled off their targets, and the steps that push them back; None if these are too
-    few.
+    """Return a room with the boxes pulled off their targets, and the steps that push them back; None if these steps
+    are too few.
     """
     side = axes["size"]
     inside = [(row, column) for row in range(1, side + 1) for column in range(1, side + 1)]

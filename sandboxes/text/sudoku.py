@@ -77,7 +77,7 @@ class Sudoku(TextEnvironment):
         return bool(self.state["grid"] == self._solution)
 
     def nearness(self) -> float:
-        """Right cells minus wrong cells, over the cells that were empty; at least 0."""
+        """Return the right cells minus the wrong cells, divided by the cells that were empty; at least 0."""
         pairs = [
             (now, right)
             for now, right, was in zip(self.state["grid"], self._solution, self._given, strict=True)
@@ -135,7 +135,7 @@ class Sudoku(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Solves the grid of the task parameters; it does not read the truth."""
+        """Solve the grid of the task parameters; the truth is not read."""
         side = len(task.parameters["grid"])
         given = [int(digit) for row in task.parameters["grid"] for digit in row]
         return _filler(given, solve(given, side, most=1)[0], side)
@@ -244,7 +244,7 @@ def _full(rng: random.Random, side: int) -> list[int]:
     tall, wide = BOXES[side]
 
     def order(band: int) -> list[int]:
-        """Lines in an order that keeps bands of `band` lines together."""
+        """Return the lines in a random order that keeps bands of `band` lines together."""
         bands = rng.sample(range(side // band), side // band)
         return [band_index * band + line for band_index in bands for line in rng.sample(range(band), band)]
 

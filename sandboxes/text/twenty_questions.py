@@ -126,12 +126,12 @@ class TwentyQuestions(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """List the things, asks the question that splits the remaining ones best, and guesses the last one."""
+        """List the things, ask the question that splits the remaining things best, and guess the last one."""
         return _player(halving)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Asks random questions, and guesses when one thing is left."""
+        """Ask random questions, and guess when one thing is left."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(_known(task.parameters["among"])))
 

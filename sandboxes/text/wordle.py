@@ -105,12 +105,12 @@ class Wordle(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """List the words, then guesses the possible one that splits the others best. It does not read the truth."""
+        """List the words, then guess the possible word that splits the others best; the truth is not read."""
         return _player(best)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """List the words, then guesses at random, ignoring the answers."""
+        """List the words, then guess at random, ignoring the answers."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(task.parameters["among"]))
 

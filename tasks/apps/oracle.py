@@ -76,7 +76,7 @@ def _do_jobs(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def team_oracle(task: Task) -> list[Message]:
-    """Let a planner hand over one job after the other; executors do them like the practised oracle, and report."""
+    """Let a planner hand over one job after another; executors do the jobs like the practised oracle, and report."""
     return _hand_over(task, json.loads(task.truth["steps"]))
 
 

@@ -20,10 +20,10 @@ Step = tuple[str, str, dict[str, Any]]
 
 @dataclass(slots=True)
 class Draft:
-    """A task under construction: its random stream, and the records as its pieces so far left them.
+    """A task under construction: its random stream, and the records after the pieces so far.
 
     Attributes:
-        environment: an opened environment of apps; `call_api` is used as by an agent.
+        environment: an opened environment of apps; `call_api` works as for an agent.
         steps: the calls so far: app, API, arguments.
     """
 
@@ -304,7 +304,7 @@ SHORT = (
     Piece(("calendar", "notes"), lambda draft: _append(draft, *_appointment(draft))),
     Piece(("shop", "notes"), lambda draft: _append(draft, *_price(draft))),
 )
-"""Jobs about things of which each record has the same ones, so that a tiny model has no names to spell."""
+"""Jobs about things that are the same in all records, so that a tiny model has no names to spell."""
 ACTIONS = (
     Piece(("calendar",), _reschedule),
     Piece(("calendar",), _cancel_event),

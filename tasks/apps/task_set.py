@@ -30,7 +30,7 @@ ENVIRONMENT, RECORDS = "agentgym/apps-v1", "apps/year"
 SIZES = {"train": 2_400, "validation": 150, "unseen_records": 150, "unseen_apps": 150, "unseen_compositions": 150}
 SIZES_SHORT = {"train": 4_500, "validation": 120, "unseen_records": 360}
 SEEDS = {"train": range(40), "validation": range(40, 44), "held_out": range(44, 52)}
-"""Seeds of the records. No split has those of another."""
+"""Seeds of the records of each split. No two splits share a seed."""
 HELD_OUT_APPS = frozenset({"files", "music"})
 HELD_OUT_PAIRS = frozenset(
     {
@@ -42,7 +42,7 @@ HELD_OUT_PAIRS = frozenset(
         ("notes", "bank"),
     }
 )
-"""The app that is asked, and the app that the answer is put into."""
+"""Pairs of apps that only held-out tasks combine: the app that is asked, and the app that the answer is put into."""
 
 
 @cache
@@ -158,8 +158,8 @@ def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, 
 def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]] | None:
     """Draw pieces and carry them out.
 
-    Returns: the prompt, the answer if it is a question, and the apps it needs; None for a question whose answer the
-        stratum allows nowhere.
+    Returns: the prompt, the answer if it is a question, and the apps that it needs; None for a question whose answer
+        may not be put into any app in this stratum.
     """
     usable = partial(_usable, apps_allowed=stratum == "unseen_apps")
     rng = draft.rng

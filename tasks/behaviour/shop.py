@@ -65,7 +65,7 @@ SORTS = tuple(ShopperAction(CLICK, "sort", text) for text in ("price", "rating",
 ELEMENTS = "search box; filter: {}; sort: {}; product; link: next page; button: buy now, add to basket".format(
     *(", ".join(action.value for action in actions) for actions in (FILTERS, SORTS))
 )
-"""What there is to act on, as the instruction of a task lists it."""
+"""The elements that can be acted on, as a task's instruction lists them."""
 
 
 @dataclass(frozen=True)

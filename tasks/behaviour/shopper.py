@@ -24,7 +24,7 @@ from .shop import (
 )
 
 MANY = 7
-"""A shopper may refine only where there are more results than these."""
+"""A shopper may refine only if there are more results than this."""
 MAX_PAGES = 3
 """The most pages of results that a shopper looks at."""
 
@@ -111,7 +111,7 @@ class Habits:
         return None
 
     def pick(self, page: ShopPage) -> ShopperAction:
-        """Return the choice of a product to open, or what is done if none on the page fits."""
+        """Return the action of opening the chosen product, or another action if no product on the page fits."""
         fits = FITS[self.fit]
         if fitting := [each for each in page.visible if fits(each, page, self.brand)]:
             return ShopperAction(CLICK, "product", min(fitting, key=_CHOICES[self.choice]).name)
@@ -149,7 +149,7 @@ class Habits:
 
 
 Session = list[tuple[ShopPage, ShopperAction]]
-"""Each page of a session, and what was done there."""
+"""Each page of a session, and the action taken there."""
 
 
 def session(habits: Habits, page: ShopPage | None) -> Session:
@@ -186,7 +186,7 @@ def draw_habits(
 HabitsByKind = Mapping[str, Sequence[Habits]]
 """Habits by the decision that they are about: search, refine, pick or decide."""
 Decisions = Sequence[tuple[ShopPage, ShopperAction | None]]
-"""On which page, and what was done; None for not to refine."""
+"""Pages, and the action taken on each; None if the shopper did not refine."""
 _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
     "search": Habits.search,
     "refine": Habits.refine,
@@ -205,7 +205,7 @@ def consistent(habits: HabitsByKind, past: Session) -> HabitsByKind:
 
 
 def all_foretell(habits: HabitsByKind, present: Session) -> bool:
-    """Return whether all given habits lead to the session's decisions, so that a log that leaves these predicts it."""
+    """Return whether all given habits lead to the session's decisions; a log that leaves these then predicts it."""
     decisions = _decisions(present)
     return all(len(_agreeing(kind, habits[kind], decisions[kind])) == len(habits[kind]) for kind in _ACT)
 

@@ -31,10 +31,10 @@ from .words import BRANDS, COLOURS, KINDS, NEW_BRANDS, NEW_COLOURS, NEW_KINDS
 NAME, ENVIRONMENT = "behaviour/shopping-v1", "agentgym/behaviour-v1"
 SIZES = {"train": 1800, "validation": 120, "unseen_products": 180, "unseen_habits": 150, "unseen_compositions": 150}
 MIN_STEPS, MAX_STEPS = 3, 7
-"""Decisions of the session to predict."""
+"""The smallest and the largest number of decisions in the session to predict."""
 MIN_PAST, MAX_PAST = 2, 4
 MISSES = 1 / 6
-"""How likely the imperfect oracle takes the first thing on a page instead."""
+"""The probability that the imperfect oracle takes the first thing on a page instead."""
 INSTRUCTION = (
     "You read the log of a shopper whose habits never change. Predict, page by page, what the same shopper does in the "
     f"present session. Elements: {ELEMENTS}. Buying, and terminate, end a session."

@@ -1,4 +1,4 @@
-"""What there is to buy, by whom it is made, and in which colours."""
+"""The kinds of products, their brands and their colours."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ COLOURS = ("red", "blue", "green", "white", "black")
 NEW_BRANDS = ("Gala", "Halo", "Indra", "Juno", "Kilo", "Lumo")
 NEW_KINDS = ("umbrella", "drill", "hammock", "wallet", "pan", "bucket", "skateboard", "vase")
 NEW_COLOURS = ("pink", "grey", "yellow", "orange", "purple")
-"""Of products that no training task has."""
+"""Colours of products that no training task has."""

@@ -14,13 +14,13 @@ from .words import FORMS, NAMES, REQUESTS, WORDS
 
 NAME = "code/chores-v1"
 FILES = 12
-"""How many files there are at the start."""
+"""The number of files at the start."""
 KINDS = ("put", "put", "append", "copy", "rename", "delete")
-"""Of requests that depend on nothing: a put twice as often, which needs no file that is untouched."""
+"""Kinds of requests that depend on nothing. `put` is twice as likely, because it needs no untouched file."""
 DEPENDENT = 0.45
-"""How likely a request depends on a change, where there was one lately. That makes it about a third of all requests."""
+"""The probability that a request depends on a recent change, if there is one; about a third of all requests then do."""
 LATELY = 4
-"""Within so many turns a changed file is asked about again."""
+"""The number of turns within which a changed file is asked about again."""
 
 Goal = dict[str, str | None]
 """Texts by name; None for a file that must be gone."""
@@ -66,7 +66,7 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int) -> Task:
 
 
 class ChoresWriter:
-    """Writes a session's requests one after another, on the files as the right commands so far left them.
+    """Writes a session's requests one after another, for the files after the right commands so far.
 
     Attributes:
         dependent: number of requests so far that depend on an earlier one.

@@ -19,7 +19,7 @@ PAIRS = {
     "javascript": r"\bassert\.(?:deepEqual|equal|strictEqual|deepStrictEqual)\s*\(",
     "rust": r"\bassert_eq!\s*\(",
 }
-"""What opens an assertion that takes a call and a value."""
+"""Patterns, by language, of the beginning of an assertion that takes a call and a value."""
 CLAIMS = {
     "cpp": r"\bassert\s*\(",
     "go": r"(?!)",
@@ -27,7 +27,7 @@ CLAIMS = {
     "javascript": r"\bconsole\.assert\s*\(|\bassert\s*\(",
     "rust": r"\bassert!\s*\(",
 }
-"""What opens an assertion that takes comparisons."""
+"""Patterns, by language, of the beginning of an assertion that takes comparisons."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from .items import LeftOutWarning, field, read_items, text_of
 
 NAME, ENVIRONMENT, ANSWERS = "calls/bfcl-v1", "agentgym/function-calls-v1", "possible_answer"
 LEFT_OUT = ""
-"""Among the accepted values of an argument: it may be left out."""
+"""If this is among the accepted values of an argument, the argument may be left out."""
 REFUSAL = "None of these functions does that."
 HINT = " Note that the provided function is in Python 3 syntax."
-"""The published harness adds it to what a function is for."""
+"""The sentence that the published harness appends to a function's description."""
 SCHEMA_TYPES = {
     "integer": "integer",
     "float": "number",
@@ -30,16 +30,16 @@ SCHEMA_TYPES = {
     "dict": "object",
     "object": "object",
 }
-"""JSON Schema's name of a type of BFCL; of any other it is `string`, as published."""
+"""JSON Schema's name of each type of BFCL; all other types are `string`, as published."""
 _COPIED = ("description", "enum", "default", "minimum", "maximum", "minItems", "maxItems")
 
 
 def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Path | None = None) -> TaskSet:
     """The items of a file, or of all files of a folder, as tasks of `agentgym/function-calls-v1`.
 
-    Read are `simple`, `multiple`, `parallel`, `parallel_multiple`, `irrelevance`, `relevance` and their `live_` kin. An
-    item's id says which it is of. Others (turns that go on, Java, JavaScript) are left out, and a LeftOutWarning names
-    them. Dots in names of functions become `_`, as most call formats need it.
+    The categories `simple`, `multiple`, `parallel`, `parallel_multiple`, `irrelevance`, `relevance` and their `live_`
+    forms are read. An item's id names its category. Others (multi-turn, Java, JavaScript) are left out, and a
+    LeftOutWarning names them. Dots in names of functions become `_`, as most call formats require.
 
     Args:
         path: a file of JSON lines such as `BFCL_v4_multiple.json`, or the folder that holds them.
@@ -85,7 +85,7 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the first accepted value of every argument that may not be left out; without a right call, words."""
+    """Call with the first accepted value of every required argument; answer in words if no call is right."""
     truth = task.truth
     if truth["kind"] == "no_call":
         return [Message("assistant", REFUSAL)]
@@ -98,7 +98,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _can_be_solved(task: Task, where: str) -> bool:
-    """Return whether the published answer can be given: a few name unknown arguments, or accept no value of an
+    """Return whether the published answer can be given: a few answers name unknown arguments, or accept no value for an
     argument.
 
     Raises: TaskError for accepted calls that the reward cannot read.

@@ -33,9 +33,9 @@ MODULES = {
 }
 """The module of each class in the package, and the name of the file that describes its functions."""
 PublishedCall = tuple[str, list[Any], dict[str, Any]]
-"""Its name, positional arguments, and arguments by name."""
+"""A call: its name, positional arguments, and arguments by name."""
 MAX_STEPS = 20
-"""Messages with calls that the leaderboard allows in a turn."""
+"""The number of messages with calls that the leaderboard allows in a turn."""
 DONE, MISSING = "Done.", "is not installed in the sandbox"
 
 
@@ -46,8 +46,8 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     have. Items whose calls need a package that sandboxes lack are left out, and a LeftOutWarning names them.
 
     Args:
-        path: such a file, or the folder `bfcl_eval/data` of the package `bfcl-eval`. Beside it lie the other files of
-            the package: the accepted calls, the descriptions of the functions, and the functions' source.
+        path: such a file, or the folder `bfcl_eval/data` of the package `bfcl-eval`. The package's other files must be
+            beside it: the accepted calls, the descriptions of the functions, and the functions' source.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
     Raises: TaskError naming the file, the item and what is wrong with it, or that nothing in it is read.
     """
@@ -94,7 +94,7 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the published calls, one a message if there are not too many, and a word at the end of each turn."""
+    """Return the published calls, one per message if there are not too many, and a word at the end of each turn."""
     messages: list[Message] = []
     for calls in json.loads(task.truth["calls"]):
         size = max(-(-len(calls) // MAX_STEPS), 1)

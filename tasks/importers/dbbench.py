@@ -20,8 +20,8 @@ ENVIRONMENT = "agentgym/sql-write-v1"
 def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: str = ENVIRONMENT) -> TaskSet:
     """The tasks of a DBBench file: questions judged by their answer label, changes by the tables at the end.
 
-    A question's published SQL is noisy and not used; nothing may have changed when it is answered. A change's label is
-    the statement itself, which is run to know what the tables must hold. Changes whose statement does not run on
+    A question's published SQL is noisy and not used; answering a question must change nothing. A change's label is the
+    statement itself, which is run to find the required contents of the tables. Changes whose statement does not run on
     SQLite, or changes nothing, are left out, and a warning names them.
 
     Args:

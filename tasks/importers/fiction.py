@@ -16,13 +16,13 @@ def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) ->
     """Games in a JSON array or JSON lines as tasks of `agentgym/text-fiction-v1`.
 
     An item has `game`, an object (see `agentgym.sandboxes.text`), `wish`, a sentence that says what is to be done, and
-    perhaps `id`. Each game is searched for its shortest solution. Those that are none, cannot be won, or are
-    too easy are left out, and a LeftOutWarning says why.
+    perhaps `id`. Each game is searched for its shortest solution. Games that are invalid, cannot be won, or
+    are too easy are left out, and a LeftOutWarning says why.
 
     Args:
         split: where the tasks go.
-        least: commands of the shortest solution of a game that is kept.
-    Raises: TaskError for a file that cannot be read, or of whose games none can be used.
+        least: the fewest commands that the shortest solution of a kept game may have.
+    Raises: TaskError for a file that cannot be read, or that contains no usable game.
     """
     source, environment = Path(path), load("environments", "agentgym/text-fiction-v1")
     tasks, reasons = {}, {}

@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
-    """Return the relative tolerance, never more than all of the tests allow."""
+    """Return the largest relative tolerance that all of the tests allow."""
     allowed = [_allowed(each) for each in assertions if isinstance(each.value, int | float)]
     return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(allowed, default=0.0))
 

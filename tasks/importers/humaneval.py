@@ -33,7 +33,7 @@ def load_humaneval(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 def load_humanevalfix(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """The problems of HumanEvalFix (the Python file of HumanEvalPack) as tasks of `agentgym/code-v1`.
 
-    A function is shown with a bug in it, and must be handed in without. Args and Raises: as of `load_humaneval`.
+    A function is shown with a bug, and must be handed in without it. Args and Raises: as for `load_humaneval`.
     """
     return _load(path, "code/humanevalfix-v1", split, _repair)
 

@@ -16,7 +16,7 @@ from agentgym import Split, TaskError, TaskSet
 from .function_rows import FunctionRow, LeftOut, load_rows
 
 CRATES = {"rand": r"\brand::|\bRng\b", "regex": r"\bRegex\b|\bregex::", "md5": r"\bmd5::"}
-"""What the published Rust files import beside Rust's own library, and how a solution uses it."""
+"""The crates that the published Rust files import beside Rust's own library, with patterns of their use."""
 LANGUAGE_OF_ID = {"CPP": "cpp", "Go": "go", "Java": "java", "JavaScript": "javascript", "Rust": "rust"}
 FIELDS = ("task_id", "prompt", "canonical_solution", "test")
 

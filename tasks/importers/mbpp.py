@@ -24,8 +24,8 @@ FIELDS = {
 def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """The problems of an MBPP file as tasks of `agentgym/code-v1`, held out unless asked otherwise.
 
-    The first assertion is shown and may be tried; all of them judge. Problems whose set-up or tests need a
-    name that is nowhere defined cannot be solved: they are left out, and a warning names them.
+    The first assertion is shown and may be tried; all assertions judge. Problems whose set-up or tests need a
+    name that is not defined anywhere cannot be solved: they are left out, and a warning names them.
 
     Args:
         path: a JSON array, or one JSON object a line, perhaps gzipped.

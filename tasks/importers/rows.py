@@ -37,8 +37,8 @@ def load_rows(
         database: the SQLite file of all rows, or the column with each row's, relative to the file. The environment is
             then agentgym/sql-v1.
         environment: where the tasks are played, if it is another one.
-        split: of the rows without a column `split`.
-        name: of the task set; by default the file's.
+        split: the split of rows without a column `split`.
+        name: the name of the task set; by default the file's name.
     Raises: TaskError naming the row and the column.
     """
     path = Path(path)
@@ -108,7 +108,7 @@ def _answer(row: Mapping[str, Any], where: str, column: str) -> Any:
 
 
 def _plain(value: Any, where: str) -> str | int | float:
-    """Return a value of a right answer as JSON has it; decimals and dates as their text."""
+    """Return a value of a right answer in a JSON-compatible form; decimals and dates become text."""
     if isinstance(value, Decimal | date | time):
         return str(value)
     if not isinstance(value, str | int | float) or value != value:  # NaN is what a table has where nothing is

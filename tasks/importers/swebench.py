@@ -29,7 +29,7 @@ NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
 OLDEST = ".".join(map(str, rootfs.OLDEST_PYTHON))
 OLD_PYTEST = "pytest<8"
-"""For repositories of a published environment that do not say which: newer ones refuse tests as nose had them."""
+"""The pytest for published environments that name no version: newer versions reject tests in nose's style."""
 COMPILED_MIB = {"memory_mib": 2048, "disk_mib": 2048}
 """Limits of instances with an environment: numerical packages are large."""
 
@@ -63,8 +63,8 @@ def load_swebench(
             host. An instance whose environment cannot be built is left out. Without, tasks run with the host's Python
             and pytest, and no package.
         python: a version of Python for all instances, in place of the published ones: `here` for this one.
-        at_once: environments built side by side. `progress`: told how many of how many instances are
-            done, and how many of these are left out.
+        at_once: number of environments built at the same time. `progress`: called with the number of finished
+            instances, the number of all instances, and the number of instances left out.
     Raises: TaskError naming the file, the item and what is wrong with it, or that no instance can be played.
     """
     path = Path(path)

@@ -40,7 +40,7 @@ PATCH = f"diff --git a/{AT} b/{AT}\nnew file mode 100644\n" + "".join(
     unified_diff([], CONFTEST.splitlines(True), "/dev/null", f"b/{AT}")
 )
 PACKAGES = ["pytz==2018.9", "sqlparse==0.5.1"]
-"""What Django 2 and 3 import, where no environment is built."""
+"""The packages that Django 2 and 3 import, for tasks without a built environment."""
 FILES = {AT: CONFTEST}
 NOT_HERE = frozenset(
     {  # tests for other test runners, and tests changed between the installed release and the instances' commits

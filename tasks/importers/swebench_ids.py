@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 PYTEST_ID = re.compile(r"[^\s:]+\.py::\S+")
 BARE_NAME = re.compile(r"test\w*(?:\[.*)?")
 RECORDED_AT = re.compile(r"/(?:testbed|workspace/[\w.-]+|home/[\w-]+/[\w.-]+|app|repo)(?=/)")
-"""Where the sets' own containers have the repository."""
+"""Matches the repository's folder in the sets' own containers."""
 HERE = "/work/repo"
 
 

@@ -1,8 +1,8 @@
 """Source distributions from the package index that replace a clone: releases near the base commits of instances.
 
-Each has the bug of its instances (or gets it, see `FIXED`), both patches apply, and the instances' tests fail and pass
-as they should, as far as `docs/environments/swe.md` says. A release is not the commit: tasks made from it have the tag
-`stand_in`.
+Each release has the bug of its instances (or gets it, see `FIXED`), both patches apply, and the instances' tests fail
+and pass as they should, with the exceptions in `docs/environments/swe.md`. A release is not the commit: tasks made from
+it have the tag `stand_in`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ASTROPY = {
     "astropy__astropy-14365": "astropy==5.2.1",
     "astropy__astropy-14995": "astropy==5.3",
 }
-"""They have compiled parts, so they need an environment (`--validate`)."""
+"""Releases with compiled parts, which need an environment (`--validate`)."""
 FIXED = {"django__django-11019": "Django==3.0a1"}
 """Releases that already have the fix: it is reverted, with its tests. No release before the fix is as near to it."""
 STANDS_IN = DJANGO | ASTROPY | FIXED

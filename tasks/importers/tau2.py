@@ -17,12 +17,12 @@ from .items import LeftOutWarning, read_items
 
 NAME, ENVIRONMENT = "service/tau2-bench-v1", "agentgym/tau2-v1"
 FOLDERS = ("data/tau2/domains", "tau2/data/tau2/domains")
-"""Where a clone has its domains, and where the package made of it has them."""
+"""The folder of the domains: in a clone, and in the package made of it."""
 SPLITS: Mapping[str, Split] = {"train": "train", "test": "held_out"}
 PARTS, JUDGED = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"}), "NL_ASSERTION"
 DEFAULT_BASIS = ("DB", "COMMUNICATE")
 SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
-"""Tags of tasks that who does nothing solves, and of those whose reward lacks what only a model can judge."""
+"""Tags of tasks that an agent solves by doing nothing, and of tasks whose reward lacks the part that needs a model."""
 MAX_NAMED = 3
 
 
@@ -32,16 +32,16 @@ def load_tau2(
     """The tasks of a clone of tau2-bench, as tasks of `agentgym/tau2-v1`.
 
     The published splits `train` and `test` become train and held_out; a task in neither of them is left out. All tasks
-    of a domain without these splits become held_out. The files are read, not run; the tools of a domain are: the
-    published actions are made once, in a process of this host, to learn what they leave.
+    of a domain without these splits become held_out. The files are read, not run, except for a domain's tools: the
+    published actions are made once, in a process of this host, to learn the state that they lead to.
 
     Args:
         path: the clone, or a folder with the package `tau2` in it that also holds the data.
         domain: the only domain that is read, such as `airline`; by default all.
         ignore_nl_assertions: import tasks whose score needs a model that judges the conversation (`NL_ASSERTION`)
-            without that part, with the tag `without_nl_assertions`, in place of leaving them out.
-        leave_out_silence_pays: leave out tasks that are paid to an agent that says a word and does nothing. By default
-            they are there, as published, with the tag `silence_pays`.
+            without that part, with the tag `without_nl_assertions`, instead of leaving them out.
+        leave_out_silence_pays: leave out tasks that pay an agent that says a word and does nothing. By default they are
+            included, as published, with the tag `silence_pays`.
     Raises: TaskError naming the file, the task and what is wrong with it, or that nothing in the folder is a domain.
     """
     path = Path(path).absolute()
@@ -85,7 +85,7 @@ def load_tau2(
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the published actions, those of the customer too, and then what has to be said."""
+    """Return the published actions, including the customer's, and then a message with everything that must be said."""
     says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
     messages = [
         Message("assistant", "", (Call(action["name"], action["arguments"], f"call_{number}"),))

@@ -19,15 +19,15 @@ from .items import LeftOutWarning
 NAME, ENVIRONMENT = "service/tau-bench-v1", "agentgym/tau-v1"
 ENVS, LAST_TOOLS = "tau_bench/envs", frozenset({"transfer_to_human_agents"})
 SPLITS: Mapping[str, Split] = {"tasks_test": "held_out", "tasks_dev": "validation", "tasks_train": "train"}
-"""Files of tasks, and where they go."""
+"""The split of each file of tasks."""
 
 
 def load_tau_bench(path: str | Path) -> TaskSet:
     """The tasks of a clone, or of one of its domains, as tasks of `agentgym/tau-v1`.
 
-    `tasks_test.py` becomes held_out, `tasks_dev.py` validation and `tasks_train.py` train. The files are read, not run;
-    the tools of a domain are: the published actions are made once, in a process of this host, to learn the data that
-    they leave.
+    `tasks_test.py` becomes held_out, `tasks_dev.py` validation and `tasks_train.py` train. The files are read, not run,
+    except for a domain's tools: the published actions are made once, in a process of this host, to learn the data that
+    they lead to.
 
     Args:
         path: the clone, or a folder of it such as `tau_bench/envs/retail`.
@@ -69,7 +69,7 @@ def load_tau_bench(path: str | Path) -> TaskSet:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the published actions, and then what has to be said."""
+    """Return the published actions, and then a message with everything that must be said."""
     says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
     messages = [
         Message("assistant", "", (Call(name, arguments, f"call_{number}"),))

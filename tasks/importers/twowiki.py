@@ -23,10 +23,10 @@ def load_twowiki(
 ) -> TaskSet:
     """The questions of a 2WikiMultihopQA file (Ho et al. 2020) as tasks of a search environment.
 
-    Files whose questions carry their own paragraphs are read as HotpotQA's. Others hold triples of evidence alone and
-    a corpus lies beside them: the page that states a fact is its subject's. Subjects are Wikidata's labels, not always
-    Wikipedia's titles; a question whose subjects are not all titles of the corpus has no gold pages, and is judged by
-    its answer alone.
+    Files whose questions carry their own paragraphs are read as HotpotQA's. Other files hold only triples of evidence,
+    and a corpus is beside them: the page of a fact's subject states the fact. Subjects are Wikidata's labels, which may
+    differ from Wikipedia's titles; a question whose subjects are not all titles of the corpus has no gold pages, and is
+    judged by its answer alone.
 
     Args:
         path: a JSON array, or one JSON object a line.

@@ -16,9 +16,9 @@ from .words import ATTRIBUTES, NAMES, SMALL_TALK
 NAME = "memory/short-v1"
 SIZES = {"train": 4500, "validation": 120, "unseen_pairs": 360}
 FACTS = 3
-"""How many a session tells, besides a line of small talk."""
+"""The number of facts in a session, besides a line of small talk."""
 FORGETS = 1 / 2
-"""How likely the imperfect oracle leaves a fact out of a note."""
+"""The probability that the imperfect oracle leaves a fact out of a note."""
 INSTRUCTIONS = {
     "manager": f"Note who speaks, and of {', '.join(ATTRIBUTES)} what is said, with its value.",
     "answerer": "Answer as it is noted: who, what, and its value.",

@@ -17,9 +17,9 @@ NAME, ENVIRONMENT = "memory/people-v1", "agentgym/memory-v1"
 SIZES = {"train": 6000, "validation": 120, "unseen_people": 480, "unseen_attributes": 120, "unseen_compositions": 150}
 KINDS = ("fact", "changed", "counted", "related", "withdrawn", "allergic")
 SESSIONS = {"fact": 2, "allergic": 2, "changed": 3, "counted": 3, "withdrawn": 3, "related": 4}
-"""Sessions of a task by its kind; in them two to four facts are said that nobody asks for."""
+"""The number of sessions by kind of task. They also contain two to four facts that nobody asks for."""
 FORGETS = 1 / 2
-"""How likely the imperfect oracle leaves a note out."""
+"""The probability that the imperfect oracle leaves a note out."""
 
 
 @cache

@@ -9,7 +9,7 @@ NAMES = (
     *("Mara", "Nils", "Olga", "Paul", "Rosa", "Sven", "Tara", "Umar", "Vera", "Will", "Yara", "Zeno"),
 )
 NEW_NAMES = ("Anton", "Bella", "Carlo", "Doris", "Emil", "Frida", "Gina", "Henri")
-"""Of people whom no training task knows."""
+"""Names of people who are in no training task."""
 
 
 @dataclass(frozen=True, slots=True)

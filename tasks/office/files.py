@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 Rows = Sequence[tuple[str, str | int]]
 Picture = tuple[int, int, bytes]
 Content = str | dict[str, str]
-"""What a file of a task holds: text, or `{"base64": ...}`."""
+"""The contents of a task's file: text, or `{"base64": ...}`."""
 SHEET = '<c r="{name}" t="inlineStr"><is><t>{text}</t></is></c>'
 SPREADSHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -137,7 +137,7 @@ class _Plan:
             yield _press("ctrl+s"), r"\* mtPaint [0-9.]+ - "
 
     def way(self) -> str:
-        """Return how the picture has to be changed."""
+        """Return the change that the picture needs."""
         ways = ("horizontally", "vertically", "anti-clockwise", "clockwise")
         return next(way for way in ways if way in self.prompt)
 

@@ -36,7 +36,7 @@ _BROKEN = """(() => {
   }
   return found;
 })()"""
-"""JavaScript that returns the top left corner of everything that wraps over several lines, which no single box fits."""
+"""JavaScript that returns the top left corner of every element that wraps over several lines, which no one box fits."""
 
 
 async def photograph_all(on_progress: Callable[[int], object] = lambda count: None) -> list[tuple[Photograph, bytes]]:

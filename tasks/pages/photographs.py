@@ -56,7 +56,7 @@ def photographs() -> tuple[Photograph, ...]:
 
 
 def picture(name: str = "0000") -> bytes:
-    """One picture as WebP. Raises: TaskError if none has this name."""
+    """Return a picture as WebP. Raises: TaskError if no picture has this name."""
     try:
         return _archive().read(f"{name}.webp")
     except KeyError as error:

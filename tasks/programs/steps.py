@@ -17,7 +17,7 @@ class ProgramStep:
     Attributes:
         words: the step in English. k: the values that K may have; empty without a K.
         code: a C-like expression. python: the same in Python, where it differs.
-        keeps: the expression is a condition, and numbers that do not meet it are skipped.
+        keeps: whether the expression is a condition; numbers that do not meet the condition are skipped.
     """
 
     words: str

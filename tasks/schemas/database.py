@@ -36,7 +36,7 @@ def database(seed: int = 0) -> bytes:
     """Build a domain's database, about 30 KB.
 
     Names, codes and the choices of a column are the same in every variant of a domain; numbers, dates and parents
-    differ. So an answer that is right by luck in one variant is wrong in another.
+    differ. So a query that is right by luck in one variant is wrong in another.
 
     Raises: TaskError if there is no such domain.
     """

@@ -75,7 +75,7 @@ class Column:
 
     @property
     def words(self) -> str:
-        """The column's name as questions write it."""
+        """Return the column's name as questions write it."""
         return self.name.replace("_", " ")
 
 
@@ -112,7 +112,7 @@ class Domain:
 
 @cache
 def domains() -> tuple[Domain, ...]:
-    """Every domain, in the order of their numbers."""
+    """Return all domains, in the order of their numbers."""
     lines = DOMAINS.strip().splitlines()
     parsed = []
     for number, start in enumerate(range(0, len(lines), 3)):

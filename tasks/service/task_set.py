@@ -17,11 +17,11 @@ NAME, NAME_SHORT, ENVIRONMENT = "service/desk-v1", "service/short-v1", "agentgym
 SIZES = {"train": 900, "validation": 90, "unseen_records": 180, "unseen_requests": 180}
 SIZES_SHORT = {"train": 3_000, "validation": 120, "unseen_records": 300}
 SEEDS = {"train": range(30), "validation": range(30, 34), "held_out": range(34, 42)}
-"""Seeds of the records. No split has those of another."""
+"""Seeds of the records of each split. No two splits share a seed."""
 ERRING = {"mistakes": 0.3, "noise": 0.1}
 """The behaviour of customers of level 3."""
 LOOK = {"retail": "orders_of", "travel": "bookings_of"}
-"""What is looked up once the customer is known."""
+"""The tool that is called once the customer is known, by domain."""
 PERSONAS = (
     "You are friendly and brief.",
     "You are in a hurry.",

@@ -16,9 +16,9 @@ NAME, NAME_INPROCESS = "sql/session-v1", "sql/session-inprocess-v1"
 LOW, HIGH = 10, 99
 """The range of the numbers in the table."""
 DEPENDENT = 0.45
-"""How likely a request depends on a change, where there was one lately. That makes it about a third of all requests."""
+"""The probability that a request depends on a recent change, if there is one; about a third of all requests then do."""
 LATELY = 4
-"""Within so many turns a change is asked about again."""
+"""The number of turns within which a change is asked about again."""
 
 
 @cache
@@ -81,7 +81,7 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int, *, environment: str)
 
 
 class StockWriter:
-    """Writes a session's requests one after another, on the numbers as the right answers so far left them.
+    """Writes a session's requests one after another, for the numbers after the right answers so far.
 
     All numbers of the table differ at any time, so that an answer about another cell is wrong.
 

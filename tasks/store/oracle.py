@@ -22,7 +22,7 @@ COLUMNS = {
     "orders": ("placed", "customer_id", "employee_id"),
     "order_lines": ("quantity", "unit_price"),
 }
-"""What the imperfect oracle may ask of a table."""
+"""The columns that the imperfect oracle may ask for, by table."""
 
 
 def oracle(task: Task) -> Script:

@@ -36,7 +36,7 @@ class DataTable:
 
     Attributes:
         file: the table's file name. key, value: names of its first and last column.
-        rows: (key, month, value). region: by key.
+        rows: (key, month, value). region: the region of each key.
     """
 
     file: str
@@ -46,7 +46,7 @@ class DataTable:
     region: Mapping[str, str]
 
     def files(self) -> dict[str, str]:
-        """Both files as text."""
+        """Return both files as text."""
         lines = [f"{self.key},month,{self.value}", *(",".join(map(str, row)) for row in self.rows)]
         regions = [f"{self.key},region", *(f"{key},{region}" for key, region in self.region.items())]
         return {self.file: "\n".join(lines) + "\n", "regions.csv": "\n".join(regions) + "\n"}

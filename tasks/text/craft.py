@@ -13,7 +13,7 @@ from agentgym import Split, Task, TaskSet, load, seed_of
 NAME = "text/craft-v1"
 TREES, OTHER_TREES = 120, 20
 TRAINED, RESERVED = (1, 2, 3, 4, 5, 6), (7, 8)
-"""Depths of goals. The reserved ones are in no training task."""
+"""Depths of the goals: in training tasks, and in no training task."""
 
 
 @cache
@@ -46,7 +46,7 @@ def craft(seed: int = 0) -> TaskSet:
 
 
 def _goals(environment: Any, seed: int, number: int) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield the goals of a tree, each with the stratum that it is in."""
+    """Yield the goals of a tree, each with its stratum."""
     tree = _tree(environment, seed, number)
     other = {
         _chosen(environment, tree, TRAINED[number % len(TRAINED)]): "validation",

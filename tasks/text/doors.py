@@ -39,7 +39,7 @@ def doors(seed: int = 0) -> TaskSet:
 
 
 def _like(task: Task, seed: int, environment: Any) -> Task:
-    """Return a new row of as many doors, of the same kind, with keys that training may show."""
+    """Return a new row of doors, with the same number and kind, and with keys that training may show."""
     horizon, first = task.parameters["horizon"], int(task.parameters["counts"] == "first")
     new_task: Task = environment.generate(seed, horizon=horizon, first=first, reserved=0)
     return new_task

@@ -16,7 +16,7 @@ NAME = "text/locks-v1"
 TRAINED, RESERVED = (4, 5, 6), (7, 8)
 KINDS = ("house", "own")
 TRAIN_KINDS = ("house", *["own"] * 4)
-"""Four times as many: to copy notes, instead of keeping them in mind, takes many different ones to learn."""
+"""Kinds of training tasks. `own` is four times as likely: learning to copy notes takes many different notes."""
 PER_SIZE = {"train": 400, "validation": 40, "unseen_instances": 60, "unseen_sizes": 60}
 
 

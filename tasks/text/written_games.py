@@ -28,7 +28,7 @@ appear, remove, go, set and unset. A thing is in a room, with "you" or "nowhere"
 "goal": [{"kind": "have", "name": "coin"}]}}
 """
 MAX_CHARS = 40_000
-"""Of an answer that is read."""
+"""The largest number of characters of an answer that is read."""
 
 
 async def write_game(
@@ -40,7 +40,7 @@ async def write_game(
         policy: any policy: a chat API, a local model, a script.
         theme: what the game is about, in words.
         name: id of the task. least: fewest commands of the shortest solution.
-        attempts: most answers of the policy. seed: of its sampling.
+        attempts: the largest number of the policy's answers. seed: the seed of its sampling.
     Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
     """
     environment: Any = load("environments", "agentgym/text-fiction-v1")

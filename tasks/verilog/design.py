@@ -17,8 +17,8 @@ class Design:
         kind: its family. words: what it does, in English.
         inputs, outputs: widths in bits by name; a clocked design also has the inputs `clk` and `rst`.
         model: maps input values, one mapping per vector or clock edge, to the output values after each.
-        body: the body of the reference module. registers: outputs are declared as `reg`.
-        clocked: outputs change at the rising edge of clk; rst is synchronous and sets the state to 0.
+        body: the body of the reference module. registers: whether outputs are declared as `reg`.
+        clocked: whether outputs change at the rising edge of clk; rst is synchronous and sets the state to 0.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Design:
         return f"{self.header()}\n{self.body.strip()}\nendmodule\n"
 
     def testbench(self, vectors: Sequence[Values]) -> str:
-        """A Verilog testbench that applies the vectors and prints the outputs after each."""
+        """Return a Verilog testbench that applies the vectors and prints the outputs after each."""
         lines = ["`timescale 1ns/1ns", "module testbench;"]
         lines += ["reg clk = 0, rst = 1;"] if self.clocked else []
         lines += [f"reg {_range(width)}{name} = 0;" for name, width in self.inputs.items()]

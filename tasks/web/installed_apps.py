@@ -15,7 +15,7 @@ from .task_set import truth_of
 
 SIZES = {"train": 240, "validation": 40, "unseen_tasks": 50, "unseen_worlds": 50, "unseen_templates": 50}
 TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 4), range(100, 102)
-"""Few, because every one costs each browser a set-up."""
+"""Seeds of the data. There are few, because each browser must set up every one of them."""
 
 
 def installed_app_set(

@@ -73,7 +73,7 @@ def _step(rng: random.Random, fields: Sequence[tuple[str, Sequence[str]]]) -> di
 
 
 def _player(task: Task, mistakes: float) -> Script:
-    """Enters what the page asks for, or another of its values, with probability `mistakes` at each step alone."""
+    """Return a player that enters the requested value, or at each step, with probability `mistakes`, another value."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)

@@ -64,8 +64,8 @@ class KnowledgeBase:
 
     Attributes:
         names: the names of each kind of entity, in a fixed order.
-        kind_of: from the name of an entity to its kind.
-        facts: from (name of an entity, relation) to another entity or a value.
+        kind_of: maps the name of an entity to its kind.
+        facts: maps (name of an entity, relation) to another entity or a value.
     """
 
     names: Mapping[str, tuple[str, ...]]

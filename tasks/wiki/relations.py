@@ -34,13 +34,13 @@ class Relation:
 
     @property
     def words(self) -> str:
-        """The words with which pages state the fact: a search for them and the subject finds the sentence."""
+        """Return the words with which pages state the fact: a search for these and the subject finds the sentence."""
         sentences = " ".join(sentence.format(s="", o="") for sentence in self.sentences)
         return " ".join(dict.fromkeys(word for word in re.findall(r"[a-z]{4,}", sentences) if word != "from"))
 
     @property
     def object(self) -> str:
-        """A regular expression that matches an object: a name, a number, or lower-case words."""
+        """Return a regular expression that matches an object: a name, a number, or lower-case words."""
         return r"[A-Z][\w ]+" if self.to_entity else r"\d+|[a-z ]+"
 
     def read(self, text: str, subject: str) -> str | None:

@@ -1,7 +1,7 @@
 """Exact BM25 over memory-mapped postings, with pruning: a query reads only postings that can change the result.
 
 Hand-written, because the pages that agents see must not change: tantivy rounds lengths and so ranks some pages
-otherwise; bm25s orders equal scores otherwise, and holds the corpus in memory to index it.
+differently; bm25s orders equal scores differently, and holds the corpus in memory to index it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Bm25:
     """Ranks pages by BM25. Thread-safe; many episodes share one instance.
 
     A term's postings are page numbers in order and, beside each, the term's whole contribution to that page's
-    score, computed when the index was built. A query adds them up, the most telling term first. Once what the
-    remaining terms can give is less than what the k-th best page already has, no new page can enter: the rest is
-    only looked up for pages that still can (MaxScore: Turtle and Flood 1995, Inf. Process. Manag. 31(6)).
+    score, computed when the index was built. A query adds them up, the most telling term first. Once the remaining
+    terms can add less than the k-th best page's score, no new page can enter: the remaining terms are looked up only
+    for pages that can still rank (MaxScore: Turtle and Flood 1995, Inf. Process. Manag. 31(6)).
     """
 
     def __init__(self, folder: Path) -> None:

@@ -21,9 +21,10 @@ class CheckpointEncoder:
 
     Args:
         path: a checkpoint with its tokenizer, local or of the hub.
-        query_prefix, page_prefix: what the model was trained to see before each; "query: " and "passage: " for E5.
+        query_prefix, page_prefix: the text before queries and pages in the model's training; "query: " and "passage: "
+            for E5.
         pooling: `mean` over the tokens (E5, MiniLM), or the `first` token (BGE).
-        max_tokens: what is longer is cut.
+        max_tokens: longer texts are cut.
     """
 
     def __init__(

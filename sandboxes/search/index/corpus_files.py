@@ -84,7 +84,7 @@ def pages_of_json(data: Any, where: str) -> Iterator[Page]:
 
 
 def _contexts(context: Any) -> Iterable[Any]:
-    """HotpotQA's contexts as pairs; some packagings hold one list of titles and one of sentences."""
+    """Return HotpotQA's contexts as pairs; some packagings hold one list of titles and one of sentences."""
     if isinstance(context, Mapping):
         return zip(context.get("title", ()), context.get("sentences", context.get("content", ())), strict=False)
     return context if isinstance(context, list) else ()
@@ -126,12 +126,12 @@ def _squad(articles: list[Any], where: str) -> Iterator[Page]:
 
 
 def squad_title(article: Mapping[str, Any], index: int) -> str:
-    """Return what an article is called; XQuAD's have no title."""
+    """Return the name of an article; XQuAD's articles have no title."""
     return str(article.get("title") or f"Article {index + 1}").replace("_", " ")
 
 
 def squad_page(title: str, number: int) -> str:
-    """Return what the page of an article's paragraph is called, from 1."""
+    """Return the title of the page of an article's paragraph; paragraphs are counted from 1."""
     return f"{title}, part {number}"
 
 

@@ -86,8 +86,8 @@ def digest_of_bytes(content: bytes, version: str) -> str:
 
 
 def array_at(path: Path) -> NDArray[Any]:
-    """Return an array of a finished index, read-only: mapped, so that all processes share one copy; a small one is
-    read.
+    """Return a read-only array of a finished index. A large array is memory-mapped, so that all processes share one
+    copy; a small array is read.
     """
     array: NDArray[Any] = np.load(path, mmap_mode="r" if path.stat().st_size > _SMALL else None)
     return array.view(np.ndarray)

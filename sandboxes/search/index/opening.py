@@ -50,8 +50,8 @@ class Library:
             return self._ranking(kind, encoder)
 
     def retriever(self, kind: str = "bm25", encoder: Encoder | None = None) -> Retriever:
-        """Return a retriever of pages by `ranking`. An encoder runs in a thread; BM25 takes less than a
-        thread's start.
+        """Return a retriever of pages by `ranking`. An encoder runs in a thread; BM25 does not, because it takes less
+        time than starting a thread.
         """
         return LocalRetriever(self.pages, self.ranking(kind, encoder), blocking=encoder is not None)
 
@@ -111,7 +111,7 @@ def open_library(corpus: str, *, seed: int | None = None) -> Library:
 
     Args:
         corpus: the name of an asset that gives JSON lines of pages, or the path of a file or BEIR folder.
-        seed: given to the asset, where it takes one.
+        seed: passed to the asset, if the asset takes a seed.
     Raises: TaskError if there is no such corpus or it cannot be read; SandboxUnavailable if there is no room for it.
     """
     path = Path(corpus)

@@ -48,17 +48,17 @@ class PageStore:
         return (self[number] for number in range(len(self)))
 
     def number(self, title: str) -> int | None:
-        """Return the number of the page with this title, blind to case and spaces; None if there is none."""
+        """Return the number of the page with this title, ignoring case and spaces; None if there is none."""
         return self._titles.get(folded(title))
 
 
 def folded(title: str) -> str:
-    """Return a title as titles are compared."""
+    """Return a title in the form in which titles are compared."""
     return " ".join(title.casefold().split())
 
 
 def write_pages(folder: Path, pages: Iterable[Page]) -> None:
-    """Write pages in their order; a title that is missing or taken gets the page's id behind it.
+    """Write pages in their order; the page's id is appended to a title that is missing or taken.
 
     Raises: TaskError for a page too long, an id that makes no unique title, or a corpus without pages.
     """

@@ -17,8 +17,8 @@ class RemoteRetriever:
     """Sends `{"queries": [...], "topk": k, "return_scores": true}` to a server, such as our `search_server`.
 
     Args:
-        url: up to and without `/retrieve`, for example http://127.0.0.1:8000. It is given by who runs the gym,
-            never by a task or an agent.
+        url: the server's URL without `/retrieve`, for example http://127.0.0.1:8000. The user of the gym chooses it,
+            never a task or an agent.
     """
 
     def __init__(self, url: str) -> None:
@@ -26,7 +26,7 @@ class RemoteRetriever:
         self._endpoint = JsonEndpoint(self.url)
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        """Ask the server. Raises: SandboxError if it cannot be reached or answers something else."""
+        """Ask the server. Raises: SandboxError if it cannot be reached, or its answer does not follow the protocol."""
         try:
             answer = await self._endpoint.post("/retrieve", {"queries": [query], "topk": k, "return_scores": True})
         except PolicyError as error:

@@ -34,7 +34,7 @@ class Retriever(Protocol):
 
 
 def fused(rankings: Sequence[Sequence[int]], k: int, *, constant: float = 60.0) -> list[tuple[int, float]]:
-    """Reciprocal rank fusion: a page scores the sum of 1 / (constant + its rank) over the rankings that hold it.
+    """Fuse rankings: a page scores the sum of 1 / (constant + its rank) over the rankings that contain it.
 
     Args:
         rankings: page numbers, best first. `k`: how many to return. `constant`: damps the first ranks.

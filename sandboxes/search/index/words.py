@@ -49,7 +49,7 @@ def _spaced_terms(word: str) -> Iterator[str]:
 
 
 def _singular(word: str) -> str:
-    """Return the S-stemmer: cuts plural endings only.
+    """Cut plural endings only (the S-stemmer).
 
     Source: Harman 1991, "How effective is suffixing?", JASIS 42(1).
     """

@@ -42,10 +42,10 @@ def report(
     """Return a title and a text that reproduces a bug; None where no test shows what was run.
 
     Args:
-        tests: some that fail; the first of them with a call that came out wrong is shown, if possible one whose values
-            are all Python that can be typed in.
-        reasons: what pytest said of each; its traceback, which leads to the bug, is left out.
-        seen: what each did without the bug, and with it.
+        tests: failing tests; the first test with a call that gave a wrong outcome is shown, if possible one whose
+            values can all be typed in as Python.
+        reasons: pytest's message about each test; the traceback, which leads to the bug, is left out.
+        seen: the calls of each test without the bug, and with it.
     """
     wrong = {test: call for test in tests if test in seen and (call := wrong_call(*seen[test]))}
     plain = [test for test, (call, should, does) in wrong.items() if "<" not in call + should + does]
@@ -105,8 +105,8 @@ def leaks(text: str, fix: str) -> bool:
 
 
 def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> str | None:
-    """Return what a test runs, as a script: the imports and names of its file that it uses, the values it is given, the
-    set-up of its class and its body. None if it is not in a file that can be read, or is too long.
+    """Return the code that a test runs, as a script: the imports and names of its file that it uses, the values it is
+    given, the set-up of its class and its body. None if its file cannot be read, or the script is too long.
     """
     path, _, inside = test.partition("::")
     names = [re.sub(r"\[.*", "", part) for part in inside.split("::")]
@@ -138,8 +138,8 @@ def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> st
 
 
 def _module_parts(module: ast.Module, lines: Sequence[str], nodes: Sequence[ast.AST], given: set[str]) -> Iterator[str]:
-    """Yield the statements at the top of a file that give the names which nodes use, and those that these use
-    in turn.
+    """Yield the top-level statements of a file that define the names used by the nodes, and by these statements in
+    turn.
     """
     needed = {name for node in nodes for part in getattr(node, "body", ()) for name in _names_in(part)} - given
     chosen: list[ast.stmt] = []

@@ -31,10 +31,10 @@ class Package:
     """One package of a recipe.
 
     Attributes:
-        pinned: name==version. `sha256`: of its source distribution, empty for any. `split`: of all its tasks.
+        pinned: name==version. `sha256`: of its source distribution, empty for any. `split`: the split of all its tasks.
         sources: patterns of the files that may be broken. `tests`: files or folders of tests that judge.
-        test_files: patterns of all test files, in which a patch has no say. `source`: folders on the import path.
-            What of these is not given is looked for where packages usually have it.
+        test_files: patterns of all test files; a patch's changes to them are ignored. `source`: folders on the import
+            path. Values that are not given are looked for where packages usually have them.
         requires: installed modules that its tests import. `packages`: others, as name==version, whose source
             distributions lie beside it.
     """
@@ -154,8 +154,8 @@ class Package:
         return passing_tests, quickest_s
 
     async def observe(self, judge: RepositoryTests, task: Task, function: str, tests: Sequence[str]) -> Any:
-        """Return what a function of `guest_calls.py` sees of tests on a task of this package; None if it sees nothing,
-        as where the tests end the process.
+        """Return what a function of `guest_calls.py` observes of tests on a task of this package; None if it observes
+        nothing, for example because the tests end the process.
         """
         assert SweEdit.sandbox is not None
         sandbox = await opened(shared_backend(judge.backend), SweEdit.sandbox, RepositoryParameters.of(task), task.id)
@@ -172,8 +172,10 @@ class Package:
 
 
 def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
-    """Ids of the tests that passed in every round, sorted. None of a function whose tests were not always the same in
-    the same order: where one id stands for another test in another interpreter, those that stayed may move next time.
+    """Return the sorted ids of the tests that passed in every round.
+
+    A function is left out if its tests or their order differed between rounds: then an id can stand for another test in
+    another interpreter, and ids that stayed the same may move next time.
 
     Args:
         rounds: outcomes by pytest id, in the order in which they ran.
@@ -207,8 +209,8 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 
 async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> PatchVerdict | None:
-    """Return what a judge says in an interpreter of its own. Where the order of a set names a test, it is another
-    there: the hash of None is an address.
+    """Return a judge's verdict in a new interpreter. Tests named by the order of a set have other names there, because
+    the hash of None is an address.
     """
     if not isinstance(judge.backend, str):
         return await judge.judge(task, "", tests)

@@ -19,7 +19,8 @@ class Release:
     """Two versions of a package: a task is to make the older source pass the newer tests.
 
     Attributes:
-        old: as in a recipe. `new`: the newer version, as name==version. `new_sha256`: of its source distribution.
+        old: the older package, as in a recipe. `new`: the newer version, as name==version. `new_sha256`: hash of the
+            newer version's source distribution.
     """
 
     old: Package
@@ -44,10 +45,10 @@ class BugRecipe:
     Attributes:
         name: the set's name, such as acme/bugs-v1.
         packages: the table [[package]] of each package.
-        releases: the table [[release]] of each pair of releases: that of a package, and `new`.
-        each: tasks with one bug of every package.
-        of_a_kind, of_a_function: the most of these that are of one kind of bug, and in one function.
-        pairs: tasks of every package with bugs in two files at once.
+        releases: the table [[release]] of each pair of releases: the keys of a package, and `new`.
+        each: number of tasks with one bug, for every package.
+        of_a_kind, of_a_function: the most of these tasks with one kind of bug, and with a bug in one function.
+        pairs: number of tasks with bugs in two files at once, for every package.
         seed: chooses the bugs.
     """
 
@@ -62,9 +63,7 @@ class BugRecipe:
 
     @classmethod
     def load(cls, path: str | Path) -> BugRecipe:
-        """Read a recipe. Raises: TaskError naming the file and what is wrong with it; for a package in two
-        splits too.
-        """
+        """Read a recipe. Raises: TaskError naming the file and the fault, for example a package in two splits."""
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:

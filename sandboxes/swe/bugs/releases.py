@@ -21,7 +21,7 @@ from .package import Package, matches
 from .recipe import Release
 
 MAX_FAILING_SHARE = 0.5
-"""Of the tests that pass with the newer sources: where more fail with the older ones, something else is missing."""
+"""Limit on the share of the newer tests that fail on the older sources: if more fail, something else is missing."""
 MAX_LINES, MAX_NOTES, OBSERVED, REPORTED = 600, 3_000, 12, 3
 NOTES = re.compile(r"(changes?|changelog|history|news|release[-_]?notes)(\.(rst|md|txt))?", re.I)
 TAG = "release"

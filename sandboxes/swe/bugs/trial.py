@@ -178,7 +178,7 @@ async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
 
 
 def impatient(judge: RepositoryTests, round_s: float) -> RepositoryTests:
-    """One that gives the tests not much more processor time than the seconds of a round of `passing`: many a bug is a
+    """Return a judge that allows the tests little more processor time than a round of `passing` took: many a bug is a
     loop without an end, and would use up all that the judge allows."""
     cpu_s = min(judge.cpu_s, math.ceil(CPU_FACTOR * round_s) + CPU_EXTRA_S)
     return RepositoryTests(cpu_s=cpu_s, timeout_s=judge.timeout_s, backend=judge.backend)

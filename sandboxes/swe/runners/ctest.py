@@ -15,7 +15,7 @@ LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMak
 
 
 def parse_ctest(text: str) -> Report:
-    """Return a line a test. All that is neither passed nor skipped has failed: a crash, too much time, no program."""
+    """Parse one line per test. A test that neither passed nor was skipped has failed: crash, timeout, no program."""
     report = Report()
     for line in text.splitlines():
         if match := RESULT.match(line):

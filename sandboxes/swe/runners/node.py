@@ -16,7 +16,7 @@ BETWEEN = " > "
 
 
 def parse_tap(text: str) -> Report:
-    """Subtests are indented by four spaces. What tests print is a comment there, and no result.
+    """Parse TAP, in which subtests are indented by four spaces. Output of tests is a comment there, not a result.
 
     A file that Node 18 reports as a test around its tests is left out of their ids.
     """

@@ -1,4 +1,4 @@
-"""pytest and unittest, run by a command. pytest without one has a judge of its own, which is harder to fool."""
+"""pytest and unittest, run by a command. Without a command, pytest has its own judge, which is harder to fool."""
 
 from __future__ import annotations
 

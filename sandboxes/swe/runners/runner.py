@@ -47,10 +47,10 @@ class SuiteRunner:
 
     Attributes:
         title: its name in a sentence. `needs`: programs that the image must have.
-        command: what runs all tests in the repository and prints the report, for `sh`; empty if a task has to say it.
+        command: for `sh`, runs all tests in the repository and prints the report; empty if the task must give it.
         parse: reads the report.
-        protected: patterns of files that say how tests are found and run, beside the tests: a patch has no say in them.
-        canary: makes a test that fails, beside one of the test files (path and text); None where none can be made.
+        protected: patterns of further files that decide how tests are found and run: a patch's changes are ignored.
+        canary: makes a failing test beside one of the test files (path and text); None if none can be made.
         durations: a regular expression for the times that it prints, which differ from run to run.
     """
 
