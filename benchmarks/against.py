@@ -28,9 +28,9 @@ class Slice:
     """One row of the comparison, measured for about a third of a second at a time.
 
     Attributes:
-        measure: takes the checkout's `overhead` module, returns a figure.
-        per_round: slices in each round; fewer of those that must be long.
-        is_rate: more is better; else the figure is a cost.
+        measure: takes the checkout's `overhead` module, and returns a figure.
+        per_round: number of slices in each round; fewer for slices that must be long.
+        is_rate: whether more is better; otherwise the figure is a cost.
     """
 
     measure: Callable[[Any], float]
@@ -63,13 +63,13 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Speed of this checkout over that of the other, each by its best slice."""
+        """Return this checkout's speed divided by the other's, each by its best slice."""
         best = max if self.is_rate else min
         return self._speed(best(self.this), best(self.other))
 
     @property
     def median_ratio(self) -> float:
-        """The same of the slices that were taken beside each other, their median."""
+        """Return the median ratio over pairs of slices that were taken one after the other."""
         return statistics.median(map(self._speed, self.this, self.other))
 
     @property
@@ -96,7 +96,7 @@ def compare(other: Path, *, rounds: int, only: str = "") -> list[Comparison]:
 
 @contextmanager
 def _measuring(checkout: Path) -> Iterator[Callable[[str], float]]:
-    """A process of a checkout: call what this yields with the name of a row to get a figure."""
+    """Start a process of a checkout. Yields: a function from the name of a row to a figure."""
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).resolve()), str(checkout)],
         stdin=subprocess.PIPE,
@@ -123,14 +123,14 @@ def _measuring(checkout: Path) -> Iterator[Callable[[str], float]]:
 
 
 def serve(checkout: Path) -> None:
-    """In the process of a checkout: measure each row that is asked for on standard input."""
+    """Measure, in the process of a checkout, each row that is requested on standard input."""
     overhead = _import_overhead(checkout)
     for name in map(str.strip, sys.stdin):
         print(SLICES[name].measure(overhead), flush=True)
 
 
 def _import_overhead(checkout: Path) -> ModuleType:
-    """The checkout's own benchmark, with the checkout's own agentgym. Raises: RuntimeError for any other agentgym."""
+    """Import the checkout's own benchmark with its own agentgym. Raises: RuntimeError for any other agentgym."""
     sys.path[:1] = [str(checkout), str(checkout / "benchmarks")]
     spec = importlib.util.spec_from_file_location("overhead", checkout / "benchmarks" / "overhead.py")
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""What benchmarks are given: another checkout to compare with, a model."""
+"""Arguments of benchmarks: another checkout to compare with, and a model."""
 
 from __future__ import annotations
 

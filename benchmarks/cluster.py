@@ -61,7 +61,7 @@ async def episodes_per_s(name: str, engine: RayEngine | None, n_episodes: int, c
 
 
 async def calls_per_s(sandboxes: list[Sandbox], n_calls: int) -> float:
-    """Commands per second, in all sandboxes at once."""
+    """Return commands per second, in all sandboxes at once."""
 
     async def call(sandbox: Sandbox) -> None:
         for _ in range(n_calls):
@@ -73,7 +73,7 @@ async def calls_per_s(sandboxes: list[Sandbox], n_calls: int) -> float:
 
 
 async def measure_calls(address: str, options: argparse.Namespace) -> None:
-    """Sandbox calls over Ray against calls here, and how long a frozen host goes unnoticed."""
+    """Compare sandbox calls over Ray with calls here, and measure how long a frozen host goes unnoticed."""
     remote = RayBackend(address, nodes=options.nodes)
     backends: list[Backend] = [NamespacesBackend(), remote]
     try:
@@ -101,7 +101,7 @@ async def measure_calls(address: str, options: argparse.Namespace) -> None:
 
 
 async def measure_silence(sandbox: HostedSandbox) -> None:
-    """Freeze the process that hosts a sandbox, and say after how long a call in it failed."""
+    """Freeze the process that hosts a sandbox, and return the seconds until a call in it failed."""
     pid = await sandbox.host_pid()
     calling = asyncio.ensure_future(sandbox.exec(["sleep", "50"], timeout_s=60))
     await asyncio.sleep(0.5)

@@ -26,14 +26,14 @@ from agentgym.cluster.ray_engine import RayEngine
 from agentgym.policy import Reply, Request
 
 LEVELS = {"text/number-guess-v1": (16, 128, 512, 2000), "sql/store-v1": (16, 128, 512)}
-"""By task set, how many at once. The first is in memory, the second has a sandbox for each episode."""
+"""Numbers of concurrent episodes, by task set. The first set is in memory, the second has a sandbox per episode."""
 FLAT_WITHIN, FLAT_UP_TO = 1.5, 512
 SAYS_SOMETHING = 512
-"""Memory of fewer episodes is less than what other programs move meanwhile."""
+"""The fewest episodes whose memory is reported: with fewer, other programs change the figure by more."""
 
 
 class Gate:
-    """Opens when so many episodes stand before it; `at_opening` is called then."""
+    """Opens when the given number of episodes wait at it, and then calls `at_opening`."""
 
     def __init__(self, episodes: int, at_opening: Callable[[], None]) -> None:
         self._missing, self._at_opening = episodes, at_opening
@@ -48,7 +48,7 @@ class Gate:
 
 
 class Gated(ScriptedPolicy):
-    """Answers by a script, the first turn when the gate is open."""
+    """Answers by a script; the first turn waits until the gate is open."""
 
     gate: Gate
 
@@ -59,9 +59,9 @@ class Gated(ScriptedPolicy):
 
 
 async def play(engine: RayEngine, name: str, at_once: int) -> tuple[float, float]:
-    """One round.
+    """Play one round.
 
-    Returns: milliseconds per turn, and MiB that programs could still get when all episodes were there.
+    Returns: milliseconds per turn, and the MiB of available memory while all episodes were open.
     Raises: RuntimeError if an episode was not solved.
     """
     task_set, available = load_task_set(name), list[float]()
@@ -86,7 +86,7 @@ async def play(engine: RayEngine, name: str, at_once: int) -> tuple[float, float
 
 
 async def measure(address: str, nodes: int, rounds: int) -> Table:
-    """Every level of every task set, in turn."""
+    """Measure every level of every task set, in turn."""
     columns = "task set", "at once", "ms a turn", f"against {next(iter(LEVELS.values()))[0]}", "MiB an episode"
     table = Table(*columns, title=f"Episodes at once on {nodes} simulated nodes, median of {rounds} rounds")
     engine = RayEngine(address, nodes=nodes, backend="namespaces")

@@ -50,7 +50,7 @@ def train(recipe: dict[str, object], folder: Path, processes: int) -> str:
 
 
 def weights_apart(*runs: Path) -> float:
-    """The largest difference between the final weights of two runs."""
+    """Return the largest difference between the final weights of two runs."""
     first, second = (load_file(run / "checkpoints" / "final" / "model.safetensors") for run in runs)
     return max(float((first[name] - second[name]).abs().max()) for name in first)
 

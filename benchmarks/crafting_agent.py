@@ -1,4 +1,4 @@
-"""A scripted agent of `agentgym/text-craft-v1` that knows what it reads alone: looked up, or offered by a store."""
+"""A scripted agent of `agentgym/text-craft-v1` that knows only what it reads: looked up, or offered by a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UnknownRecipe(Exception):
 
 
 def crafting_agent(task: Task) -> ScriptedPolicy:
-    """An agent for one episode: for `EpisodeManager(crafting_agent)`."""
+    """Return an agent for one episode, for `EpisodeManager(crafting_agent)`."""
     thoughts: Generator[Call, str, None] | None = None
 
     def script(messages):
@@ -34,7 +34,7 @@ def crafting_agent(task: Task) -> ScriptedPolicy:
 
 
 def think(opening: str) -> Generator[Call, str, None]:
-    """Follows a plan that it is offered; gets the rest by looking up and by walking about."""
+    """Follow an offered plan; find the rest by looking up recipes and by exploring."""
     (goal,) = re.findall(r"Get 1 (.*?)\.", opening)
     names = re.findall(r"You are at the (.*?)\. Other sites: (.*?)\.", opening)[0]
     offered = re.findall(r"To get 1 (.*?): (.*)\.", opening)
@@ -72,7 +72,7 @@ def think(opening: str) -> Generator[Call, str, None]:
 
 
 def plan(goal: str, recipes: dict, have: Counter[str]) -> list[tuple[str, str, int]]:
-    """Actions that get one goal. Raises: UnknownRecipe."""
+    """Return the actions that get one goal. Raises: UnknownRecipe."""
     stock, actions = have.copy(), []
 
     def get(name: str, count: int) -> None:
@@ -95,7 +95,7 @@ def plan(goal: str, recipes: dict, have: Counter[str]) -> list[tuple[str, str, i
 
 
 def recipe_of(text: str) -> tuple[str, dict[str, int], str, int]:
-    """By, parts, needs and makes, as `look_up` says them."""
+    """Return `by`, `parts`, `needs` and `makes` from the text of `look_up`."""
     makes = int(re.match(r"(\d*)", text)[1] or 1)
     if "gathered" in text:
         needs = re.search(r"with the (.*) in hand", text)
@@ -105,6 +105,6 @@ def recipe_of(text: str) -> tuple[str, dict[str, int], str, int]:
 
 
 def call_of(text: str) -> Call:
-    """A call as a plan writes it: `gather(item='reed', count=2)`."""
+    """Return a call as a plan writes it: `gather(item='reed', count=2)`."""
     node = ast.parse(text, mode="eval").body
     return Call(node.func.id, {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords})

@@ -29,7 +29,7 @@ from research.credit_bench.bifurcation import MAX_COALITION_TURNS, SIGNAL_MAKERS
 
 
 def groups_of(chosen: Estimator, count: int, size: int, turns: int) -> list[Group]:
-    """Random groups with the signals that the estimator requires; every trajectory has `turns` turns."""
+    """Return random groups with the signals that the estimator requires; every trajectory has `turns` turns."""
     rng = np.random.default_rng(0)
     policy = np.full(turns, 0.5)
     groups = []
@@ -43,7 +43,7 @@ def groups_of(chosen: Estimator, count: int, size: int, turns: int) -> list[Grou
 
 
 def bare(count: int, size: int, turns: int) -> Callable[[], None]:
-    """Leave-one-out on arrays that are already stacked: only the arithmetic."""
+    """Compute leave-one-out credit on arrays that are already stacked: only the arithmetic."""
     returns = [np.random.default_rng(number).random(size) for number in range(count)]
 
     def work() -> None:
@@ -55,7 +55,7 @@ def bare(count: int, size: int, turns: int) -> Callable[[], None]:
 
 
 def timed(work: Callable[[], None], repeats: int) -> float:
-    """Median CPU seconds of a few runs; CPU time depends less on other processes than wall time."""
+    """Return the median CPU seconds of a few runs; CPU time depends less on other processes than wall time."""
     seconds_of_runs = []
     for _ in range(repeats):
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""How fast environments step, beside the bare thing each wraps, and whether memory grows with episodes.
+"""How fast environments step, compared with the bare engine that each wraps, and whether memory grows with episodes.
 
 `python benchmarks/environments.py [--only sql,code,search,text] [--seconds 2] [--episodes 10000] [--out FOLDER]`
 
@@ -25,13 +25,13 @@ GROWTH_LIMIT_KIB = 100.0  # per thousand episodes
 
 
 def parts() -> list[str]:
-    """Names of the parts that are here."""
+    """Return the names of the available parts."""
     names = (path.stem.removeprefix("environments_") for path in HERE.glob("environments_*.py"))
     return sorted(name for name in names if name != "row")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = ["| environment | per CPU-second | beside, in the same run | ratio |", "|---|---|---|---|"]
     for row in rows:
         ratio = f"{row.ratio:.3g}" if row.against else ""
@@ -58,7 +58,7 @@ async def memory(episodes: int, every: int) -> list[tuple[int, float]]:
 
 
 def growth_kib(samples: Sequence[tuple[int, float]]) -> float:
-    """KiB per thousand episodes: the least-squares slope over the second half, when caches are full."""
+    """Return KiB per thousand episodes: the least-squares slope over the second half, when caches are full."""
     late = samples[len(samples) // 2 :]
     count = len(late)
     mean_x, mean_y = sum(x for x, _ in late) / count, sum(y for _, y in late) / count
@@ -67,7 +67,7 @@ def growth_kib(samples: Sequence[tuple[int, float]]) -> float:
 
 
 def drawing(samples: Sequence[tuple[int, float]]) -> str:
-    """Resident memory over episodes, as an SVG picture."""
+    """Return a plot of resident memory over episodes, as SVG."""
     top, right = max(y for _, y in samples) * 1.1, samples[-1][0]
     points = " ".join(f"{60 + 520 * x / right:.1f},{260 - 220 * y / top:.1f}" for x, y in samples)
     marks = "".join(

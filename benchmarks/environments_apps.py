@@ -24,7 +24,7 @@ NAME = "agentgym/apps-v1"
 
 
 def measure(budget_s: float) -> list[Row]:
-    """One row for all calls of the oracle. `budget_s`: CPU-seconds, half of it for either side."""
+    """Return one row for all calls of the oracle. `budget_s`: CPU-seconds, half of them for each side."""
     plays = [(task, json.loads(task.truth["steps"])) for task in load_task_set("apps/year-v1")["train"][:TASKS]]
     ours = asyncio.run(_through_the_environment(plays, budget_s / 2))
     bare = _bare(plays, budget_s / 2)
@@ -32,7 +32,7 @@ def measure(budget_s: float) -> list[Row]:
 
 
 async def _through_the_environment(plays: list[tuple[Task, list]], cpu_s: float) -> float:
-    """Calls per CPU-second over whole episodes, resets not counted."""
+    """Return calls per CPU-second over whole episodes, without resets."""
     done, spent = 0, 0.0
     environment = make(NAME)
     for task, steps in itertools.cycle(plays):
@@ -49,7 +49,7 @@ async def _through_the_environment(plays: list[tuple[Task, list]], cpu_s: float)
 
 
 def _bare(plays: list[tuple[Task, list]], cpu_s: float) -> float:
-    """Calls per CPU-second of the same functions on the same records."""
+    """Return calls per CPU-second of the same functions on the same records."""
     done, spent = 0, 0.0
     environment = load("environments", NAME)()
     for task, steps in itertools.cycle(plays):
@@ -66,7 +66,7 @@ def _bare(plays: list[tuple[Task, list]], cpu_s: float) -> float:
 
 
 async def reset_ms(repeats: int = 2_000) -> float:
-    """CPU-milliseconds of a reset to records that some episode has used before, with changes to give up."""
+    """Return CPU-milliseconds of a reset to records that an episode has already used, discarding its changes."""
     task = load_task_set("apps/year-v1")["train"][0].public()
     environment = make(NAME)
     await environment.reset(task, seed=0)
@@ -80,7 +80,7 @@ async def reset_ms(repeats: int = 2_000) -> float:
 
 
 async def memory_kib(count: int = 64, *, same: bool) -> float:
-    """KiB for each of so many environments with an open episode and a change. `same`: all over the same records."""
+    """Return KiB per environment with an open episode and a change. `same`: all use the same records."""
     tasks = {task.parameters["seed"]: task for split in load_task_set("apps/year-v1").values() for task in split}
     chosen = [tasks[0] if same else tasks[seed] for seed in itertools.islice(itertools.cycle(sorted(tasks)), count)]
     tracemalloc.start()

@@ -53,7 +53,7 @@ CASES: tuple[tuple[str, dict[str, Any], Call, str, list[str]], ...] = (
 
 
 def measure(budget_s: float) -> list[Row]:
-    """The rate of every case, each for about `budget_s` seconds of wall time, and its bare command for half as long."""
+    """Measure every case for about `budget_s` seconds of wall time, and its bare command for half as long."""
     rows = []
     for name, parameters, call, what, bare in CASES:
         ours = asyncio.run(_rate(name, parameters, call, budget_s))
@@ -63,7 +63,7 @@ def measure(budget_s: float) -> list[Row]:
 
 
 async def _rate(name: str, parameters: dict[str, Any], call: Call, budget_s: float) -> float:
-    """Calls per CPU-second through one environment."""
+    """Return calls per CPU-second through one environment."""
     await close_backends()
     started, calls = _cpu_s(), 0
     environment = make(name)
@@ -88,7 +88,7 @@ def _per_cpu_second(work: Callable[[], object], budget_s: float) -> float:
 
 
 def _cpu_s() -> float:
-    """Processor seconds of this process and of all its children that have ended."""
+    """Return processor seconds of this process and of all its children that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 

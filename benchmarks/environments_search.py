@@ -33,11 +33,11 @@ from agentgym.sandboxes.search.index.words import words
 VOCABULARY, LENGTH, EXPONENT = 200_000, 60, 1.07
 QUERIES, QUERY_WORDS, TOP = 400, 6, 10
 PEER_PASSAGES = 200_000
-"""Beside bm25s only up to here: it wants every term of the corpus in memory to build its index."""
+"""The most passages for the comparison with bm25s, which needs every term of the corpus in memory for its index."""
 
 
 def measure(budget_s: float) -> list[Row]:
-    """Oracle steps a CPU-second through Environment.call, beside the ranking and the page reads they are made of."""
+    """Return oracle steps per CPU-second through Environment.call, beside the bare ranking and page reads."""
     task_set = load_task_set("search/wiki-v1")
     library = open_library("search/wiki", seed=0)
     tasks = [task for task in task_set["train"] if "obscured" not in task.tags][:200]
@@ -55,7 +55,7 @@ def measure(budget_s: float) -> list[Row]:
 
 
 async def _play(tasks: list[Task], budget_s: float) -> tuple[int, float]:
-    """Steps played and CPU seconds they took: search, open, follow every link of the way, answer."""
+    """Return the number of steps and their CPU seconds: search, open, follow every link on the way, answer."""
     steps, spent = 0, 0.0
     environment = make("agentgym/search-v1")
     for task in tasks * 1_000:
@@ -78,7 +78,7 @@ async def _play(tasks: list[Task], budget_s: float) -> tuple[int, float]:
 
 
 def corpus(passages: int) -> Path:
-    """A file of generated passages, written once; its name says how many."""
+    """Return a file of generated passages, written once; its name contains their number."""
     path = cache_folder() / "benchmarks" / f"passages-{passages}.jsonl"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def corpus(passages: int) -> Path:
 
 
 def queries(library: Library) -> list[str]:
-    """Words of passages drawn at random."""
+    """Return queries: words of passages drawn at random."""
     rng = np.random.default_rng(1)
     chosen = rng.integers(0, len(library.pages), QUERIES)
     return [" ".join(rng.choice(library.pages[int(number)].text.split(), QUERY_WORDS)) for number in chosen]
@@ -144,7 +144,7 @@ async def many_episodes(path: Path, episodes: int) -> None:
 
 
 def beside_bm25s(library: Library) -> None:
-    """Print what the package bm25s takes for the same queries over the same terms, in this process."""
+    """Print the time that the package bm25s takes for the same queries over the same terms, in this process."""
     import bm25s
 
     peer = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
@@ -161,7 +161,7 @@ def beside_bm25s(library: Library) -> None:
 
 
 def memory_mib() -> dict[str, float]:
-    """What this process holds, in MiB: its own (private), and pages of files that other processes may share."""
+    """Return this process's memory in MiB: private pages, and file pages that other processes may share."""
     lines = Path("/proc/self/smaps").read_text().splitlines()
     sizes = {"private": 0, "shared": 0}
     mapped = False

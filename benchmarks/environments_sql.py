@@ -27,10 +27,10 @@ AGAINST = "sqlite3 execute, fetchall and join"
 
 
 def measure(budget_s: float) -> list[Row]:
-    """Calls of an episode already open, and whole episodes, of every SQL environment that this machine can play.
+    """Measure calls in an open episode, and whole episodes, of every SQL environment that this machine can play.
 
     Args:
-        budget_s: seconds of CPU for each row, about.
+        budget_s: approximate CPU seconds for each row.
     """
     return asyncio.run(_measure(budget_s))
 
@@ -75,7 +75,7 @@ def _rate(step: Callable[[int], None], budget_s: float) -> float:
 
 
 async def _calls(task: Task, queries: list[str], budget_s: float) -> float:
-    """Queries a CPU-second in one open episode; the sandbox's processor time counts."""
+    """Return queries per CPU-second in one open episode; the sandbox's processor time counts."""
     environment = make(task.environment)
     try:
         await environment.reset(task.public(), seed=0)
@@ -97,7 +97,7 @@ async def _calls(task: Task, queries: list[str], budget_s: float) -> float:
 
 
 async def _episodes(task: Task, queries: list[str], budget_s: float) -> float:
-    """Steps a CPU-second of episodes from reset to close: eight queries and the final call."""
+    """Return steps per CPU-second of episodes from reset to close: eight queries and the final call."""
     spent, started, number = 0.0, time.process_time() + _children_s(), 0
     while (taken := time.process_time() + _children_s() - started + spent) < budget_s or number == 0:
         environment = make(task.environment)

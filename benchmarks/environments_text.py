@@ -21,7 +21,7 @@ TASKS = 40
 
 
 def measure(budget_s: float) -> list[Row]:
-    """A row for each environment. `budget_s`: CPU-seconds to spend on all of them together."""
+    """Return a row for each environment. `budget_s`: CPU-seconds for all of them together."""
     environments = [name for name in names("environments") if name.startswith("agentgym/text-")]
     share = budget_s / (len(environments) + 2)
     rows = []
@@ -39,7 +39,7 @@ def measure(budget_s: float) -> list[Row]:
 
 
 async def _rate(kind: Callable[[], Environment], plays: Sequence[tuple[Task, Sequence[Call]]], cpu_s: float) -> float:
-    """Calls per CPU-second over whole episodes, one after the other."""
+    """Return calls per CPU-second over whole episodes, one after the other."""
     done, began = 0, time.process_time()
     for task, calls in itertools.cycle(plays):
         environment = kind()
@@ -54,7 +54,7 @@ async def _rate(kind: Callable[[], Environment], plays: Sequence[tuple[Task, Seq
 
 
 def _calls(kind: type, task: Task) -> list[Call]:
-    """What the oracle calls, found by playing it once."""
+    """Return the oracle's calls, found by playing the oracle once."""
     return asyncio.run(_calls_of_oracle(kind, task))
 
 
@@ -70,7 +70,7 @@ async def _calls_of_oracle(kind: type, task: Task) -> list[Call]:
 
 
 def _gymnasium_rate(cpu_s: float) -> float:
-    """Steps per CPU-second of gymnasium.make's FrozenLake, with its wrappers, resets counted."""
+    """Return steps per CPU-second of gymnasium.make's FrozenLake, with its wrappers, including resets."""
     import gymnasium
 
     env = gymnasium.make("FrozenLake8x8-v1", is_slippery=False)

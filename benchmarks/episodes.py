@@ -34,7 +34,7 @@ def measure(venvs: Path, episodes: int, rounds: int) -> dict[str, tuple[str, flo
 
 
 def table_of(results: dict[str, tuple[str, float] | str]) -> Table:
-    """Each beside the first row."""
+    """Return a table that compares each peer with the first row."""
     table = Table("", "turns / CPU-s", "the first row is", title="eight tool calls and an answer, side by side")
     first = results[PEERS[0].name]
     for name, result in results.items():

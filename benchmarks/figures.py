@@ -52,7 +52,7 @@ MEASURES = {
 
 
 def show_table(table: Table) -> None:
-    """Print a table, and keep it."""
+    """Print a table, and store it as `keep_table` does."""
     Console().print(table)
     keep_table(table)
 
@@ -95,7 +95,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
 
 
 def circumstances(name: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return by what, when and on which machine something is measured."""
+    """Return the command, commit, date, machine and Python version of a measurement."""
     changes = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
     return {
         "command": " ".join(["python", f"benchmarks/{name}.py", *arguments]),
@@ -159,7 +159,7 @@ def changes_since(name: str) -> list[str]:
 
 
 def main() -> int:
-    """Write the tables, and tell which are old; or run a benchmark."""
+    """Write the tables, and print which are outdated; or run a benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command")
     running = commands.add_parser("run", help="run a benchmark and keep its figures")

@@ -33,20 +33,20 @@ from agentgym.policy.transformers import TransformersPolicy
 from agentgym.testing import Counter, TargetReached
 
 NEVER = 10**6
-"""No token: no message ends before it has all its tokens."""
+"""An end token that does not exist, so that every message has its full number of tokens."""
 TOKENS = 48
-"""A turn of the model."""
+"""The number of tokens in a turn of the model."""
 TOKEN = "benchmark-of-the-gateway"
 PROGRAMS = Path(__file__).with_name("gateway_programs.py")
 LIMIT = 1.2
-"""Times the time of a turn of our own loop, where a policy takes a realistic time."""
+"""The limit on a turn's time relative to our own loop, for a policy that takes a realistic time."""
 
 
 class Counting(Policy):
     """Counts to the number of turns, then submits.
 
     Args:
-        seconds: how long it takes for each turn.
+        seconds: the time for each turn.
     """
 
     name = "counting"
@@ -62,13 +62,13 @@ class Counting(Policy):
         return await self._script.generate(request)
 
     async def take_time(self, request: Request) -> None:
-        """What a turn costs."""
+        """Wait as long as a turn shall take."""
         if self._seconds:
             await asyncio.sleep(self._seconds)
 
 
 class Sampling(Counting):
-    """Takes the time of a model, and answers by the script, so that both sides play the same episodes."""
+    """Takes as long as a model, but answers by the script, so that both sides play the same episodes."""
 
     def __init__(self, turns: int) -> None:
         super().__init__(turns)
@@ -87,14 +87,14 @@ class Sampling(Counting):
 
 
 class Cost(NamedTuple):
-    """Of a turn: seconds on the clock, in which all episodes make one, and of this process's CPU."""
+    """The cost of one turn of all episodes: wall seconds, and CPU seconds of this process."""
 
     wall_s: float
     cpu_s: float
 
 
 async def play(policy: Policy, episodes: int, turns: int, gateway: PolicyGateway | None) -> Cost:
-    """Play all episodes at once, by programs if there is a gateway."""
+    """Play all episodes at once; if there is a gateway, programs play them."""
     budgets = Budgets(max_turns=turns, max_turn_tokens=64)
     config = RolloutConfig(
         environment=Counter, reward=TargetReached(), budgets=budgets, concurrency=episodes, engine=gateway
@@ -116,7 +116,7 @@ async def play(policy: Policy, episodes: int, turns: int, gateway: PolicyGateway
 
 
 async def compare(policy: Policy, episodes: int, turns: int, repeats: int) -> tuple[Cost, Cost]:
-    """The medians of our own loop, and of programs over the gateway."""
+    """Return the median costs of our own loop, and of programs over the gateway."""
     own, over = [], []
     with closing(PolicyGateway(tokens=[TOKEN])) as gateway:
         await play(policy, 2, turns, None)  # warm

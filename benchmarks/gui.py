@@ -43,11 +43,11 @@ KILL_ONE = (
     "pages=$(grep -lz -e --type=renderer /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | shuf -n 1); "
     "kill -9 $pages && echo 1"
 )
-"""Kill the process of a page, whichever: as running out of memory does."""
+"""Shell command that kills the process of any one page, as running out of memory does."""
 
 
 async def play(environment: Environment, task: Task, script: Any) -> tuple[float, list[float]]:
-    """One episode. Returns: seconds of the reset, and of each action."""
+    """Play one episode. Returns: seconds of the reset, and of each action."""
     began = time.perf_counter()
     messages = list(await environment.reset(task.public(), seed=0))
     reset_s, actions_s = time.perf_counter() - began, []
@@ -62,7 +62,7 @@ async def play(environment: Environment, task: Task, script: Any) -> tuple[float
 
 
 async def latency(episodes: int) -> None:
-    """Actions of scripted players on the applications, one episode at a time."""
+    """Measure the actions of scripted players on the applications, one episode at a time."""
     task_set = load_task_set("web/apps-v1")
     environment = make("agentgym/web-v1")
     resets, actions = [], []
@@ -155,7 +155,7 @@ async def parallel(at_once: int) -> None:
 
 
 async def crashes(episodes: int, at_once: int) -> None:
-    """Whenever an episode ends, a page of another is killed: none may be lost, and none be played wrongly."""
+    """Kill a page of another episode whenever an episode ends: no episode may be lost or played wrongly."""
     task_set = load_task_set("web/apps-v1")
     tasks, killed = list(task_set["train"][:episodes]), 0
     backend = shared_backend("namespaces")
@@ -181,7 +181,7 @@ async def crashes(episodes: int, at_once: int) -> None:
 
 
 async def memory_mib(sandbox: Any) -> float:
-    """Proportional memory of all processes of the sandbox, in MiB."""
+    """Return the proportional memory of all processes of the sandbox, in MiB."""
     script = "cat /proc/[0-9]*/smaps_rollup 2>/dev/null | awk '/^Pss:/ { sum += $2 } END { print sum }'"
     result = await sandbox.exec(["sh", "-c", script])
     return float(result.text.strip() or 0) / 1024

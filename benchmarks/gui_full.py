@@ -36,7 +36,7 @@ CHOICES = tuple(
 
 @dataclass
 class PageReport:
-    """What one task did. `right`, `wrong`: what it paid to each player; `problem`: why a player was stuck."""
+    """The results of one task. `right`, `wrong`: the page's pay for each player; `problem`: why a player was stuck."""
 
     name: str
     opens: bool = False
@@ -47,7 +47,7 @@ class PageReport:
 
     @property
     def verdicts(self) -> list[bool]:
-        """Whether each episode was paid in full, and whether the wrong action was paid."""
+        """Return whether each episode was paid in full, and whether the wrong action was paid."""
         return [(reward or 0.0) >= FULL for reward in self.right] + [(self.wrong or 0.0) > 0]
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ async def opened(environment: Environment, name: str, seed: int) -> list[Message
 
 
 async def play_wrongly(page: Page) -> None:
-    """Something that a page should not pay for: what its own handlers punish, or a form sent as it is."""
+    """Do something that a page should not pay for: what its handlers punish, or sending a form unchanged."""
     for element in (PAYING % r"/endEpisode\(\s*-1(\.0)?\s*[,)]/", SUBMIT, *CHOICES):
         if page.reward is None and await page.js(f"!!({element})"):
             await page.click(element)
@@ -107,7 +107,7 @@ async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> PageReport:
 
 
 async def run(names: list[str], seeds: int, at_once: int) -> list[PageReport]:
-    """Look at each task, and print what it did when it is done. Returns: in the order of names."""
+    """Check each task, and print its results when it is done. Returns: the reports, in the order of the names."""
     gate = asyncio.Semaphore(at_once)
 
     async def looked_at(name: str) -> PageReport:

@@ -73,7 +73,7 @@ CONTINUED = "continuations/episodes"  # the metric of the episodes that an estim
 
 
 def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
-    """Train a cell and read what came of it."""
+    """Train a cell and read its results."""
     from agentgym.evaluation.record import Evaluation
 
     folder = out / cell.folder
@@ -105,7 +105,7 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
 
 
 def unseen_horizons(cell: Cell, checkpoint: Path) -> dict[str, float]:
-    """Success of a trained model on held-out tasks at horizons that no model was trained at, each looked at once."""
+    """Return a trained model's success on held-out tasks at horizons without training, each measured once."""
     success = {}
     for horizon in UNSEEN_HORIZONS:
         recipe = recipe_of(replace(cell, horizon=horizon), checkpoint, steps=1)
@@ -118,12 +118,12 @@ def unseen_horizons(cell: Cell, checkpoint: Path) -> dict[str, float]:
 
 
 def make_start(environment: str, seed: int, out: Path) -> Path:
-    """The warm-started model of an environment and a seed."""
+    """Return the warm-started model of an environment and a seed."""
     return warm_started(start_recipe(environment, seed), out / "starts" / f"{environment}-seed-{seed}")
 
 
 def results_of(out: Path) -> list[dict[str, Any]]:
-    """The rows of the runs that are done; a line that was cut short is left out."""
+    """Return the rows of finished runs; an incomplete line is left out."""
     file, rows = out / "results.jsonl", []
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
@@ -134,12 +134,12 @@ def results_of(out: Path) -> list[dict[str, Any]]:
 
 
 def cell_of(row: dict[str, Any]) -> Cell:
-    """What a row of results.jsonl is a run of."""
+    """Return the cell to which a row of results.jsonl belongs."""
     return Cell(*(row[name] for name in Cell.__dataclass_fields__))
 
 
 def run_grid(cells: Sequence[Cell], out: Path, *, steps: int, jobs: int, console: Console) -> list[str]:
-    """Run the cells that are not done yet. Returns: a line for each that failed."""
+    """Run the unfinished cells. Returns: a line for each cell that failed."""
     known = {cell_of(row) for row in results_of(out)}
     open_cells = [cell for cell in cells if cell not in known]
     console.print(f"{len(cells) - len(open_cells)} of {len(cells)} runs are done", markup=False)

@@ -28,7 +28,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, str]] = {
     "web": ("horizon_web.toml", "horizon"),
     "doors_smollm2": ("horizon_smollm2.toml", "every_door"),
 }
-"""The recipe of each environment, and what the tag of its tasks begins with; a number of turns follows."""
+"""The recipe of each environment, and the prefix of its tasks' tag, which the number of turns follows."""
 
 PRETRAINED = ("doors_smollm2",)
 """Played by a pretrained model, with fewer episodes; only on request, and not at the unseen horizons."""
@@ -56,7 +56,7 @@ NEED_NO_TURN_REWARDS = ("outcome", "gigpo", "turn_gae", "potential_shaping", "vi
 
 
 def feedback_options(feedback: str, horizon: int) -> dict[str, Any] | None:
-    """Options of `subgoal_feedback`; None where the outcome alone is rewarded. Raises: KeyError."""
+    """Return the options of `subgoal_feedback`; None if only the outcome is rewarded. Raises: KeyError."""
     quarter = max(1, horizon // 4)
     options: dict[str, dict[str, Any] | None] = {
         "outcome": None,
@@ -85,12 +85,12 @@ class Cell:
 
     @property
     def folder(self) -> Path:
-        """Below the folder of the benchmark. Runs that begin with the same weights and tasks are siblings."""
+        """Return the folder below the benchmark's. Runs that begin with the same weights and tasks are siblings."""
         return Path(f"{self.environment}-{self.horizon}") / f"seed-{self.seed}" / f"{self.feedback}-{self.arm}"
 
     @property
     def group(self) -> tuple[str, int, str]:
-        """What is the same for all estimators that are compared with each other."""
+        """Return the settings shared by all estimators that are compared with each other."""
         return self.environment, self.horizon, self.feedback
 
     def to_json(self) -> dict[str, Any]:
@@ -98,20 +98,20 @@ class Cell:
 
 
 def episodes_per_step(environment: str) -> int:
-    """Episodes that a run plays between two updates."""
+    """Return the number of episodes that a run plays between two updates."""
     return 16 if environment in PRETRAINED else TINY_EPISODES_PER_STEP
 
 
 def start_recipe(environment: str, seed: int) -> Recipe:
-    """The recipe of the warm start that all cells of an environment and a seed share."""
+    """Return the recipe of the warm start that all cells of an environment and a seed share."""
     file, _ = ENVIRONMENTS[environment]
     return Recipe.load(RECIPES / file, [f"seed={seed}", "train.steps=0", "evaluate.tasks=1", "evaluate.group_size=1"])
 
 
 def recipe_of(cell: Cell, start: Path, steps: int) -> Recipe:
-    """The recipe of a cell, which trains from the shared start for `steps` steps or until it has learned.
+    """Return the recipe of a cell, which trains from the shared start for `steps` steps or until it has learned.
 
-    That of a cell with one of `UNSEEN_HORIZONS` plays tasks that are held out and is not for training.
+    The recipe of a cell with one of `UNSEEN_HORIZONS` plays held-out tasks, and is not for training.
     """
     file, prefix = ENVIRONMENTS[cell.environment]
     data = Recipe.load(RECIPES / file, [f"seed={cell.seed}"]).model_dump(exclude_none=True)
@@ -148,7 +148,7 @@ def grid(
     arms: Sequence[str] | None,
     seeds: Iterable[int],
 ) -> list[Cell]:
-    """The cells of a grid, one seed after the other, so that a grid that is cut short still compares all arms.
+    """Return the cells of a grid, one seed after the other, so that an interrupted grid still compares all arms.
 
     The arm `outcome` reads no turn rewards, so it stands once, under the feedback "outcome".
     """

@@ -27,7 +27,7 @@ class Agreement:
 
     Attributes:
         measure: "episodes", to 80 % and as a geometric mean, or "held out", the success on held-out tasks.
-        mean, low, high: of the new runs; the interval that follows from the stored runs.
+        mean: the mean of the new runs. low, high: the interval predicted from the stored runs.
     """
 
     cell: str
@@ -90,7 +90,7 @@ def _by_cell(
     *,
     comparisons: int,
 ) -> list[Agreement]:
-    """One measure of every cell. `least`: of the standard deviation between seeds."""
+    """Return one measure of every cell. `least`: the smallest standard deviation between seeds."""
     values = {key: np.array([measure(row) for row in known[key]]) for key in shared}
     freedom = sum(len(sample) - 1 for sample in values.values())
     squares = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in values.values())
@@ -108,7 +108,7 @@ def _by_cell(
 
 
 def compared_text(new: Sequence[Row], stored: Sequence[Row]) -> tuple[str, bool]:
-    """A line for each cell and measure, and whether all lie within their intervals. Raises: EvaluationError."""
+    """Return a line for each cell and measure, and whether all lie within their intervals. Raises: EvaluationError."""
     compared = agreements(new, stored)
     outside = sum(not agreement.inside for agreement in compared)
     lines = [agreement.text for agreement in compared]

@@ -36,7 +36,7 @@ def pictures(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def as_svg(figure: Any) -> str:
-    """The figure as SVG, the same for the same rows; the figure is closed."""
+    """Return the figure as SVG, equal for equal rows, and close the figure."""
     from matplotlib import pyplot
 
     text = io.StringIO()
@@ -48,7 +48,7 @@ def as_svg(figure: Any) -> str:
 
 
 def make_panels(count: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    """A figure of so many panels, three in a row. `width`, `height`: of a panel, in inches."""
+    """Return a figure with this number of panels, three in a row. `width`, `height`: size of a panel, in inches."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -68,9 +68,9 @@ def make_panels(count: int, width: float, height: float) -> tuple[Any, list[Any]
 
 
 def by_horizon(rows: Sequence[Row]) -> str:
-    """Median episodes to 80 % against the horizon on log axes, one panel for each environment and feedback.
+    """Plot median episodes to 80 % against the horizon on log axes, one panel for each environment and feedback.
 
-    A triangle marks what most seeds did not reach.
+    A triangle marks cells in which most seeds did not reach 80 %.
     """
     cells = by_cell(rows)
     panels = sorted({(environment, feedback) for (environment, _, feedback), _ in cells})
@@ -154,7 +154,7 @@ def _mark_winner(
 
 
 def curves(rows: Sequence[Row]) -> str:
-    """Success on validation tasks over the episodes, mean over seeds; a run that reached 80 % stays there."""
+    """Plot success on validation tasks over episodes, as the mean over seeds; a run that reached 80 % stays there."""
     cells = by_cell(rows)
     groups = sorted({group for group, _ in cells})
     figure, axes = make_panels(len(groups), 4.2, 3.2)

@@ -28,7 +28,7 @@ NOISE = {"noisy": 1.0, "very_noisy": 4.0}  # of a turn's reward, in units of wha
 
 
 def predict(cells: Sequence[Cell], starts: Mapping[tuple[str, int], Path], out: Path, console: Console) -> None:
-    """Add what is not predicted yet to predictions.json. What it holds is never changed."""
+    """Add missing predictions to predictions.json. Existing predictions are never changed."""
     file = out / "predictions.json"
     known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     for cell in cells:
@@ -46,7 +46,7 @@ def predict(cells: Sequence[Cell], starts: Mapping[tuple[str, int], Path], out: 
 
 
 def chance_of_right(cell: Cell, start: Path) -> float:
-    """How often a turn is right on validation tasks: their mean progress, or their success if one turn decides."""
+    """Return how often a turn is right on validation tasks: mean progress, or success if one turn decides."""
     from agentgym.evaluation.runner import choose
 
     recipe = recipe_of(cell, start, steps=1)
@@ -58,12 +58,12 @@ def chance_of_right(cell: Cell, start: Path) -> float:
 
 
 def decisive_turns(cell: Cell) -> int:
-    """How many turns of an episode have to be right."""
+    """Return how many turns of an episode must be right."""
     return 1 if cell.environment == "first_door" else cell.horizon
 
 
 def prediction(cell: Cell, chance: float) -> dict[str, Any]:
-    """Predicted episodes to 80 %, and the signal-to-noise ratio of a group's gradient, by kind of skill."""
+    """Return predicted episodes to 80 %, and the signal-to-noise ratio of a group's gradient, by kind of skill."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CreditWarning)
         chosen = estimator(ARMS[cell.arm])

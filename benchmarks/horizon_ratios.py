@@ -22,10 +22,10 @@ class Ratio:
 
     Attributes:
         value, low, high: geometric mean with its 95 % t interval; NaN bounds for a single seed.
-        p: of a paired t test on the logarithms; NaN for a single seed.
-        seeds: pairs.
-        bound: "" if both arms reached 80 % in every pair; ">" if the arm did not in some, so that the ratio is at least
-            this; "<" if the other did not; "?" if both did not in some.
+        p: p-value of a paired t test on the logarithms; NaN for a single seed.
+        seeds: number of pairs.
+        bound: "" if both arms reached 80 % in every pair; ">" if the arm failed in some pairs, so that the ratio is at
+            least this; "<" if the other arm failed in some; "?" if both failed in some.
     """
 
     value: float
@@ -42,27 +42,27 @@ class Ratio:
 
 
 def trained_of(row: Row) -> float:
-    """Episodes of training to 80 %; all of them if it was not reached."""
+    """Return the episodes of training to 80 %; all episodes if 80 % was not reached."""
     return float(row["episodes_to_target"] or row["episodes"])
 
 
 def beside_of(row: Row) -> float:
-    """Episodes that the estimator played beside those of training, to 80 %; forks above all."""
+    """Return the further episodes that the estimator played until 80 %, mostly forks."""
     return float(trained_of(row) / row["episodes"] * row["episodes_beside"])
 
 
 def episodes_of(row: Row) -> float:
-    """Episodes to 80 %, with those that the estimator plays beside; all that were played if it was not reached."""
+    """Return all episodes to 80 %, including the estimator's own; all played episodes if 80 % was not reached."""
     return trained_of(row) + beside_of(row)
 
 
 def cpu_s_of(row: Row) -> float:
-    """Processor seconds of the whole run, which ends at 80 %: training, critics, forks, replays, evaluations."""
+    """Return processor seconds of the whole run, which ends at 80 %: training, critics, forks, replays, evaluations."""
     return float(row["cpu_s"])
 
 
 def mostly_solved(rows: Sequence[Row]) -> bool:
-    """Whether most seeds reached 80 %."""
+    """Return whether most seeds reached 80 %."""
     return sum(row["episodes_to_target"] is not None for row in rows) > len(rows) / 2
 
 
@@ -91,7 +91,7 @@ def ratio(these: Sequence[Row], those: Sequence[Row], cost: Callable[[Row], floa
 
 
 def by_cell(rows: Sequence[Row]) -> dict[tuple[Group, str], list[Row]]:
-    """The rows of each group and arm, by seed; those of `outcome` in every group of their environment and horizon."""
+    """Return the rows of each group and arm, by seed; `outcome` is in every group of its environment and horizon."""
     cells: dict[tuple[Group, str], list[Row]] = defaultdict(list)
     feedbacks = defaultdict(set)
     for row in rows:

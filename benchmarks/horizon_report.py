@@ -38,9 +38,9 @@ svg{max-width:100%;height:auto}
 
 
 def table(rows: Sequence[Row], predictions: Mapping[str, Any]) -> list[list[str]]:
-    """One line for each group and arm.
+    """Return one line for each group and arm.
 
-    Ratios of episodes are tested, and corrected for how many there are; those of processor time only describe.
+    Ratios of episodes are tested, with a correction for their number; ratios of processor time are only descriptive.
     """
     cells = by_cell(rows)
     compared: list[tuple[list[str], dict[str, Ratio | None], Ratio | None]] = []
@@ -62,7 +62,7 @@ def table(rows: Sequence[Row], predictions: Mapping[str, Any]) -> list[list[str]
 
 
 def _measured(group: Group, arm: str, own: Sequence[Row], predictions: Mapping[str, Any]) -> list[str]:
-    """What a line of the table says without a comparison."""
+    """Return the part of a table's line that needs no comparison."""
     environment, horizon, feedback = group
     solved = sum(row["episodes_to_target"] is not None for row in own)
     known = predictions.get(f"{environment}-{horizon}", {}).get("cells", {})
@@ -85,7 +85,7 @@ def _measured(group: Group, arm: str, own: Sequence[Row], predictions: Mapping[s
 
 
 def _unseen_horizons(rows: Sequence[Row]) -> str:
-    """Mean success at each of them, over the runs in which it was measured."""
+    """Return the mean success at each unseen horizon, over the runs in which it was measured."""
     measured = [row["unseen_horizons"] for row in rows if row.get("unseen_horizons")]
     return " ".join(f"{np.mean([m[str(h)] for m in measured]):.2f}" for h in UNSEEN_HORIZONS) if measured else "-"
 
@@ -109,7 +109,7 @@ COLUMNS = [
     "time x outcome",
 ]
 ONLY_IN_FULL = ("by seed", "predicted, own skills", "unseen")
-"""What the columns begin with that docs/credit.md leaves out."""
+"""Prefixes of the columns that docs/credit.md leaves out."""
 
 
 def rank_correlations(rows: Sequence[Row], predictions: Mapping[str, Any]) -> dict[str, tuple[float, float, int]]:
@@ -131,7 +131,7 @@ def rank_correlations(rows: Sequence[Row], predictions: Mapping[str, Any]) -> di
 
 
 def write_report(rows: Sequence[Row], out: Path) -> str:
-    """Write table.md, page.md, report.html and the pictures of docs/credit.md. Returns: where they are."""
+    """Write table.md, page.md, report.html and the pictures of docs/credit.md. Returns: their paths."""
     if not rows:
         return f"Nothing has been run yet in {out}."
     file = out / "predictions.json"
@@ -156,7 +156,7 @@ def _markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _shortened(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The table of docs/credit.md, with `outcome` under its own feedback alone."""
+    """Return the table of docs/credit.md, with `outcome` only under its own feedback."""
     columns = [index for index, name in enumerate(COLUMNS) if not name.startswith(ONLY_IN_FULL)]
     short = [[line[index] for index in columns] for line in lines if line[3] != "outcome" or line[2] == "outcome"]
     for line in short:

@@ -2,10 +2,10 @@
 
 `python benchmarks/importers.py FOLDER [--only mbpp,spider] [--most 20]`
 
-FOLDER holds the files at the paths below; what is not there is left out. Nothing of them is copied. A public set is
-for measuring: nothing here trains. The table says how many items a file has, how many tasks the importer makes of
-them, and how many of those its gold solves: success by the environment's declared reward, after the calls of an agent
-that has read the truth and has nothing but the tools.
+FOLDER holds the files at the paths below; missing files are left out. Their data is not copied. A public set is for
+measuring: nothing here trains. The table shows how many items a file has, how many tasks the importer makes of them,
+and how many of these tasks the gold solves: success by the environment's declared reward, after the calls of an agent
+that has read the truth and has only the tools.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ Calls = Sequence[Call]
 
 
 def submitted(task: Task) -> Calls:
-    """The published program."""
+    """Return the call that submits the published program."""
     return [Call("submit", {"code": task.truth["reference"]})]
 
 
 def queried(task: Task) -> Calls:
-    """The gold query, looked at and then submitted."""
+    """Return the calls that run the gold query, then submit it."""
     return [Call(tool, {"sql": task.truth["sql"]}) for tool in ("query", "submit")]
 
 
 def executed(task: Task) -> Calls:
-    """The statements of the label, then its answer."""
+    """Return the calls that execute the label's statements, then give its answer."""
     statements = [Call("execute", {"sql": sql}) for sql in task.truth["sql"]]
     return [*statements, Call("finish", {"answer": str(task.truth.get("answers", ""))})]
 
 
 def read(task: Task) -> Calls:
-    """Every gold page opened, the answer given with them as its sources."""
+    """Return the calls that open every gold page, then give the answer with these pages as sources."""
     pages = list(task.truth.get("pages", ()))
     answer = Call("answer", {"text": task.truth["answer"], "sources": pages})
     return [*(Call("open", {"page": title}) for title in pages), answer]
 
 
 def worked(task: Task) -> Calls:
-    """The published solution in words, with its answer at the end."""
+    """Return the published solution in words, with its answer at the end."""
     return [Call("answer", {"text": task.truth["solution"]})]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A public file: where it lies, who reads it, what its gold is, and options of the importer."""
+    """A public file: its path, its importer with options, and the function that plays its gold."""
 
     path: str
     importer: str
@@ -79,7 +79,7 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Line:
-    """One file; `failed` are ids of tasks that their gold did not solve, `left_out` what the importer said."""
+    """The results of one file. `failed`: ids of tasks that their gold did not solve. `left_out`: what was left out."""
 
     path: str
     importer: str
@@ -115,7 +115,7 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
 
 
 def count(path: Path) -> int:
-    """Items of a file as its own format counts them, without the importer."""
+    """Return the number of items of a file in its own format, without the importer."""
     if path.is_dir():
         return len(json.loads((path / "questions.json").read_text(encoding="utf-8")))
     text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
@@ -128,7 +128,7 @@ def count(path: Path) -> int:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Lines as a Markdown table."""
+    """Return the lines as a Markdown table."""
     rows = ["| file | importer | environment | items | tasks | gold solves |", "|---|---|---|---|---|---|"]
     for line in lines:
         solved = f"{line.solved:,} of {line.n_played:,}"
@@ -139,7 +139,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def _script(calls: Calls) -> Callable[[Sequence[Message]], Message]:
-    """The calls one a turn."""
+    """Return a script that makes one of the calls per turn."""
     return lambda messages: Message("assistant", "", (calls[sum(m.role == "assistant" for m in messages)],))
 
 

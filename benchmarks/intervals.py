@@ -62,7 +62,7 @@ class Measured:
 
 
 def grid(sizes: tuple[int, ...], samples: tuple[int, ...]) -> Iterator[Cell]:
-    """Every cell: rates first, then pairs."""
+    """Return every cell: rates first, then pairs."""
     for n in sizes:
         for k in samples:
             for width in WIDTHS:
@@ -94,7 +94,7 @@ def measure(cell: Cell, trials: int, seed: int = 0) -> Measured:
 
 @cache
 def _chances(rate: float, width: float) -> Array:
-    """4,096 equally likely chances of a task, in ascending order."""
+    """Return 4,096 equally likely chances of a task, in ascending order."""
     if np.isinf(width):
         return np.full(4096, rate)
     return np.sort(np.random.default_rng(1).beta(rate * width, (1 - rate) * width, 4096))
@@ -105,14 +105,14 @@ def _truth(rate: float, width: float) -> float:
 
 
 def _solved(quantiles: Array, rate: float, cell: Cell, rng: np.random.Generator) -> Array:
-    """[tasks] how many samples of each task are solved."""
+    """Return [tasks] the number of solved samples of each task."""
     chances = _chances(rate, cell.width)[(quantiles * 4096).astype(int)]
     return np.asarray(rng.binomial(cell.samples, chances), np.float64)
 
 
 @cache
 def _rate_limits(solved: tuple[float, ...], samples: int) -> tuple[float, float, float, float]:
-    """Ends of the product's interval, then of the former one: equal but for one sample a task."""
+    """Return the ends of the product's interval, then of the former one; they differ only with one sample per task."""
     now = success_rate([[1.0] * int(s) + [0.0] * (samples - int(s)) for s in solved])
     former = wilson(sum(solved), len(solved)) if samples == 1 else now
     return now.low, now.high, former.low, former.high
@@ -120,7 +120,7 @@ def _rate_limits(solved: tuple[float, ...], samples: int) -> tuple[float, float,
 
 @cache
 def _pair_limits(differences: tuple[float, ...], samples: int) -> tuple[float, float, float, float]:
-    """As _rate_limits, of the gain. Only the differences matter to both methods."""
+    """Return the ends of both intervals of the gain. Both methods depend only on the differences."""
     delta = np.array(differences) / samples
     now = paired([[max(0.0, -d)] for d in delta], [[max(0.0, d)] for d in delta], resamples=1000).difference
     former = mean_interval(delta, resamples=1000) if np.ptp(delta) else now

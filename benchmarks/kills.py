@@ -45,14 +45,14 @@ SMALL = {
     "machine.threads": 1,
 }
 KILLS_EACH = 5
-"""How often one run is killed at most: each start leaves less of it to play."""
+"""The largest number of kills of one run: each start leaves less of the run to play."""
 CLOCKS = ("time", "_s", "seconds", "per_s", "mib", "pace/", "cpu", "wall")
-"""Parts of the names of figures that no two runs share."""
+"""Parts of the names of figures that differ between any two runs."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A command that is killed. `resume_options` are what is added to go on with a folder that exists."""
+    """A command that is killed. `resume_options`: options that make it continue in an existing folder."""
 
     name: str
     command: Sequence[str]
@@ -73,7 +73,7 @@ class Subject:
         )
 
     def run(self, folder: Path) -> float:
-        """Run undisturbed. Returns: the seconds it took. Raises: RuntimeError with what it said if it fails."""
+        """Run undisturbed. Returns: the seconds that it took. Raises: RuntimeError with its output if it fails."""
         started = time.monotonic()
         if self.start(folder).wait():
             raise RuntimeError(f"{self.name}: {(folder.parent / f'{folder.name}.err').read_text()[-2000:]}")

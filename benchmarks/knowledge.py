@@ -23,7 +23,7 @@ from agentgym.methods.knowledge import KnowledgeStore
 async def play(
     tasks: Sequence[Task], store: KnowledgeStore | None, turns: int, batch: int, *, learns: bool = False
 ) -> list[Trajectory]:
-    """The episodes of all tasks, in batches; the store learns after each, if it does."""
+    """Play the episodes of all tasks in batches. A store that learns does so after each batch."""
     config = RolloutConfig(budgets=Budgets(max_turns=turns), knowledge=store)
     trajectories = []
     for first in range(0, len(tasks), batch):
@@ -36,7 +36,7 @@ async def play(
 
 
 def row(name: str, trajectories: Sequence[Trajectory]) -> str:
-    """A line of a table: success and turns by tag."""
+    """Return a line of a table: success and turns by tag."""
     by_tag: dict[str, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
         for tag in trajectory.task.tags:

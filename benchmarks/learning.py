@@ -89,7 +89,7 @@ class Arm:
 
     @property
     def folder(self) -> str:
-        """A name for files: the label where it is one, else its words and a few digits of its hash."""
+        """Return a file name: the label if it is a valid name, else its words and a few digits of its hash."""
         if re.fullmatch(r"\w+", self.label):
             return self.label
         words = re.sub(r"\W+", "-", self.label).strip("-")[:60]
@@ -97,13 +97,13 @@ class Arm:
 
 
 def warm_start(seed: int, out: str, sets: list[str], file: Path = RECIPE) -> str:
-    """The model every arm of a seed begins with."""
+    """Return the model that every arm of a seed begins with."""
     recipe = Recipe.load(file, [*sets, f"seed={seed}", "train.steps=0"])
     return str(warm_started(recipe, Path(out) / f"seed-{seed}" / "warm_start"))
 
 
 def run_arm(arm: Arm, out: str, start: str, sets: list[str], file: Path = RECIPE) -> dict[str, Any]:
-    """Train one arm from the shared start and read what came of it."""
+    """Train one arm from the shared start and read its results."""
     folder = Path(out) / f"seed-{arm.seed}" / arm.folder
     share_first_measurement(folder)
     recipe = _recipe(arm, start, sets, file)
@@ -131,14 +131,14 @@ def _by_task(evaluation: Evaluation, stratum: str | None) -> dict[str, float]:
 
 
 def _recipe(arm: Arm, start: str, sets: list[str], file: Path = RECIPE) -> Recipe:
-    """The benchmark's recipe with the shared start in place of a model of its own."""
+    """Return the benchmark's recipe with the shared start as its model."""
     data = Recipe.load(file, [*sets, f"seed={arm.seed}"]).model_dump(exclude_none=True)
     data["train"]["estimator"] = arm.text
     return from_start(data, Path(start), str(file))
 
 
 def steps_to(target: float, run: dict[str, Any]) -> int | None:
-    """The first validated step at which success reached the target."""
+    """Return the first validated step at which success reached the target."""
     return next((s for s, x in zip(run["steps"], run["success"], strict=True) if x >= target), None)
 
 
@@ -182,7 +182,7 @@ SHOWN_COLUMNS = (0, 3, 4, 5, 6)  # what fits on a screen
 
 
 def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
-    """One row an arm; intervals are over seeds, the paired one over seeds and tasks."""
+    """Return one row per arm; intervals are over seeds, the paired interval is over seeds and tasks."""
     by_arm = {label: [run for run in runs if run["arm"] == label] for label in labels}
     rows = []
     for label in labels:
@@ -217,7 +217,7 @@ def _as_text(estimate: tuple[float, float, float], *, signed: bool = False) -> s
 
 
 def plot(runs: list[dict[str, Any]], labels: Sequence[str], path: Path) -> None:
-    """Validation success over steps: mean and interval over the seeds, one line an arm."""
+    """Plot validation success over steps: mean and interval over the seeds, one line per arm."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -244,7 +244,7 @@ def plot(runs: list[dict[str, Any]], labels: Sequence[str], path: Path) -> None:
 
 
 def arms_of(text: str | None) -> dict[str, str]:
-    """Label and estimator of each arm. Raises: AgentGymError for one that is none, before anything is run."""
+    """Return label and estimator of each arm. Raises: AgentGymError for an invalid estimator, before any run."""
     chosen = ARMS if text is None else {part.strip(): part.strip() for part in text.split(";") if part.strip()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CreditWarning)

@@ -21,7 +21,7 @@ from agentgym.tasks.library_bugs.libraries import LANGUAGES, SmallLibrary, libra
 
 OUT = Path(__file__).parents[1] / "tasks" / "library_bugs" / "bugs.json"
 MAX_FAILING_SHARE = 0.6
-"""Of a library's tests: a bug that more of them catch is no puzzle."""
+"""The largest share of a library's tests that may catch a bug: a bug that more tests catch is too easy."""
 SIGNS = (
     ("boundary", r" < ", " <= "),
     ("boundary", r" <= ", " < "),
@@ -59,7 +59,7 @@ SIMPLE = re.compile(
 
 
 def edits(source: str) -> Iterator[tuple[str, str, str]]:
-    """Kind, the text that is replaced, which occurs once, and what stands in its place."""
+    """Yield edits: the kind, the text to replace, which occurs once, and its replacement."""
     lines = source.split("\n")
     for number, line in enumerate(lines):
         if NO_CODE.search(line):
@@ -78,7 +78,7 @@ def edits(source: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _placed(kind: str, lines: list[str], at: int, count: int, new: list[str]) -> Iterator[tuple[str, str, str]]:
-    """The edit with as many of the lines around it as make it the only one of its kind in the file, both ways."""
+    """Yield the edit with enough surrounding lines that old and new text are each unique in the file, if possible."""
     source = "\n".join(lines)
     for around in range(4):
         if at - around < 0 or at + count + around > len(lines):
@@ -91,7 +91,7 @@ def _placed(kind: str, lines: list[str], at: int, count: int, new: list[str]) ->
 
 
 async def bugs_of(library: SmallLibrary, count: int) -> list[dict[str, Any]]:
-    """Bugs of a library that its tests catch, in an order that chance gives."""
+    """Return bugs of a library that its tests catch, in random order."""
     sandbox = await shared_backend("namespaces").create(SandboxSpec(memory_mib=1024, processes=64, disk_mib=128))
     runner = RUNNERS[library.language.runner]
     source = library.files[library.path]
@@ -142,7 +142,7 @@ async def bugs_of(library: SmallLibrary, count: int) -> list[dict[str, Any]]:
 
 
 def said_by(reason: str) -> str:
-    """The message of a failed assertion in Node's report, without the places that it names."""
+    """Return the message of a failed assertion in Node's report, without the source locations."""
     lines = reason.split("\n")
     start = next((n for n, line in enumerate(lines) if line.startswith("error:")), 0)
     end = next(

@@ -27,7 +27,7 @@ CALL = Call("look", {"shelf": "A1"})
 
 
 def bare_call_s(task: Task, calls: int) -> float:
-    """Seconds of a call of the server behind bare pipes."""
+    """Return the seconds of a call of the server behind bare pipes."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "stock.json").write_text(task.parameters["files"]["stock.json"])
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
@@ -45,7 +45,7 @@ def bare_call_s(task: Task, calls: int) -> float:
 
 
 async def measure(servers: int, calls: int) -> dict[str, str]:
-    """Everything, as rows of the table."""
+    """Measure everything. Returns: the rows of the table."""
     task = load_task_set("mcp/stockroom-v1")["train"][0]
     environments = [make(task.environment) for _ in range(servers)]
     start = time.perf_counter()

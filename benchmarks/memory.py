@@ -66,7 +66,7 @@ SMALL_VOCABULARY = {
     "num_key_value_heads": 4,
     "tie_word_embeddings": True,
 }
-"""59 M weights, a third of them in the vocabulary."""
+"""A model of 59 M weights, a third of them in the vocabulary."""
 LARGE_VOCABULARY = {
     "vocab_size": 152_000,
     "hidden_size": 384,
@@ -76,7 +76,7 @@ LARGE_VOCABULARY = {
     "num_key_value_heads": 2,
     "tie_word_embeddings": False,
 }
-"""123 M weights, nearly all in embeddings and an output layer apart from them."""
+"""A model of 123 M weights, nearly all in the embeddings and in a separate output layer."""
 
 
 def recipe_of(model: str, settings: list[str]) -> Recipe:
@@ -104,7 +104,7 @@ def random_model(folder: str, shape: dict[str, Any]) -> str:
 
 
 def measured(model: str, settings: list[str]) -> float:
-    """Peak resident bytes of a process that trains two steps."""
+    """Return the peak resident bytes of a process that trains two steps."""
     command = [sys.executable, __file__, "--worker", json.dumps([model, settings])]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return float(done.stdout.splitlines()[-1])

@@ -36,7 +36,7 @@ ENDING_S = 30.0
 
 @dataclass
 class Tally:
-    """What the episodes came to, by task set, and the causes of those that were lost."""
+    """The results of the episodes by task set, and the causes of lost episodes."""
 
     episodes: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -51,7 +51,7 @@ class Tally:
 
 
 async def play(name: str, until: float, at_once: int, tally: Tally) -> None:
-    """Play tasks of a set by its oracle until a time, at least one round."""
+    """Play tasks of a set by its oracle until a given time, at least one round."""
     task_set = load_task_set(name)
     script, position = task_set.oracle, 0
     assert script is not None
@@ -75,7 +75,7 @@ async def play(name: str, until: float, at_once: int, tally: Tally) -> None:
 
 
 async def neighbour(until: float, tally: Tally) -> None:
-    """Run a second agentgym in a pid namespace of its own, again and again; at least once."""
+    """Run a second agentgym in a separate pid namespace repeatedly, at least once."""
     command = ["unshare", "--pid", "--fork", "--mount-proc", *([] if os.geteuid() == 0 else ["-Ur"])]
     while not tally.neighbours or time.monotonic() < until:
         second = await asyncio.create_subprocess_exec(

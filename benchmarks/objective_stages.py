@@ -12,10 +12,10 @@ Stages = list[dict[str, Any]]
 
 
 def arm_stages(name: str, episodes: int, ranking: str) -> Stages:
-    """The stages of an arm, between a measurement `before` and one `after`.
+    """Return the stages of an arm, between a measurement `before` and one `after`.
 
     Args:
-        episodes: that it may play for training.
+        episodes: the number of episodes that it may play for training.
         ranking: the estimator that says at which turn an episode went wrong.
     """
     before, after = ({"kind": "evaluate", "name": when} for when in ("before", "after"))
@@ -24,10 +24,10 @@ def arm_stages(name: str, episodes: int, ranking: str) -> Stages:
 
 
 def _rounds(learn: dict[str, Any], *, group: int = GROUP, plays_beside: int = 0, trees: bool = False) -> Any:
-    """Three rounds of `collect` and a stage that learns from its episodes.
+    """Return three rounds of `collect` and a stage that learns from its episodes.
 
     Args:
-        plays_beside: episodes that the stage itself may play for each collected one.
+        plays_beside: the number of episodes that the stage itself may play for each collected episode.
     """
 
     def stages(episodes: int, ranking: str) -> Stages:
@@ -54,7 +54,7 @@ def _prefer(*, imitation_weight: float = 0.0, plays_beside: int = 0, trees: bool
 
 
 def _stored(learn: dict[str, Any], *after: dict[str, Any]) -> Any:
-    """One collection, and a stage that plays nothing."""
+    """Return one collection, and a stage that plays nothing."""
 
     def stages(episodes: int, ranking: str) -> Stages:
         collect = {"kind": "collect", "options": {"tasks": max(episodes // (2 * GROUP), 1), "group_size": 2 * GROUP}}
@@ -73,7 +73,7 @@ def _reranked(values: str) -> dict[str, Any]:
 
 
 def _searched(learn: dict[str, Any]) -> Any:
-    """Three rounds of a search, which writes as many messages for a task as episodes of four turns have."""
+    """Return three rounds of a search, with the number of messages for a task that episodes of four turns have."""
 
     def stages(episodes: int, ranking: str) -> Stages:
         messages = 4 * GROUP
@@ -91,7 +91,9 @@ def _step_tasks(episodes: int, ranking: str) -> Stages:
 
 
 def _generate(episodes: int, ranking: str) -> Stages:
-    """Half of the episodes before, half after; new tasks like those that stayed weak join the set's."""
+    """Return stages with half of the episodes before generating tasks, and half after.
+
+    The new tasks are similar to the weak tasks of the set, and are added to the set's tasks."""
     tasks = max(1, min(2 * GROUP, episodes // (2 * GROUP)))
     steps = max(1, episodes // (2 * tasks * GROUP))
     practice = {"estimator": "grpo", "steps": steps, "tasks_per_step": tasks, "group_size": GROUP}
@@ -122,10 +124,10 @@ STAGE_ARMS: Mapping[str, Callable[[int, str], Stages]] = {
     "implicit_q": _stored({"kind": "implicit_q", "name": "learn", "options": {}}, _guided(1.0)),
     "conservative_q": _stored({"kind": "conservative_q", "name": "learn", "options": {}}, _reranked("learn")),
 }
-"""By name, the stages of an arm from the episodes that it may play and an estimator that ranks."""
+"""By name, a function from the number of episodes and the ranking estimator to the stages of an arm."""
 
 
 def kinds_of(stages: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Which kinds of stages there are, those of a block included."""
+    """Return the kinds of these stages, including the stages inside blocks."""
     blocks = [stage["options"]["stages"] for stage in stages if stage["kind"] == "repeat"]
     return {stage["kind"] for stage in stages}.union(*(kinds_of(block) for block in blocks))

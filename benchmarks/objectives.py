@@ -46,7 +46,7 @@ from agentgym.training import Recipe
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RANKINGS = {"text": "potential_shaping", "quickstart": "return_to_go"}
-"""By recipe, the estimator that tells good turns from bad ones."""
+"""The estimator that ranks turns, by recipe."""
 TEACHER = "{teacher}"
 COMMON = [
     "train.estimator=grpo(turn_weight=0.0)",
@@ -96,14 +96,14 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "moving_average": {"kl": 0.02, "reference": {"kind": "moving_average", "reset_every": 1, "mix": 0.1}},
     "best": {"kl": 0.02, "reference": {"kind": "best"}},
 }
-"""By name, what it changes in [train]. `thought_sft` is not here: this agent writes calls and no thoughts."""
+"""The changes of each arm in [train], by name. `thought_sft` is missing: this agent writes calls and no thoughts."""
 
 COLUMNS = ["arm", "held out", "against the first, paired", "episodes", "CPU seconds a step", "x of the first"]
 Row = dict[str, Any]
 
 
 def recipe_of(arm: str, seed: int, start: Path, teacher: Path, steps: int, base: str, sets: Sequence[str]) -> Recipe:
-    """The recipe of an arm with the shared start in place of a model of its own. Raises: RecipeError."""
+    """Return the recipe of an arm, with the shared start as its model. Raises: RecipeError."""
     source = RECIPES / f"{base}.toml"
     data = Recipe.load(source, [*sets, f"seed={seed}", f"train.steps={steps}"]).model_dump(exclude_none=True)
     if arm in STAGE_ARMS:
@@ -115,7 +115,7 @@ def recipe_of(arm: str, seed: int, start: Path, teacher: Path, steps: int, base:
 
 
 def teacher_of(seed: int, folder: Path, start: Path, base: str, sets: Sequence[str]) -> Path:
-    """The start after as much imitation again, of the oracle alone; made once."""
+    """Return the start after the same amount of further imitation, of the oracle alone; made once."""
     source = RECIPES / f"{base}.toml"
     recipe = Recipe.load(source, [*sets, f"seed={seed}", "train.steps=0", "warm_start.imperfect_oracle=0.0"])
     data = recipe.model_dump(exclude_none=True)
@@ -126,10 +126,10 @@ def teacher_of(seed: int, folder: Path, start: Path, base: str, sets: Sequence[s
 def run_cell(
     arm: str, seed: int, out: Path, steps: int, base: str, sets: Sequence[str], *, start_seed: int | None = None
 ) -> Row:
-    """Train one arm from the shared start, unless that is done, and keep the row of what came of it.
+    """Train one arm from the shared start, unless that is done, and store the row of its results.
 
     Args:
-        start_seed: of the warm start and the teacher, by default `seed`.
+        start_seed: the seed of the warm start and the teacher, by default `seed`.
     """
     folder = out / f"seed-{seed}"
     first = seed if start_seed is None else start_seed
@@ -166,7 +166,7 @@ def _timed_training(recipe: Recipe, folder: Path) -> float | None:
 
 
 def _row_of(recipe: Recipe, folder: Path, training_s: float | None) -> Row:
-    """What a finished run shows. `training_s`: its CPU seconds for each step of the arms with steps, if known."""
+    """Return the row of a finished run. `training_s`: its CPU seconds per step of the arms with steps, if known."""
     from agentgym.evaluation.record import Evaluation
 
     run, stratum = RunFolder(folder), recipe.evaluate.stratum
@@ -186,7 +186,7 @@ def _row_of(recipe: Recipe, folder: Path, training_s: float | None) -> Row:
 
 
 def table(rows: Sequence[Row], arms: Sequence[str]) -> list[list[str]]:
-    """One line an arm: mean and interval over the seeds; the paired interval is over seeds and tasks."""
+    """Return one line per arm: mean and interval over the seeds; the paired interval is over seeds and tasks."""
     by_arm = {arm: [row for row in rows if row["arm"] == arm and "error" not in row] for arm in arms}
     first = by_arm[arms[0]]
     lines = []

@@ -95,7 +95,7 @@ def compare_with(checkout: Path, *, rounds: int, only: str, json_path: Path | No
 
 
 def measure(size: float, rounds: int) -> list[Row]:
-    """Every figure. `size` scales the number of steps and episodes, 1.0 is what the targets are for."""
+    """Measure every figure. `size` scales the number of steps and episodes; the targets are for 1.0."""
     steps, episodes = int(200_000 * size), int(2_000 * size)
     best: Callable[[Callable[[], float]], float] = lambda once: max(once() for _ in range(rounds))  # noqa: E731
     bare = best(lambda: bare_loop(steps))
@@ -162,7 +162,7 @@ def bare_loop(steps: int) -> float:
 
 
 def gymnasium_steps(steps: int) -> float:
-    """Steps per CPU-second of gymnasium's API on the same counter; 0 where it is not installed."""
+    """Return steps per CPU-second of gymnasium's API on the same counter; 0 if it is not installed."""
     try:
         import gymnasium
     except ImportError:
@@ -210,7 +210,7 @@ def manager(
 
 
 def episodes_played(episodes: int, *, tokens: bool = False, ledger: Ledger | None = None) -> float:
-    """Turns per CPU-second of whole episodes: policy, tools, rewards and record."""
+    """Return turns per CPU-second of whole episodes: policy, tools, rewards and record."""
     todo = tasks(episodes)
     gc.collect()
     began = time.process_time()
@@ -231,7 +231,7 @@ def episodes_kept(episodes: int, *, tokens: bool = False) -> float:
 
 
 def latency_ratio(waves: int) -> float:
-    """Wall time of episodes whose tools wait, over the time that the waiting alone takes at this concurrency."""
+    """Return the wall time of episodes whose tools wait, divided by the waiting time alone at this concurrency."""
 
     def make_counter() -> Counter:
         return Counter(latency_s=LATENCY_S)
@@ -246,7 +246,7 @@ def latency_ratio(waves: int) -> float:
 
 
 def turn_cost(concurrency: int, episodes: int) -> float:
-    """CPU-seconds a turn when so many episodes are in progress; their tools give way to each other."""
+    """Return CPU-seconds per turn when this many episodes are in progress; their tools yield to each other."""
     gc.collect()
 
     async def play() -> None:

@@ -25,7 +25,7 @@ _DRIVER_S = 300
 
 @dataclass(frozen=True)
 class Peer:
-    """One row of a table. `package`: what its virtual environment holds; empty if this one will do."""
+    """One row of a table. `package`: the package in its virtual environment; empty to use the current environment."""
 
     name: str
     driver: str
@@ -34,7 +34,7 @@ class Peer:
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, venvs: Path, *arguments: str) -> dict[str, Any] | str:
-        """What the driver says on the last line of its output, or why it said nothing."""
+        """Return the last line of the driver's output, or the reason why there is none."""
         python = venv_of(venvs, self.package) / "bin" / "python" if self.package else Path(sys.executable)
         if not python.exists():
             return f"not installed: make bench-peers PEERS={venvs}"
@@ -52,18 +52,18 @@ class Peer:
 
 
 def _why(stderr: str) -> str:
-    """The line of a traceback that names the error."""
+    """Return the line of a traceback that names the error."""
     lines = [line for line in stderr.splitlines() if line and not line[0].isspace() and "Error" in line]
     return (lines or stderr.splitlines() or ["it ended without a word"])[-1].split("Error: ", 1)[-1][:200]
 
 
 def venv_of(venvs: Path, package: str) -> Path:
-    """Where a package's virtual environment is: a folder of its name, without extras and version."""
+    """Return the folder of a package's virtual environment, named like the package without extras and version."""
     return venvs / package.partition("[")[0].partition("=")[0]
 
 
 def install(venvs: Path) -> None:
-    """Make the virtual environments that are missing. One that cannot be made is named, and its row has no figures."""
+    """Make the missing virtual environments. If one cannot be made, this is printed, and its row has no figures."""
     peers = [peer for name in WITH_PEERS for peer in importlib.import_module(name).PEERS]
     for package in sorted({peer.package for peer in peers if peer.package}):
         folder = venv_of(venvs, package)

@@ -44,7 +44,7 @@ class ThinkingPolicy(ScriptedPolicy):
 
 @dataclass
 class Cost:
-    """Milliseconds per episode, one entry a round."""
+    """Milliseconds per episode, one entry per round."""
 
     wall_ms: list[float]
     cpu_ms: list[float]
@@ -85,7 +85,7 @@ async def measure(
 
 
 async def _play(manager: EpisodeManager, tasks: Sequence[Task]) -> tuple[float, float]:
-    """Wall and processor seconds of one round; what the pool makes in advance after the last episode counts as CPU."""
+    """Return wall and CPU seconds of one round; sandboxes that the pool makes after the last episode count as CPU."""
     began, cpu_before = time.perf_counter(), processor_s()
     trajectories = await manager.collect(tasks, record=False)
     wall_s = time.perf_counter() - began

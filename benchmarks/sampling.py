@@ -42,12 +42,12 @@ from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 
 PROMPT, REPLY, RESULT = 128, 32, 32
-"""Tokens of a prompt, of each reply and of each tool result."""
+"""Numbers of tokens: in a prompt, in each reply and in each tool result."""
 NEVER = 10**9  # a token that no model samples: every reply has its full length
 
 
 class Conversations:
-    """The same prompts and tool results for everybody."""
+    """The prompts and tool results, the same for every sampler."""
 
     def __init__(self, episodes: int, turns: int, vocabulary: int) -> None:
         rng = np.random.default_rng(0)
@@ -71,7 +71,7 @@ class Conversations:
         return sampled
 
     def generate(self, model: torch.nn.Module) -> int:
-        """The same by plain `generate`, a turn of all episodes at once."""
+        """Play the same by plain `generate`, one turn of all episodes at once."""
         ids = torch.tensor(self.prompts)
         for results in self.results:
             ids = model.generate(
@@ -137,7 +137,7 @@ def main() -> None:
 
 @torch.inference_mode()
 def measure(samplers: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    """Tokens a second of each sampler in each round; one round before them warms up."""
+    """Return tokens per second of each sampler in each round, after one round that warms up."""
     speeds: dict[str, list[float]] = {name: [] for name in samplers}
     for round_ in range(rounds + 1):
         for name, sample in samplers.items():

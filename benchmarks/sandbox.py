@@ -41,7 +41,7 @@ ALIVE = (1, 10, 100, 300, 1000)
 
 @dataclass
 class Figures:
-    """All that one run found."""
+    """All figures of one run."""
 
     rows: list[Row] = field(default_factory=list)
     costs: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(parts: Sequence[str], quick: bool, venvs: Path) -> Figures:
-    """Every part asked for, one after the other, with the guest's modules compiled as an installation leaves them."""
+    """Measure every requested part in turn, with the guest's modules compiled as after an installation."""
     compileall.compile_dir(Path(agentgym.sandbox.guest.__file__).parent, quiet=1)
     figures, rounds = Figures(), 10 if quick else 100
     small = {"life": lives, "calls": calls, "pauses": pauses, "files": files, "docker": docker}
@@ -95,7 +95,7 @@ def measure(parts: Sequence[str], quick: bool, venvs: Path) -> Figures:
 
 
 def show(figures: Figures, console: Console) -> None:
-    """The rows and the peers as tables, and what the machine did meanwhile."""
+    """Print the rows and the peers as tables, and the machine's load during the run."""
     table = Table("", "median", "target", "", "beside, in the same run", "ratio", title="What sandboxes cost")
     for column in (1, 2, 5):
         table.columns[column].justify = "right"
@@ -126,7 +126,7 @@ def show(figures: Figures, console: Console) -> None:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table for docs/benchmarks.md."""
+    """Return the rows as a table for docs/benchmarks.md."""
     lines = ["| what | median | target | beside, in the same run |", "|---|---|---|---|"]
     for row in rows:
         value = row.note if row.value is None else f"{number(row.value)} {row.unit}"
@@ -141,7 +141,7 @@ def number(value: float) -> str:
 
 
 def write(figures: Figures, folder: Path, quick: bool) -> None:
-    """sandbox.json, sandbox.md, and the plots of what one costs by how many live."""
+    """Write sandbox.json, sandbox.md, and the plots of a sandbox's cost against the number of live sandboxes."""
     folder.mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {
         "python": platform.python_version(),

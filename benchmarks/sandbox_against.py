@@ -67,12 +67,12 @@ def main() -> None:
 
 
 def quickest_tenth(times: list[float]) -> float:
-    """The time that a tenth of the calls stayed below: on a machine with other work, what a call takes without it."""
+    """Return the time below which a tenth of the calls stayed: on a busy machine, about the time without other work."""
     return quantiles(times, n=10)[0]
 
 
 def compare(checkout: Path, rows: list[str], rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Returns: milliseconds of each call by row, of this checkout and of the other."""
+    """Measure both checkouts. Returns: milliseconds of each call by row, of this checkout and of the other."""
     this: dict[str, list[float]] = {name: [] for name in rows}
     other: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(STARTS):
@@ -88,7 +88,7 @@ def compare(checkout: Path, rows: list[str], rounds: int) -> tuple[dict[str, lis
 
 @contextmanager
 def _measuring(checkout: Path) -> Iterator[Measure]:
-    """A process of a checkout: call what this yields with the name of a row to get the times of some calls."""
+    """Start a process of a checkout. Yields: a function from the name of a row to the times of some calls."""
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).resolve()), str(checkout), "--serve"],
         stdin=subprocess.PIPE,
@@ -117,7 +117,7 @@ def _measuring(checkout: Path) -> Iterator[Measure]:
 
 
 async def serve(checkout: Path) -> None:
-    """In the process of a checkout: measure each row that is asked for on standard input."""
+    """Measure, in the process of a checkout, each row that is requested on standard input."""
     import agentgym.sandbox.guest
     from agentgym import SandboxSpec
     from agentgym.sandbox.namespaces.backend import NamespacesBackend  # older checkouts have it only here

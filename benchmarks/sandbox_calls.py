@@ -52,7 +52,7 @@ class BareFork:
         )
 
     def once(self) -> float:
-        """Returns: milliseconds of the fork, by the clock of who forks."""
+        """Fork once. Returns: milliseconds of the fork, by the forking process's clock."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(b".")
         return float(self.process.stdout.readline())
@@ -62,7 +62,7 @@ class BareFork:
 
 
 async def lives(rounds: int) -> list[Row]:
-    """Create, one Python call, close, beside a bare `python -c pass`; and the same out of a pool."""
+    """Measure creation, one Python call and close, beside a bare `python -c pass`; and the same from a pool."""
     backend, pool = NamespacesBackend(), Pool(NamespacesBackend(), ready=8)
     try:
         times = await in_turn({"life": lambda: live(backend), "python": lambda: plain([PYTHON, *COLD])}, rounds)
@@ -83,7 +83,7 @@ async def lives(rounds: int) -> list[Row]:
 
 
 async def live(backend: Backend, *, call: bool = True) -> None:
-    """One sandbox from its making to its end."""
+    """Use one sandbox from its creation to its end."""
     sandbox = await backend.create(SPEC)
     if call:
         done(await sandbox.run_python("pass"))
@@ -91,7 +91,7 @@ async def live(backend: Backend, *, call: bool = True) -> None:
 
 
 async def checkouts(pool: Pool, rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds until a sandbox is handed out while some lie ready, and of the first call to it."""
+    """Return milliseconds until a pool with ready sandboxes hands one out, and those of the first call to it."""
     for _ in range(3):  # a spec is kept ready once it is asked for again and again
         await live(pool)
     out, first = [], []
@@ -110,7 +110,7 @@ async def checkouts(pool: Pool, rounds: int) -> tuple[list[float], list[float]]:
 
 
 async def calls(rounds: int) -> list[Row]:
-    """Calls to a sandbox that lives: Python beside a bare fork, a program beside subprocess.run."""
+    """Measure calls to a live sandbox: Python beside a bare fork, a program beside subprocess.run."""
     backend, bare, forks = NamespacesBackend(), BareFork(), []
     try:
         sandbox = await backend.create(SPEC)
@@ -157,7 +157,7 @@ async def calls(rounds: int) -> list[Row]:
 
 
 async def pauses(rounds: int) -> list[Row]:
-    """A Python call after a pause, as a model makes while it thinks, beside a bare fork that idled as long."""
+    """Measure a Python call after a pause, as when a model thinks, beside a bare fork after the same pause."""
     backend, bare = NamespacesBackend(), BareFork()
     names = ("a call", "an exec", "a call, beside a session that lives", "fork")
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -193,7 +193,7 @@ async def pauses(rounds: int) -> list[Row]:
 
 
 async def after_exec(sandbox: Sandbox, bare: BareFork, rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of calls that follow a command at once, and of bare forks that follow a program at once."""
+    """Return milliseconds of calls directly after a command, and of bare forks directly after a program."""
     calls, forks = [], []
     for _ in range(rounds):
         done(await sandbox.exec(["true"]))
@@ -206,7 +206,7 @@ async def after_exec(sandbox: Sandbox, bare: BareFork, rounds: int) -> tuple[lis
 
 
 async def throughput(count: int) -> list[Row]:
-    """Whole lives with a call each, as many at once as there are cores, beside as many bare Pythons."""
+    """Measure whole lives with one call each, one per core at a time, beside the same number of bare Pythons."""
     backend, at_once = NamespacesBackend(), os.cpu_count() or 1
 
     async def bare_python() -> None:
@@ -232,11 +232,11 @@ async def throughput(count: int) -> list[Row]:
 
 
 async def plain(argv: list[str]) -> None:
-    """A program without any sandbox."""
+    """Run a program without any sandbox."""
     subprocess.run(argv, check=True, capture_output=True)
 
 
 def done(result: ExecResult) -> None:
-    """Raises: RuntimeError if it went wrong, since its time says nothing then."""
+    """Check a result. Raises: RuntimeError if the call failed, because its time is then meaningless."""
     if not result.ok:
         raise RuntimeError(f"A call failed, so its time says nothing: {result}")

@@ -21,7 +21,7 @@ _ROWS = [
 
 
 async def docker(rounds: int) -> list[Row]:
-    """Empty rows with the reason where the SDK, the daemon or the image is missing."""
+    """Measure the docker backend. Rows are empty, with the reason, if the SDK, the daemon or the image is missing."""
     try:
         import docker as sdk
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 async def files(rounds: int) -> list[Row]:
-    """Raises: RuntimeError if a tree came back with other files."""
+    """Measure snapshots, forks and resets. Raises: RuntimeError if a tree came back with other files."""
     backend = NamespacesBackend()
     try:
         maker = await backend.create(SPEC)
@@ -84,7 +84,7 @@ async def files(rounds: int) -> list[Row]:
 
 
 async def timed(awaitable: Awaitable[T]) -> tuple[float, T]:
-    """Returns: milliseconds, and what came of it."""
+    """Await work. Returns: its milliseconds, and its result."""
     began = time.perf_counter()
     value = await awaitable
     return 1000 * (time.perf_counter() - began), value
@@ -98,7 +98,7 @@ async def changed_files(fork: Sandbox) -> tuple[float, Snapshot]:
 
 
 def copied(folder: str) -> float:
-    """Milliseconds of `cp -a` of the same tree on the host, within a file system in memory."""
+    """Return milliseconds of `cp -a` of the same tree on the host, within a file system in memory."""
     began = time.perf_counter()
     subprocess.run(["cp", "-a", "tree", "copy"], cwd=folder, check=True)
     took = 1000 * (time.perf_counter() - began)

@@ -22,7 +22,7 @@ Costs = dict[str, list[tuple[int, float]]]  # by what is measured: (sandboxes al
 
 
 async def rate(count: int) -> list[Row]:
-    """Sandboxes made and closed a second, so many at a time."""
+    """Return sandboxes made and closed per second, this many at a time."""
     backend = NamespacesBackend()
     todo = iter(range(count))
 
@@ -41,10 +41,10 @@ async def rate(count: int) -> list[Row]:
 
 
 async def flatness(counts: Sequence[int], rounds: int) -> tuple[list[Row], Costs]:
-    """What one more sandbox costs when so many live: to make and to call, in time, and in memory once they are idle.
+    """Measure the cost of one more sandbox beside this many: time to make it and to call it, and memory while idle.
 
-    The memory is what the machine has less of, kernel memory included, over the number of sandboxes; other programs
-    move it too, so it says little below a hundred.
+    The memory is the decrease of the machine's available memory, kernel memory included, divided by the number of
+    sandboxes; other programs change it too, so it says little below a hundred.
     """
     backend, idle = NamespacesBackend(), list[Sandbox]()
     costs: Costs = {"create + close": [], 'run_python("pass")': [], "MiB each": []}
@@ -96,7 +96,7 @@ async def flatness(counts: Sequence[int], rounds: int) -> tuple[list[Row], Costs
 
 
 def available_mib() -> float:
-    """Memory that programs could still get."""
+    """Return the available memory of the machine, in MiB."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) / 1024
@@ -104,7 +104,7 @@ def available_mib() -> float:
 
 
 def own_pages_mib() -> float | None:
-    """Proportional share of all the pages of process 1 of every sandbox; None if this user may not know."""
+    """Return the proportional memory of process 1 of every sandbox, in MiB; None if this user may not read it."""
     total = 0
     for spawner in children(os.getpid()):
         for guest in children(spawner):

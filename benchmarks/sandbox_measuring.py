@@ -40,14 +40,14 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """True where there is nothing to hold: no target, or no figure."""
+        """Return whether the target is met; true if there is no target or no figure."""
         if self.target is None or self.value is None:
             return True
         return self.value >= self.target if self.more_is_better else self.value <= self.target
 
     @property
     def ratio(self) -> float | None:
-        """Its cost over the other's; of rates, the other's over its own: below 1 is better than the peer."""
+        """Return its cost divided by the other's; for rates, the inverse: below 1 is better than the peer."""
         if not self.value or not self.beside_value:
             return None
         return self.beside_value / self.value if self.more_is_better else self.value / self.beside_value
@@ -56,7 +56,7 @@ class Row:
 def timing(
     name: str, times: list[float], target: float | None = None, beside: str = "", others: list[float] | None = None
 ) -> Row:
-    """A row of the medians of milliseconds, and of the other's beside it."""
+    """Return a row with the median of milliseconds, beside the other's median."""
     half = (quantiles(times, n=4)[0], quantiles(times, n=4)[2]) if len(times) > 1 else None
     return Row(name, median(times), "ms", target, False, beside, median(others) if others else None, half)
 
@@ -64,7 +64,7 @@ def timing(
 async def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
     """Do each work once a round, after one round that does not count. Returns: milliseconds of wall time by name.
 
-    What the machine does meanwhile strikes all of them alike.
+    Other load on the machine then affects all of them alike.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
@@ -77,7 +77,7 @@ async def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, list[floa
 
 
 async def processor_ms(work: Work, rounds: int) -> float:
-    """Processor time a round of this process, its children, and of theirs that have ended, in milliseconds."""
+    """Return processor milliseconds per round of this process, its children, and their ended children."""
     before = processor_s()
     for _ in range(rounds):
         await work()
@@ -93,7 +93,7 @@ def processor_s() -> float:
 
 
 def children(pid: int) -> list[int]:
-    """Pids of a process's children, whichever of its threads started them."""
+    """Return the pids of a process's children, whichever of its threads started them."""
     pids: list[int] = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
         pids += map(int, (thread / "children").read_text().split())
@@ -102,7 +102,7 @@ def children(pid: int) -> list[int]:
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Say what is measured now, and how long it took."""
+    """Print what is measured now, and afterwards how long it took."""
     began = time.monotonic()
     print(f"measuring {what} ...", end="", flush=True)
     try:
@@ -112,5 +112,5 @@ def announced(what: str) -> Iterator[None]:
 
 
 def unmeasured(names: list[str], reason: str) -> list[Row]:
-    """Rows that say why they are empty."""
+    """Return rows that say why they are empty."""
     return [Row(name, None, "ms", note=reason) for name in names]

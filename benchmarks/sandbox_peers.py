@@ -33,7 +33,7 @@ PEERS = (
 
 @dataclass
 class PeerFigures:
-    """What one peer's runs gave: milliseconds by work, or why there are none."""
+    """The figures of one peer: milliseconds by kind of work, or the reason why there are none."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: {work: [] for work in WORKS})
     version: str = ""
@@ -61,7 +61,7 @@ def _add(figures: PeerFigures, peer: Peer, venvs: Path, repeats: int) -> None:
 
 
 def table_of(figures: dict[str, PeerFigures]) -> Table:
-    """Medians, and how many times as long as the first row each takes."""
+    """Return a table of medians, and of each median as a multiple of the first row's."""
     ours = {work: median(values) for work, values in figures[PEERS[0].name].times.items() if values}
     table = Table("", "isolation", *(f"{what}, ms" for what in WORKS.values()), title="the same work, side by side")
     for peer in PEERS:
@@ -78,7 +78,7 @@ def table_of(figures: dict[str, PeerFigures]) -> Table:
 
 
 def markdown(figures: dict[str, PeerFigures]) -> str:
-    """The same for docs/benchmarks.md; empty if nothing was measured."""
+    """Return the table for docs/benchmarks.md; empty if nothing was measured."""
     lines = [f"| | isolation | {', ms | '.join(WORKS.values())}, ms |", "|---|---|" + "---|" * len(WORKS)]
     for peer in PEERS if figures else ():
         peer_figures = figures[peer.name]
@@ -92,7 +92,7 @@ def markdown(figures: dict[str, PeerFigures]) -> str:
 
 
 def as_data(figures: dict[str, PeerFigures]) -> dict[str, object]:
-    """For the JSON file: medians by peer and work, with versions and reasons."""
+    """Return data for the JSON file: medians by peer and work, with versions and reasons."""
     return {
         name: {
             "version": peer_figures.version,

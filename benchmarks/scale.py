@@ -53,7 +53,7 @@ TARGET = 1.5
 
 
 class Waiting(Environment):
-    """Three pieces of work, each of which takes a while; in one episode of eight five times as long."""
+    """Three pieces of work, each of which takes a while; in one of eight episodes, five times as long."""
 
     reward = "bench_work_done"
     wait_s = 0.1
@@ -83,7 +83,7 @@ class WorkDone(Reward):
 
 
 def waiting_tasks() -> TaskSet:
-    """Tasks that differ by their number alone."""
+    """Return tasks that differ only by their number."""
     sizes: tuple[tuple[Split, int], ...] = (("train", 64), ("validation", 2), ("held_out", 2))
     splits = {
         str(split): [
@@ -104,7 +104,7 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def recipe_of(staleness: int, options: argparse.Namespace) -> Recipe:
-    """Imitation until the tool is called, then batches of 32 episodes of four turns."""
+    """Return a recipe: imitation until the tool is called, then batches of 32 episodes of four turns."""
     served = {"vllm": {"python": options.vllm, "options": ["--max-model-len=512"]}} if options.vllm else {}
     return Recipe.parse(
         {
@@ -223,7 +223,7 @@ def compare_plan(options: argparse.Namespace, console: Console) -> None:
 
 
 def step_on_nodes(data: dict[str, Any], nodes: int, options: argparse.Namespace) -> float:
-    """Median seconds of a step, without the first one, of a training whose episodes are played on so many nodes."""
+    """Return the median seconds of a step, without the first, of a training with this many nodes for episodes."""
     from agentgym.cluster.ray_engine import shared_engine
 
     folder = options.out / f"nodes_{nodes}"

@@ -90,7 +90,7 @@ class RandomSteps(Policy):
 
 
 def player(name: str, out: Path, imitation_steps: int) -> tuple[Policy, RolloutConfig]:
-    """Who plays, and how; the model is made once. Raises: RecipeError."""
+    """Return the policy of a player and its settings; the model is made once. Raises: RecipeError."""
     if name == "random":
         return RandomSteps(), RolloutConfig(temperature=1.0, budgets=Budgets(max_turns=PLAYERS[name][1]))
     source = Path(__file__).parents[1] / "recipes" / "text.toml"
@@ -103,7 +103,7 @@ def player(name: str, out: Path, imitation_steps: int) -> tuple[Policy, RolloutC
 def measure(
     name: str, method: str, budgets: Sequence[int], rooms: TaskSet, who: tuple[Policy, RolloutConfig]
 ) -> list[Row]:
-    """A row for each budget. Raises: AgentGymError."""
+    """Return a row for each budget. Raises: AgentGymError."""
     policy, config = who
     config = replace(config, group_size=1)
     rows: list[Row] = []
@@ -154,7 +154,7 @@ def _row(name: str, method: str, budget: int, solved: Sequence[float], messages:
 
 
 async def _replayed(policy: Policy, config: RolloutConfig, rooms: TaskSet, budget: int) -> dict[str, list[Trajectory]]:
-    """Sampled episodes of each room, until all rooms have as many messages as the budget."""
+    """Return sampled episodes of each room, until the messages of every room reach the budget."""
     episodes: dict[str, list[Trajectory]] = defaultdict(list)
     seed = 0
     while not episodes or min(sum(len(t.turns) for t in own) for own in episodes.values()) < budget:
@@ -167,7 +167,7 @@ async def _replayed(policy: Policy, config: RolloutConfig, rooms: TaskSet, budge
 
 
 def solved_within(episodes: Sequence[Trajectory], budget: int) -> float:
-    """1 if one of the episodes succeeds within so many messages, counted over the episodes one after another."""
+    """Return 1 if an episode succeeds within this number of messages, counted over the episodes in turn; else 0."""
     for episode in sorted(episodes, key=lambda t: (t.provenance.seed, t.sample)):
         budget -= len(episode.turns)
         if budget < 0:
@@ -178,7 +178,7 @@ def solved_within(episodes: Sequence[Trajectory], budget: int) -> float:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Success with its 95 % interval by player and method, a column for each budget."""
+    """Return success with its 95 % interval by player and method, a column for each budget."""
     budgets = sorted({row["budget"] for row in rows})
     lines = [["player", "method", *(f"{budget} messages" for budget in budgets)], ["---"] * (2 + len(budgets))]
     cells = {(row["player"], row["method"], row["budget"]): row for row in rows}
@@ -257,7 +257,7 @@ def main() -> int:
 
 
 def new_rooms(level: int, count: int) -> list[Task]:
-    """Rooms of a level that are no training tasks."""
+    """Return rooms of a level that are not training tasks."""
     environment: Any = load("environments", "agentgym/text-sokoban-v1")
     trained = {task.prompt for task in load_task_set(ROOMS)["train"]}
     rooms = (environment.generate(seed, level) for seed in itertools.count())

@@ -10,10 +10,10 @@ from typing import Any
 
 @contextmanager
 def simulated_cluster(nodes: int, *, cpus: int = 1) -> Iterator[Any]:
-    """A Ray cluster of so many nodes on this host; at the end it and its processes are gone.
+    """Start a Ray cluster of this many nodes on this host, and end it and its processes on exit.
 
     Args:
-        cpus: how many each node says that it has.
+        cpus: the number of CPUs that each node declares.
     Yields: `ray.cluster_utils.Cluster`, with its `address`. This process is not connected to it, and is disconnected
         at the end.
     """

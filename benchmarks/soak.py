@@ -40,7 +40,7 @@ TYPED = {"ok", "SandboxDied", "SandboxUnavailable", "SandboxError", "lost with i
 
 @dataclass
 class Tally:
-    """What the host processes told."""
+    """The counts that the host processes reported."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Soak:
-    """What was asked for."""
+    """The options of a soak."""
 
     backend: str
     count: int
@@ -69,7 +69,7 @@ class Soak:
     seed: int
 
     def run(self, private: Path) -> tuple[Tally, list[str], dict[str, float]]:
-        """Returns: what was told, what is wrong, and by how much the figures of the whole machine changed."""
+        """Run the soak. Returns: the reports, the faults, and the changes of the whole machine's figures."""
         rng, tally = random.Random(self.seed), Tally()
         host, before = host_memory(), census(private)
         while tally.sandboxes < self.count and not tally.broken:
@@ -84,7 +84,7 @@ class Soak:
         return tally, tally.faults + left, {name: after[name] - value for name, value in host.items()}
 
     def _one_host(self, rng: random.Random, tally: Tally) -> None:
-        """Start a host process and let it work until it is done, or its hour has come."""
+        """Start a host process and let it work until it is done, or its time is up."""
         left = self.count - tally.sandboxes
         rate = self.kills * HOST_SHARE
         life = int(rng.expovariate(rate)) + 1 if rate else left + 1
@@ -135,7 +135,7 @@ class Soak:
         self._await_end(tally)
 
     def _await_end(self, tally: Tally) -> None:
-        """Everything below a dead host process ends without anybody's help."""
+        """Wait until everything below a dead host process has ended by itself."""
         began = time.monotonic()
         while below := reap(tally):
             if time.monotonic() > began + ENDING_S:
@@ -148,7 +148,7 @@ class Soak:
         tally.slowest_end_s = max(tally.slowest_end_s, time.monotonic() - began)
 
     async def refused(self) -> str:
-        """Why this backend makes no sandboxes here; empty if it does."""
+        """Return why this backend makes no sandboxes here; empty if it does."""
         backend = load("backends", self.backend)()
         try:
             return (await backend.probe()).reason
@@ -156,7 +156,7 @@ class Soak:
             await backend.close()
 
     async def _clean_up(self, tally: Tally) -> None:
-        """Have the backend remove what dead hosts left, and see what it still knows of afterwards."""
+        """Let the backend remove the leftovers of dead hosts, and count what still runs afterwards as faults."""
         backend = load("backends", self.backend)()
         if not hasattr(backend, "running"):
             return
@@ -176,7 +176,7 @@ def reap(tally: Tally) -> dict[int, str]:
 
 
 def main() -> int:
-    """Soak, tell, judge."""
+    """Soak, print the results, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--backend", default="namespaces", help="registered name")
     parser.add_argument("--count", type=int, default=20_000, help="sandboxes in all")
@@ -205,7 +205,7 @@ def main() -> int:
 
 
 def table(tally: Tally, change: dict[str, float], seconds: float) -> Table:
-    """What happened, as figures."""
+    """Return the results as a table."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("user", "root" if os.geteuid() == 0 else f"{os.geteuid()}, an ordinary user")
     table.add_row("sandboxes", f"{tally.sandboxes:,} in {seconds:.0f} s, {tally.sandboxes / seconds:.0f} a second")

@@ -30,7 +30,7 @@ SPAWNER_SHARE = 0.15  # of the kills: the process that makes sandboxes; the othe
 
 
 class Wrong(Exception):
-    """A sandbox answered, and not what it should."""
+    """A sandbox gave a wrong answer."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Worker:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
-        """All of them; the first error that is not typed ends the run."""
+        """Use all sandboxes; the first error that is not typed ends the run."""
         await self.settle()
         say(event="ready", descriptors=descriptors(), resident_mib=resident_mib(), spawners=spawners())
         left = iter(range(self.count))
@@ -59,7 +59,7 @@ class Worker:
         say(event="closed", processes=list(left_over.values())[:3])
 
     async def settle(self) -> None:
-        """Back to one spawner and no sandbox, so that two counts of descriptors compare."""
+        """Return to one spawner and no sandbox, so that two counts of descriptors can be compared."""
         if isinstance(self.backend, Pool):
             await self.backend.close()  # and what it keeps ready
         sandbox = await self.backend.create(SPEC)
@@ -90,7 +90,7 @@ class Worker:
             say(event="ended", number=number, outcome=outcome)
 
     async def kill_soon(self) -> None:
-        """After a moment, SIGKILL the spawner or some sandbox's process 1: it may be half made, busy or closing."""
+        """Kill the spawner or a sandbox's process 1 after a moment (SIGKILL): it may be half made, busy or closing."""
         await asyncio.sleep(self.random.uniform(0, 0.02))
         spawning = self.random.random() < SPAWNER_SHARE
         if spawners():

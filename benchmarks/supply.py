@@ -75,7 +75,7 @@ ARMS_OF: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"doors": ARMS, "locks"
 
 
 def arm_recipe(task_set: str, arm: str, seed: int, start: Path, steps: int) -> Recipe:
-    """The recipe of an arm: that of the outcome alone on the hard tasks of a set, with what the arm changes."""
+    """Return the recipe of an arm: only the outcome is rewarded, on a set's hard tasks, with the arm's changes."""
     if task_set == "locks":
         return lock_recipe(arm, seed, start, steps)
     changes = dict(ARMS[arm])
@@ -104,7 +104,7 @@ def arm_recipe(task_set: str, arm: str, seed: int, start: Path, steps: int) -> R
 
 
 def lock_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
-    """The recipe of an arm on locks of the house."""
+    """Return the recipe of an arm on locks of the house."""
     data = Recipe.load(RECIPES / "locks.toml", [f"seed={seed}"]).model_dump(exclude_none=True)
     data["name"] = f"supply-locks-{arm}"
     data["train"] |= {"steps": steps, "validate_every": VALIDATE_EVERY, "until_success": TARGET, "gather": []}
@@ -116,14 +116,14 @@ def lock_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
 
 
 def start_of(task_set: str, seed: int) -> Recipe:
-    """The recipe of the warm start that all arms of a seed share."""
+    """Return the recipe of the warm start that all arms of a seed share."""
     if task_set == "doors":
         return start_recipe("doors", seed)
     return Recipe.load(RECIPES / "locks.toml", [f"seed={seed}", "train.steps=0", "evaluate.tasks=8"])
 
 
 def run_arm(task_set: str, arm: str, seed: int, out: Path, steps: int) -> dict[str, Any]:
-    """Train an arm and read what came of it."""
+    """Train an arm and read its results."""
     from agentgym.evaluation.record import Evaluation
 
     start = warm_started(start_of(task_set, seed), out / "starts" / f"seed-{seed}")
@@ -167,7 +167,7 @@ def logged(run: RunFolder, recipe: Recipe) -> tuple[list[dict[str, Any]], list[d
 
 
 def table(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> list[list[str]]:
-    """A row for each arm: how often it reached 80 %, and what that cost, also beside the first arm's cost."""
+    """Return a row for each arm: how often it reached 80 %, and the cost, also relative to the first arm's cost."""
     by_arm = {arm: sorted((r for r in runs if r["arm"] == arm), key=lambda r: r["seed"]) for arm in arms}
     rows = []
     for arm, own in by_arm.items():

@@ -38,7 +38,7 @@ GROUP = 8
 
 
 class Recorded(Rollouts):
-    """Hands out episodes made beforehand."""
+    """Returns episodes that were made in advance."""
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Recorded(Rollouts):
 
 
 def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
-    """The same episodes through TRL alone: a rollout_func and a scalar reward."""
+    """Return the same episodes for TRL alone: a rollout_func and a scalar reward."""
 
     def roll_out(prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         trajectories = recorded.play(Policy(), tasks[: len(prompts) // GROUP], group_size=GROUP)
@@ -92,7 +92,7 @@ def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
 
 
 def steps_of(trainer: GRPOTrainer) -> Any:
-    """A closure that runs one whole step (episodes to weights) of a trainer and returns its seconds."""
+    """Return a closure that runs one whole step (episodes to weights) of a trainer and returns its seconds."""
     trainer.create_optimizer_and_scheduler(10**6)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1  # Trainer sets it in the loop that this stands for

@@ -32,11 +32,11 @@ COLOURS = (
     "#8c564b",
     "#4b3f8c",
 )
-"""Of the lines of a plot."""
+"""Colours of the lines of a plot."""
 
 
 def train_quietly(recipe: Recipe, folder: Path) -> RunFolder:
-    """Train, or go on with what was begun in the folder; a run that is done stays as it is.
+    """Train, or continue the run in the folder; a finished run stays unchanged.
 
     Raises: RecipeError if the folder holds a run of another recipe.
     """
@@ -52,7 +52,7 @@ def train_quietly(recipe: Recipe, folder: Path) -> RunFolder:
 
 
 def warm_started(recipe: Recipe, folder: Path) -> Path:
-    """The checkpoint that the warm start of a recipe leaves; made once."""
+    """Return the checkpoint of a recipe's warm start; it is made once."""
     checkpoint = folder / "checkpoints" / "warm_start"
     if not checkpoint.is_dir():
         train_quietly(recipe, folder)
@@ -60,14 +60,14 @@ def warm_started(recipe: Recipe, folder: Path) -> Path:
 
 
 def from_start(data: Mapping[str, Any], start: Path, source: str) -> Recipe:
-    """The recipe with a warm-started model in place of a model and a warm start of its own."""
+    """Return the recipe with a warm-started model instead of its own model and warm start."""
     changed = {name: section for name, section in data.items() if name != "warm_start"}
     call_format = data["policy"].get("call_format", "auto")
     return Recipe.parse({**changed, "policy": {"path": str(start), "call_format": call_format}}, source)
 
 
 def play(recipe: Recipe, checkpoint: Path, task_set: TaskSet, tasks: Sequence[Task], group_size: int = 1) -> list[Any]:
-    """The valid trajectories of a saved model on tasks, as the recipe plays them."""
+    """Return the valid trajectories of a saved model on tasks, played as in the recipe."""
     from agentgym import EpisodeManager
     from agentgym.policy.local import load as load_transformers_policy
     from agentgym.training.monitoring.silence import silence_libraries
@@ -93,13 +93,13 @@ def share_first_measurement(folder: Path, siblings: Collection[str] | None = Non
 
 
 def cpu_s() -> float:
-    """Processor seconds of this process and of its children that have ended."""
+    """Return processor seconds of this process and of its children that have ended."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and 95 % percentile-bootstrap interval over seeds."""
+    """Return the mean and its 95 % percentile-bootstrap interval over seeds."""
     rng, sample = np.random.default_rng(0), np.array(values)
     means = rng.choice(sample, (DRAWS, len(sample))).mean(axis=1)
     return float(sample.mean()), *(float(x) for x in np.quantile(means, [0.025, 0.975]))

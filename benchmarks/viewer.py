@@ -183,7 +183,7 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
 
 
 def cpu_of(folder: Path, first: bool = False) -> float:
-    """CPU seconds that the server spends on a list: what else runs on the machine does not count."""
+    """Return the CPU seconds that the server spends on a list; other programs on the machine do not count."""
     run = OpenedRun(folder, "large")
     for _ in range(1 if first else 2):
         begun = time.process_time()
@@ -214,7 +214,7 @@ def old(folder: Path, copy: Path) -> None:
 
 
 def started(folder: Path) -> tuple[subprocess.Popen[Any], str]:
-    """A viewer in a process of its own, as a person starts it."""
+    """Start a viewer in a separate process, as a user does."""
     with listen(0) as probe:
         port = probe.getsockname()[1]
     command = [

@@ -40,7 +40,7 @@ def measure(venvs: Path, episodes: int, rounds: int) -> dict[str, dict[str, Any]
 
 
 def table_of(results: dict[str, dict[str, Any] | str]) -> Table:
-    """Each beside plain Python. Raises: RuntimeError where a warehouse gave other texts than the first."""
+    """Return each row beside plain Python. Raises: RuntimeError if a warehouse gave other texts than the first."""
     table = Table("", "lines", "µs / step", "x plain Python", title="one environment in seven frameworks")
     bare = results[PEERS[0].name]
     if isinstance(bare, str):
