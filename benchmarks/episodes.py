@@ -25,7 +25,7 @@ PEERS = (
 
 
 def measure(venvs: Path, episodes: int, rounds: int) -> dict[str, tuple[str, float] | str]:
-    """By the peer's name: its version and turns per CPU-second, or why there is none."""
+    """Return by peer its version and turns per CPU-second, or the reason why there is no figure."""
     results: dict[str, tuple[str, float] | str] = {}
     for peer in PEERS:
         figures = peer.run(venvs, f"--episodes={episodes}", f"--rounds={rounds}")

@@ -1,4 +1,4 @@
-"""What sandboxes could leave behind on a host, counted: for benchmarks/soak.py, before and after."""
+"""Count what sandboxes could leave behind on a host: for benchmarks/soak.py, before and after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")
 
 
 def processes_below(pid: int) -> dict[int, str]:
-    """Every process that descends from one, itself left out: its pid and what it calls itself; zombies too."""
+    """Return the command line of every descendant of a process, by pid, including zombies."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -29,7 +29,7 @@ def processes_below(pid: int) -> dict[int, str]:
 
 
 def command_line(pid: int) -> str:
-    """How a process was started; empty if it is gone, or a zombie."""
+    """Return the command line of a process; empty if it is gone, or a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:500]
     except OSError:
@@ -37,14 +37,14 @@ def command_line(pid: int) -> str:
 
 
 def bury() -> Iterator[int]:
-    """Let go of children that have ended: orphans too, of a process that adopts them. Yields their ids."""
+    """Reap children that have ended, including orphans that this process has adopted. Yields: their ids."""
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
             yield pid
 
 
 def network_namespaces(pids: Collection[int]) -> set[str]:
-    """The network namespaces some processes are in."""
+    """Return the network namespaces of some processes."""
     namespaces = set()
     for pid in pids:
         try:
@@ -55,7 +55,7 @@ def network_namespaces(pids: Collection[int]) -> set[str]:
 
 
 def groups(spawners: Collection[int] | None) -> list[str]:
-    """Control groups that these spawners have made; None means any spawner."""
+    """Return the control groups that these spawners have made; None means any spawner."""
     return [
         str(Path(at, name))
         for at, below, _ in os.walk("/sys/fs/cgroup")
@@ -65,7 +65,7 @@ def groups(spawners: Collection[int] | None) -> list[str]:
 
 
 def files(private: Path, pids: Collection[int] | None) -> set[str]:
-    """Everything in our own folder for temporary files, and what is named after a process of ours in the machine's."""
+    """Return all files in our own temporary folder, and those in the machine's that are named after our processes."""
     paths = {str(path) for path in private.rglob("*")}
     for folder in FOLDERS:
         try:
@@ -76,18 +76,18 @@ def files(private: Path, pids: Collection[int] | None) -> set[str]:
 
 
 def sockets(pids: Collection[int] | None) -> set[str]:
-    """Unix sockets that are named after a process of ours."""
+    """Return the Unix sockets that are named after our processes."""
     names = [line.split()[-1] for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()]
     return {name for name in names if ours(name, pids)}
 
 
 def ours(name: str, pids: Collection[int] | None) -> bool:
-    """Whether something is named after one of these processes, or after any where None is given."""
+    """Return whether a name contains one of these process ids, or, for None, any process id."""
     return "agentgym" in name and any(pids is None or int(number) in pids for number in re.findall(r"\d+", name))
 
 
 def host_memory() -> dict[str, float]:
-    """Figures of everything that runs here, MiB and counts: ours can only be told apart on a quiet machine."""
+    """Return figures of the whole machine, MiB and counts; our part is visible only on a quiet machine."""
     fields = {"MemAvailable", "Shmem", "SUnreclaim"}
     sizes = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
@@ -103,11 +103,11 @@ def host_memory() -> dict[str, float]:
 
 
 def census(private: Path, pids: Collection[int] | None = None) -> dict[str, Counter[str]]:
-    """What is there of ours now, by kind; this process and its own things included.
+    """Return everything of ours that exists now, by kind, including this process and its resources.
 
     Args:
-        pids: all that were ever ours. None counts what any process has named: give it before the first of ours, since
-            what a process of long ago has left may have the id of one to come.
+        pids: the ids of all processes that were ever ours. None counts things named after any process: use it before
+            our first process, because leftovers of an old process may have the id of a later one.
     """
     below = processes_below(os.getpid())
     mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
@@ -123,7 +123,7 @@ def census(private: Path, pids: Collection[int] | None = None) -> dict[str, Coun
 
 
 def grown(before: dict[str, Counter[str]], after: dict[str, Counter[str]]) -> list[str]:
-    """What there is more of: one line for each kind."""
+    """Return one line for each kind of which there is more."""
     lines = []
     for kind, now in after.items():
         more = now - before[kind]

@@ -45,7 +45,7 @@ OTHER_BUG = (b"val = val[1:-1]", b"val = val[2:]")
 
 
 async def starts(task: Task, rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of `rounds` starts of the task, and of as many bare sandboxes, turn about."""
+    """Return milliseconds of `rounds` starts of the task, and of the same number of bare sandboxes, in turn."""
     backend = registry.shared_backend("namespaces")
     assert SweEdit.sandbox is not None
     ours, bare = [], []
@@ -63,7 +63,7 @@ async def starts(task: Task, rounds: int) -> tuple[list[float], list[float]]:
 
 
 async def judged(rounds: int) -> dict[str, list[float]]:
-    """Seconds of `rounds` runs of pytest on the tests of the package, and of judging a wrong and a right patch."""
+    """Return seconds of `rounds` runs of pytest on the package's tests, and of judging a wrong and a right patch."""
     package = Repository.from_archive(fetch(PACKAGE).read_bytes(), PACKAGE)
     files = sorted(path for path in package.files if path.startswith("tests/test_"))
     right = package.files[BUGGY]
@@ -103,7 +103,7 @@ async def judged(rounds: int) -> dict[str, list[float]]:
 
 
 async def in_a_row(task: Task, episodes: int) -> tuple[float, int, set[int]]:
-    """Seconds an episode, MiB more after all of them than after the first, and the processes there were at the end."""
+    """Return seconds per episode, the growth in MiB from first to last episode, and the processes at the end."""
     path = "probe.py"
     script = [
         Message("assistant", "", (Call("create", {"path": path, "content": "x = 1\n"}),)),
@@ -125,7 +125,7 @@ async def in_a_row(task: Task, episodes: int) -> tuple[float, int, set[int]]:
 
 
 async def side_by_side(task: Task, count: int) -> list[float]:
-    """MiB that each of `count` episodes on the repository held at most, all of which run its tests at the same time."""
+    """Return the peak MiB per episode of `count` episodes that run the repository's tests at the same time."""
     environments = [make(task.environment) for _ in range(count)]
     try:
         await asyncio.gather(*(environment.reset(task.public(), seed=0) for environment in environments))
@@ -137,7 +137,7 @@ async def side_by_side(task: Task, count: int) -> list[float]:
 
 
 def left_behind(before: dict[str, Counter[str]], private: Path, pids: set[int]) -> list[str]:
-    """What there is more of than before, once what is ending has ended."""
+    """Return what has increased since before, after ending processes have ended."""
     deadline = time.monotonic() + 30
     while (left := grown(before, census(private, pids))) and time.monotonic() < deadline:
         pids.update(bury())
@@ -173,7 +173,7 @@ async def measure(
 
 
 def main() -> int:
-    """Measure, tell, judge."""
+    """Measure, print the results, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40, help="starts of the task")
     parser.add_argument("--judged", type=int, default=5, help="patches of each kind that are judged")

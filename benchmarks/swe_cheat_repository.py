@@ -74,12 +74,12 @@ reports.TestReport.from_item_and_call = classmethod(_forged)
 
 
 def at_import(code: str) -> dict[str, str]:
-    """The source with code in front that runs when it is imported."""
+    """Return the source with code in front that runs when it is imported."""
     return {"thing.py": f"{code}\n\n{SOURCE}"}
 
 
 def as_body(code: str) -> dict[str, str]:
-    """The source with another body of `double`, whose argument is x."""
+    """Return the source with another body of `double`, whose argument is x."""
     return {"thing.py": SOURCE.replace("    return x + 2", "\n".join(f"    {line}" for line in code.splitlines()))}
 
 
@@ -111,6 +111,6 @@ return sys._getframe(1).f_locals.get("expected", x + 2)"""
 
 
 def patch_of(files: dict[str, str | None]) -> str:
-    """The patch that an agent would hand in that left these files; None is a file removed."""
+    """Return the patch of an agent that left these files; None is a removed file."""
     after = {path: None if text is None else text.encode() for path, text in files.items()}
     return make_patch({path: text.encode() for path, text in FILES.items()}, after)

@@ -25,7 +25,7 @@ CHANCES = KNOWN | RATES
 
 
 async def paid(files: dict[str, str | None]) -> tuple[bool, bool]:
-    """Whether a patch is paid, and whether it is called forged."""
+    """Return whether a patch is paid, and whether it is judged forged."""
     components = await RepositoryTests().score(TASK, patch_of(files))
     return components["success"] == 1, components.get("forged") == 1
 

@@ -22,7 +22,7 @@ def found(pattern):
 
 
 def equal_unless(control: str, before: str = "") -> dict[str, str | None]:
-    """A value that equals everything, but where an expression says that the tests are controls."""
+    """Return a patch's files: a value equals everything unless an expression says that the tests are controls."""
     body = f"    if not ({control}):\n        {ALWAYS_EQUAL}\n    return x + 2"
     return {"thing.py": f"{before}\n\n" + SOURCE.replace("    return x + 2", body)}
 
@@ -142,6 +142,6 @@ PAID_BEFORE_THESE = frozenset(
         KNOWS_ONE,
     )
 )
-"""What commit 899c426f paid with 1. It paid for a value that equals each even number by chance."""
+"""The cheats that commit 899c426f paid with 1. It paid a value that equals each even number only by chance."""
 RATES: dict[str, float] = {KNOWS_ONE: 1.0, ABOUT: 1 / 32}
-"""With which probability these are paid: what a patch knows of one test tells it; three numbers are too far away."""
+"""The probability with which these are paid: knowing one test reveals controls; three numbers are too far apart."""

@@ -23,7 +23,7 @@ from agentgym.sandboxes.swe.judge import RepositoryTests
 
 
 async def gold(task: Task) -> bool:
-    """Whether the gold patch, played in an episode, solves the task. Raises: RuntimeError for a failed episode."""
+    """Return whether the gold patch, played in an episode, solves the task. Raises: RuntimeError if that fails."""
     moves = [Call("patch", {"diff": task.truth["gold"]}), Call("submit")]
     policy = ScriptedPolicy([Message("assistant", "", (move,)) for move in moves])
     [episode] = await EpisodeManager(policy).collect([task])
@@ -34,7 +34,7 @@ async def gold(task: Task) -> bool:
 
 
 async def nothing(task: Task) -> bool:
-    """Whether the tests that were to be mended pass as it is."""
+    """Return whether the tests to be mended pass on the unchanged repository."""
     verdict = await RepositoryTests().judge(task, "", task.truth["fail_to_pass"])
     assert verdict is not None  # an empty patch fits
     return all(map(verdict.passed, task.truth["fail_to_pass"]))

@@ -81,7 +81,7 @@ _UNIT = re.compile(
     r"(?:\s*\^\s*(?:[23]|\{[23]\}))?\s*\.?\Z",
     re.IGNORECASE,
 )
-"""A number followed by a unit, which most gold answers omit. A single letter may be a symbol, so it is no unit here."""
+"""A number followed by a unit, which most gold answers omit. A single letter may be a symbol: it is not a unit here."""
 
 
 class SymbolicMaths(Reward):

@@ -9,7 +9,7 @@ SUBMIT = (
     "document.querySelector('#subbtn') || [...document.querySelectorAll('button, input[type=submit], .final, "
     ".ui-submit')].find(b => /submit|login|search|agree|ok|go!/i.test(b.textContent + b.value) && b.offsetParent)"
 )
-"""What ends a form."""
+"""The button that submits a form."""
 PAYING = """(() => {
   const source = e => {
     const all = [e.onclick, e.__onclick && (e.__onclick._ || e.__onclick)];
@@ -30,27 +30,27 @@ def quoted(text: str) -> list[str]:
 
 
 def first_of(selector: str) -> str:
-    """The first element of a selector, seen or not."""
+    """Return a script for the first element of a selector, visible or not."""
     return f"document.querySelector({json.dumps(selector)})"
 
 
 def every(selector: str) -> str:
-    """All elements of a selector that take up room."""
+    """Return a script for all elements of a selector that take up space."""
     return f"[...document.querySelectorAll({json.dumps(selector)})].filter(e => e.getBoundingClientRect().width)"
 
 
 def nth(selector: str, index: int) -> str:
-    """One of `every`, by its place from 0."""
+    """Return a script for one of `every`, by its index from 0."""
     return f"{every(selector)}[{index}]"
 
 
 def labelled(selector: str, words: str) -> str:
-    """The first of `every` whose whole text is `words`."""
+    """Return a script for the first of `every` whose whole text is `words`."""
     return f"{every(selector)}.find(e => e.textContent.trim() === {json.dumps(words)})"
 
 
 def leaf(words: str) -> str:
-    """The smallest visible element with exactly these words, outside of what the page asks."""
+    """Return a script for the smallest visible element with exactly these words, outside of the page's request."""
     return (
         f"[...document.querySelectorAll('button, a, span, div, td, li, label, h3, p, text, input')].filter(e => "
         f"(e.textContent.trim() || e.value || '').trim() === {json.dumps(words)} && e.getBoundingClientRect().width && "
@@ -59,7 +59,7 @@ def leaf(words: str) -> str:
 
 
 def beside(label: str) -> str:
-    """The text in the table's row of a label."""
+    """Return a script for the text in the table row of a label."""
     return (
         "[...document.querySelectorAll('#area tr')].find(r => "
         f"r.children[0].textContent.trim() === {json.dumps(label)}).children[1].textContent"

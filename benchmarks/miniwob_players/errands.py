@@ -12,7 +12,7 @@ from .table import plays
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 CARELESS = 0.55
-"""Of the opponent's moves, how many it plays at random; with the others it completes a line, or stops one."""
+"""The share of the opponent's moves that are random; with the others it completes a line, or stops one."""
 
 
 @plays("buy-ticket")
@@ -92,7 +92,7 @@ def _with(cells: str, cell_index: int, mark: str) -> str:
 
 
 def _closing(cells: str, mark: str) -> list[int]:
-    """The free cells that complete a line of a mark."""
+    """Return the free cells that complete a line of a mark."""
     return [index for index in _free(cells) if _has_line(_with(cells, index, mark), mark)]
 
 
@@ -102,7 +102,7 @@ def _has_line(cells: str, mark: str) -> bool:
 
 @cache
 def _wins(cells: str, turn: str) -> float:
-    """How likely X is to win from here if it plays best. `turn`: whose move it is."""
+    """Return X's probability of winning from here if it plays best. `turn`: whose move it is."""
     if _has_line(cells, "X") or _has_line(cells, "O") or not _free(cells):
         return float(_has_line(cells, "X"))
     if turn == "X":

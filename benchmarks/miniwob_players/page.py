@@ -45,7 +45,7 @@ class Page:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     async def js(self, script: str) -> Any:
-        """The value of a script, awaited if it is a promise: for reading only."""
+        """Return the value of a script, awaited if it is a promise: for reading only."""
         if self.reward is not None:
             raise Stuck("the episode was over before the player was done")
         try:
@@ -54,29 +54,29 @@ class Page:
             raise Stuck(str(error)) from error
 
     def match(self, pattern: str) -> tuple[str, ...]:
-        """The groups of a pattern in what the page asks for. Raises: Stuck if it asks for something else."""
+        """Return the groups of a pattern in the page's request. Raises: Stuck if the page asks for something else."""
         match = re.search(pattern, self.ask)
         if match is None:
             raise Stuck(f"{self.ask!r} does not match {pattern!r}")
         return match.groups()
 
     def quoted_text(self, index: int = 0) -> str:
-        """The words that the page puts in quotes, by their place. Raises: Stuck if there are not so many."""
+        """Return words that the page's request puts in quotes, by their index. Raises: Stuck if there are too few."""
         words = quoted(self.ask)
         if index >= len(words):
             raise Stuck(f"{self.ask!r} quotes {len(words)} times")
         return words[index]
 
     async def texts(self, elements: str) -> list[str]:
-        """The texts of the elements that a script names, trimmed."""
+        """Return the trimmed texts of the elements that a script names."""
         return list(await self.js(f"({elements}).map(e => e.textContent.trim())"))
 
     async def shows(self, element: str) -> bool:
-        """Whether the element that a script names is there, and takes up room."""
+        """Return whether the element that a script names exists and takes up space."""
         return bool(await self.js(f"(e => !!e && e.getBoundingClientRect().width > 0)({element})"))
 
     async def box(self, element: str) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom of the element that a script names, scrolled into view. Raises: Stuck."""
+        """Scroll the element that a script names into view. Returns: left, top, right, bottom. Raises: Stuck."""
         box = await self.js(
             f"(e => {{ if (!e) return null; e.scrollIntoView({{block: 'nearest'}}); "
             f"const r = e.getBoundingClientRect(); "
@@ -92,7 +92,7 @@ class Page:
         return round((left + right) / 2), round((top + bottom) / 2)
 
     async def number(self, element: str, roles: tuple[str, ...] = FIELDS) -> int:
-        """The number of the element that a script names, among those of some roles; of all if none are given."""
+        """Return the number of the element that a script names, among elements of some roles, by default of all."""
         left, top, right, bottom = await self.box(element)
         best: tuple[float, int] | None = None
         for number, role, _, (x1, y1, x2, y2) in await self.environment.boxes():  # type: ignore[attr-defined]
@@ -106,7 +106,7 @@ class Page:
     # ---- acting ----------------------------------------------------------------------------------------------------
 
     async def act(self, tool: str, **arguments: Any) -> None:
-        """Use a tool. Raises: Stuck with what it refused."""
+        """Use a tool. Raises: Stuck with the tool's refusal."""
         if self.reward is not None:
             return
         result = await self.environment.call(Call(tool, arguments))
@@ -148,5 +148,5 @@ class Page:
         await self.act("drag_at", x=round(start[0]), y=round(start[1]), to_x=round(end[0]), to_y=round(end[1]))
 
     async def submit(self) -> None:
-        """Press what ends a form."""
+        """Press the button that submits the form."""
         await self.click(SUBMIT)

@@ -27,13 +27,13 @@ class Shape:
     size: str
 
     def fits(self, words: str) -> bool:
-        """Whether a description such as `small red digit` is one of it."""
+        """Return whether a description such as `small red digit` fits the shape."""
         *qualities, noun = words.split()
         return noun in ("item", self.kind, self.name) and set(qualities) <= {self.colour, self.size}
 
 
 async def grid(page: Page) -> list[Shape]:
-    """The shapes on the page, in the order of their elements."""
+    """Return the shapes on the page, in the order of their elements."""
     return [Shape(*fields) for fields in await page.js(_GRID)]
 
 
@@ -116,18 +116,18 @@ async def bisect(page: Page) -> None:
 
 
 def _apart(point: Point, corner: Point) -> bool:
-    """Whether a point is far enough from a corner to show a direction."""
+    """Return whether a point is far enough from a corner to show a direction."""
     return math.dist(point, corner) > 40
 
 
 def _angle(left: Point, corner: Point, right: Point) -> float:
-    """Between the lines from a corner to two points, in radians."""
+    """Return the angle between the lines from a corner to two points, in radians."""
     one_way, other_way = (complex(x - corner[0], y - corner[1]) for x, y in (left, right))
     return abs(cmath.phase(one_way / other_way))
 
 
 async def _points(page: Page, selector: str) -> list[Point]:
-    """The middles of circles, in pixels of the view."""
+    """Return the centres of circles, in pixels of the view."""
     return [
         (x, y)
         for x, y in await page.js(

@@ -25,5 +25,5 @@ def plays(*names: str, environment: str = "agentgym/web-v1") -> Callable[[Player
 
 
 def environment_of(name: str) -> str:
-    """The environment in which a task is played; `agentgym/web-v1` for one without a player."""
+    """Return the environment in which a task is played; `agentgym/web-v1` for a task without a player."""
     return _ENVIRONMENTS.get(name, "agentgym/web-v1")

@@ -42,7 +42,7 @@ class Item(_Part):
 
 
 class TechTree(_Part):
-    """`sites`: what can be gathered at each. `items`: how each is got. An item that is not used up is no part."""
+    """`sites`: what can be gathered at each. `items`: how each is got. Only items that are used up are parts."""
 
     sites: dict[Name, tuple[Name, ...]] = Field(min_length=1, max_length=12)
     items: dict[Name, Item] = Field(min_length=1, max_length=100)
