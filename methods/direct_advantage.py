@@ -129,7 +129,7 @@ class StepCritic:
     """Predict from the tokens before a turn the probability that the episode succeeds.
 
     Args:
-        model: the model whose body is copied. `settings`: of TurnScorer.
+        model: the model whose body is copied. `settings`: the settings of TurnScorer.
     Source: Liu et al. 2024, arXiv:2412.18279 (a critic of steps, trained before and separately from the actor).
     """
 

@@ -34,7 +34,8 @@ def agentrl(
     the length of a trajectory enters the mean.
 
     Args:
-        ddof: of the group's standard deviation. weigh: weights in the environment's mean and standard deviation.
+        ddof: delta degrees of freedom of the group's standard deviation.
+        weigh: weights in the environment's mean and standard deviation.
     Returns: [N, T] for each group. Degenerate: no difference in an environment gives exactly 0.
     """
     advantages: list[Array] = [np.zeros(0)] * len(groups)

@@ -31,7 +31,7 @@ def gdpo(
     rewards, and it divides by the group's own standard deviations.
 
     Args:
-        ddof: of the group's standard deviations.
+        ddof: delta degrees of freedom of the group's standard deviations.
         turn_weight: weight of all turn components; with 0 only the outcome components count.
         weigh: weights in the whitening. The weights w_c are the group's `weights`, 1 by default.
     Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal scores give exactly 0.

@@ -29,7 +29,7 @@ def gtpo(
     divided by its own standard deviation. `return_to_go` does neither.
 
     Args:
-        gamma: decay per turn. baseline, scale, ddof: of the comparison at each index.
+        gamma: decay per turn. baseline, scale, ddof: options of the comparison at each index.
         outcome_weight: above 0.
     Returns: [N, T], in standard deviations of the index. Degenerate: equal returns at an index give exactly 0.
     """

@@ -35,7 +35,8 @@ def hgpo(
     Args:
         history: states before the current one in the longest history.
         alpha: how strongly longer histories are weighted; 0 weighs all alike.
-        gamma: decay per turn. scale: "std" divides by the standard deviation at that level. ddof: of that deviation.
+        gamma: decay per turn. scale: "std" divides by the standard deviation at that level.
+        ddof: delta degrees of freedom of this standard deviation.
         episode: add one more level, the episode's return compared over the group; weights are then (h + 1)^alpha
             with h = 0 for this level. Without it a turn whose state occurs once gets 0.
         outcome_weight: above 0.

@@ -43,7 +43,7 @@ def hindsight(
         gamma: decay of evidence per turn.
         success_at: an outcome of at least this is a success.
         prior_floor: least distance of B_0 from 0 and 1, where evidence would change nothing.
-        scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as in those.
+        scale, ddof: options of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as in those.
     Returns: [N, T]. No turn changes the sign of A_i, nor its size by more than share * band.
     Degenerate: turns that changed the belief equally, or a single turn, get A_i.
     """

@@ -42,7 +42,8 @@ def hrpo(
     length are compared with each other. `mt_grpo` has neither problem.
 
     Args:
-        baseline, scale, ddof: of both comparisons. outcome_weight: above 0. turn_weight: 0 leaves only the outcome.
+        baseline, scale, ddof: options of both comparisons.
+        outcome_weight: above 0. turn_weight: 0 leaves only the outcome.
     Returns: [N, T], in standard deviations for scale "std". Degenerate: a constant term adds exactly 0; a turn without
         a reward has only the outcome's term; turns of equal trajectories differ if their rewards do.
     """

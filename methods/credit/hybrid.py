@@ -24,7 +24,7 @@ def hybrid(
 
     Args:
         gamma: decay per turn, 0.9 as published. outcome_share: lambda of the paper, 0.3.
-        baseline, scale, ddof: of both comparisons. outcome_weight: above 0, inside G_ik.
+        baseline, scale, ddof: options of both comparisons. outcome_weight: above 0, inside G_ik.
     Returns: [N, T]. Degenerate: a constant term adds exactly 0; outcome_share 0 is `gtpo`, bit for bit.
     """
     turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)

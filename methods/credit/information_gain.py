@@ -31,7 +31,7 @@ def information_gain(
     what the policy already knew before it. `igpo` leaves this subtraction out and is biased.
 
     Args:
-        weight: of the gain; 0 is `return_to_go`, bit for bit.
+        weight: weight of the gain; 0 is `return_to_go`, bit for bit.
         gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
     Returns: [N, T], reward units. Degenerate: if the answer was not scored, the last known p is used, 0 before any.
     """

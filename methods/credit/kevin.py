@@ -1,4 +1,4 @@
-"""Kevin: discounted return-to-go, standardised over all turns of the group together."""
+"""Kevin: discounted return-to-go, standardised over all turns of the group."""
 
 from __future__ import annotations
 

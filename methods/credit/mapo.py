@@ -21,7 +21,7 @@ def mapo(
 
     Args:
         success: an outcome of at least this is a success.
-        ddof: of the standard deviation. outcome_weight, turn_weight: of the return R.
+        ddof: delta degrees of freedom of the standard deviation. outcome_weight, turn_weight: weights in the return R.
     Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest return)
         makes the second term 0. For a negative mean the absolute value is used.
     """

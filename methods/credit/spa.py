@@ -44,8 +44,8 @@ def spa(
     Args:
         remainder: with "last" the last turn gets the rest, so that a trajectory gets its outcome; "none" (the paper)
             pays only the contributions, whatever they sum to.
-        contribution_weight: of c. grounding_weight: of the 0.5 for each tool turn (the paper: 1), which changes the
-            objective. With 0 `tool_turn` is not needed.
+        contribution_weight: weight of c. grounding_weight: weight of the 0.5 for each tool turn (the paper: 1), which
+            changes the objective. With 0 `tool_turn` is not needed.
         gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
     Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" give `return_to_go`.
     """

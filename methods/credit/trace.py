@@ -40,7 +40,7 @@ def trace(
     Args:
         window: W, in turns. gamma: decay per turn within the window. gain_weight: of c; 0 leaves only the outcome.
         outcome_share: of A_i, in the c of a window that reaches the end.
-        scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`.
+        scale, ddof: options of A_i; "std" as in `grpo`, "none" as in `rloo`.
     Returns: [N, T]. The d of all tool turns sum to log(g_first / g_after_the_last).
     Degenerate: without a tool turn, A_i alone; a gap is at least 1e-8; with equal outcomes c remains, so the result for
         a group of one, or of equal trajectories, is not 0.

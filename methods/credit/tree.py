@@ -32,7 +32,7 @@ def tree(
     Args:
         shared: "each" gives a turn its advantage in every trajectory through it, so n leaves give it weight n; "once"
             divides by n.
-        ddof: of both standard deviations.
+        ddof: delta degrees of freedom of both standard deviations.
         outcome_weight, turn_weight: as in `grpo`.
     Returns: [N, T], in standard deviations. Degenerate: with one leaf per tree it equals `grpo`.
     """

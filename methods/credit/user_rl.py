@@ -45,7 +45,7 @@ def user_rl(
 
     Args:
         turn_credit, score: see above; the paper recommends equalized credit for the discounted return.
-        gamma: decay per turn, of both. baseline, scale, ddof: of n. outcome_weight: above 0.
+        gamma: decay per turn, in both rules. baseline, scale, ddof: options of n. outcome_weight: above 0.
     Returns: [N, T]. Degenerate: equal scores give exactly 0; a trajectory whose mean c is 0 (below 1e-8, or 1e-6 of the
         largest) gets 0.
     """

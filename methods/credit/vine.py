@@ -24,8 +24,8 @@ def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.
     the same policy, independently of the others and of the trajectory.
 
     Args:
-        outcome_weight, turn_weight: of the trajectory's outcome and turn rewards; continuations must have returns with
-            the same weights.
+        outcome_weight, turn_weight: weights of the trajectory's outcome and turn rewards; continuations must have
+            returns with the same weights.
     Returns: [N, T], reward units. Summed over turns it is R_i - V_0.
     Degenerate: at a state without continuations, the value after a turn is what the trajectory itself earned up to the
     next state that has one, and the value before a turn is the last known value (0 before any); continuations after the

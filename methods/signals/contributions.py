@@ -23,7 +23,7 @@ class ContributionModel(SignalProvider):
     """Compute `contributions`: one number per turn, read at its last token; the loss is (their sum - outcome)^2.
 
     Args:
-        model: the model whose body is copied. `settings`: of TurnScorer.
+        model: the model whose body is copied. `settings`: the settings of TurnScorer.
     Source: SPA-RL, Wang et al. 2025, arXiv:2505.20732.
     """
 

@@ -15,7 +15,7 @@ class Paired(Shuffled):
 
     Args:
         tasks: to draw from.
-        seed: of the shuffling.
+        seed: seed of the shuffling.
     Raises: TaskError without a pair.
     Source: Co-Reward, Zhang et al. 2025, arXiv:2508.00410, section 3.
     """

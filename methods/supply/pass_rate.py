@@ -22,7 +22,7 @@ class PassRate(Shuffled):
 
     Args:
         tasks: to draw from.
-        seed: of the shuffling.
+        seed: seed of the shuffling.
         run: the folder of the run. label: only episodes whose id begins with it count.
         low, high: the bounds, both included.
     Raises: TaskError if the folder holds no episode of these tasks, or no task lies within the bounds.

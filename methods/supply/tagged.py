@@ -13,7 +13,7 @@ class Tagged(Shuffled):
 
     Args:
         tasks: to draw from.
-        seed: of the shuffling.
+        seed: seed of the shuffling.
         tag: the tag that a task must carry.
     Raises: TaskError if no task carries it.
     """

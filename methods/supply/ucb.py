@@ -30,7 +30,7 @@ class Ucb:
         over: what defines an arm.
         window: number of an arm's groups that count.
         exploration: weight of the uncertainty term.
-        temperature: of the softmax; near 0 only the best arm is drawn.
+        temperature: temperature of the softmax; near 0 only the best arm is drawn.
     Raises: TaskError without tasks.
     Source: DUMP, Wang et al. 2025, arXiv:2504.09710. The constants are ours.
     """

@@ -24,7 +24,7 @@ def entropy_tokens(
     The sign never changes, and an advantage of 0 stays 0. `entropy_weighted` gives the same bonus to whole turns.
 
     Args:
-        weight: of the entropy; with 0 every token has its turn's advantage.
+        weight: weight of the entropy; with 0 every token has its turn's advantage.
         limit: above 1; the bonus is at most |A| / limit.
     Returns: [N, T, L] weights between 1 - 1/limit and 1 + 1/limit.
     """

@@ -38,7 +38,7 @@ def entropy_weighted(
     advantage of 0 stays 0. "top": A for the given share of the group's turns with the highest entropy, 0 for the rest.
 
     Args:
-        weight: of H (nats) in the bonus; 0 is the wrapped estimator, bit for bit.
+        weight: weight of H (nats) in the bonus; 0 is the wrapped estimator, bit for bit.
         limit: above 1; the bonus is at most |A| / limit.
         share: of turns that "top" keeps, at least one; ties are all kept. 1 keeps every turn.
     Returns: as the wrapped estimator.

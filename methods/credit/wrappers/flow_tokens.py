@@ -26,7 +26,7 @@ def flow_tokens(
     token that deviates most, and linear in between. The sign never changes, and an advantage of 0 stays 0.
 
     Args:
-        weight: of r; with 0 every token has its turn's advantage.
+        weight: weight of r; with 0 every token has its turn's advantage.
         limit: above 1; the bonus is at most |A| / limit.
     Returns: [N, T, L] weights between 1 - 1/limit and 1 + 1/limit; 1 in an episode without deviations.
     """

@@ -41,7 +41,7 @@ def rank_shaped(
     never changes, and an advantage of 0 stays 0.
 
     Args:
-        weight: of the bonus; 0 is the wrapped estimator, bit for bit.
+        weight: weight of the bonus; 0 is the wrapped estimator, bit for bit.
         gain: how sharply the acceleration switches between rank and velocity.
         limit: above 1; the bonus is at most |A| / limit.
         scale: "falling" multiplies the weight by 1 minus the running mean success, so that the bonus fades.
