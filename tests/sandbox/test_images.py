@@ -288,7 +288,7 @@ def test_an_image_by_name_is_found_in_the_cache(forms, cache_folder):
     (cache_folder / "images/other").symlink_to(forms["folder"])
     assert rootfs_store.names() == ["other", "small"]
     assert rootfs_store.prepare_rootfs("small").digest == rootfs_store.prepare_rootfs(str(forms["tar"])).digest
-    with pytest.raises(SandboxUnavailable, match="Known: host, other, small"):
+    with pytest.raises(SandboxUnavailable, match="Choose one of host, other, small"):
         rootfs_store.prepare_rootfs("smal")
     shutil.rmtree(cache_folder / "images")
 

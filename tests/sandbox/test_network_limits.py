@@ -81,11 +81,11 @@ def test_a_body_that_ends_early_is_no_request(limited):
 def test_bytes_and_requests_are_bounded_for_the_sandbox(limited):
     client = limited(transfer_mib=1, requests=4)
     body = get("http://allowed.test/", f"Content-Length: {3 << 20}", method="POST") + bytes(3 << 20)
-    assert b"1 MiB it may transfer" in client.say(body)
+    assert b"as much data as it may: 1 MiB" in client.say(body)
     assert client.last().bytes_sent <= 1 << 20
     for _ in range(3):
         assert status(client.say(get("http://allowed.test/"))) == 429
-    assert b"4 requests it may make" in client.say(get("http://allowed.test/"))
+    assert b"as many requests as it may: 4" in client.say(get("http://allowed.test/"))
     assert len(client.network.connections) == 4
 
 
@@ -120,7 +120,7 @@ def test_a_client_that_sends_single_bytes_is_slowed_down_and_still_served(limite
 
 
 def test_a_limit_that_makes_no_sense_is_refused():
-    with pytest.raises(SandboxError, match=r"NetworkLimits\.idle_s is 0"):
+    with pytest.raises(SandboxError, match=r"NetworkLimits\.idle_s = 0 is not valid"):
         NetworkLimits(idle_s=0)
 
 

@@ -212,8 +212,8 @@ def test_a_second_request_in_the_same_connection_is_not_read(client, network):
 @pytest.mark.parametrize(
     ("first", "why"),
     [
-        (b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "no TLS"),
-        (b"SSH-2.0-OpenSSH\r\n", "no TLS"),
+        (b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "not TLS"),
+        (b"SSH-2.0-OpenSSH\r\n", "not TLS"),
         (b"\x16\x03\x01\xff\xff" + bytes(100), "record of 65535 bytes"),
         ((b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16_380)) * 4, "hello of more than 32768 bytes"),
     ],

@@ -63,7 +63,9 @@ async def test_a_replay_that_ends_otherwise_says_where(backend, small, sandbox):
     await sandbox.run_python("x = 1", session="a")
     await sandbox.run_python("import os; x = open('f').read(); os.remove('f')", session="a")
     fork = await fork_of(sandbox, backend, small)
-    with pytest.raises(SandboxError, match=r"'a'.*call 2 of 2 ended with exit code 1, the first time with 0.*No such"):
+    with pytest.raises(
+        SandboxError, match=r"'a'.*call 2 of 2 ended with exit code 1, but 0 when it first ran.*No such"
+    ):
         await replay_sessions(fork, sandbox.session_log)
     with pytest.raises(SandboxError, match="timed out"):
         await replay_sessions(fork, SessionLog([SessionCall("s", "while True: pass", 0)]), timeout_s=0.2)

@@ -57,7 +57,7 @@ async def test_the_agent_chooses_a_language_that_the_task_allows():
         assert wrong.startswith("1 of 2 examples pass. These fail:\npick([], 0) should be null, but is 3.\nat 1")
         assert "not a language of this task: use javascript or c" in await result("submit", code="", language="rust")
         assert "The code does not compile:\n" in await result("submit", code="int f(", language="c")
-        assert "no JSON list for this function: xs: 3 is no list[int]" in await result(
+        assert "no JSON list for this function: xs: 3 is not of type list[int]" in await result(
             "run", code=GOOD, arguments="[3, 4]"
         )
         raised = await result("run", code="function pick() { throw new Error('why'); }", arguments="[[], 0]")

@@ -299,6 +299,6 @@ async def test_words_that_no_test_has_are_answered_by_the_tests_that_there_are()
 
 
 async def test_a_runner_that_is_not_known_or_has_no_command_is_named():
-    for parameters, text in (({"runner": "mocha"}, "Known: pytest"), ({"runner": "junit"}, "needs parameters")):
+    for parameters, text in (({"runner": "mocha"}, "Runners are: pytest"), ({"runner": "junit"}, "needs parameters")):
         with pytest.raises(TaskError, match=text):
             RepositoryParameters.of(Task("a", "agentgym/swe-v1", "-", parameters={"files": {"a": "b"}, **parameters}))

@@ -91,5 +91,5 @@ async def test_a_key_behind_its_own_lock_is_refused_when_the_house_is_built():
         "holders": {"chest": {"room": "hall", "opens": True}},
     }
     state = {"at": "hall", "places": {"cup": "hall", "iron key": "chest"}}
-    with pytest.raises(TaskError, match="t: the house cannot be played: RecursionError"):
+    with pytest.raises(TaskError, match="t: the house cannot be used: RecursionError"):
         await opened("adventure", {"house": house, "state": state, "quest": [["cup", "chest"]]})

@@ -214,7 +214,7 @@ def test_games_in_a_file_become_tasks_and_others_are_named_with_the_reason(tmp_p
     reasons = warned[0].message.reasons
     assert reasons["easy"] == "its shortest solution has only 1 commands (take lamp), but at least 3 are needed"
     assert "start names the room 'attic'" in reasons["broken"]
-    assert "none of the fields wish contains text" in reasons["mute"]
+    assert "none of the fields wish holds text" in reasons["mute"]
 
 
 async def test_a_policy_writes_games_and_is_told_what_is_wrong():
@@ -230,7 +230,7 @@ async def test_a_policy_writes_games_and_is_told_what_is_wrong():
     task = await write_game(ScriptedPolicy(writer), "a cold house", least=4)
     assert task.truth == {"solution": SOLUTION}
     assert "Its shortest solution must have 4 commands or more." in requests[0]
-    assert "That is no game that can be played: the answer holds no JSON object" in requests[1]
+    assert "That is no game that can be played: the answer contains no JSON object" in requests[1]
     assert "start names the room 'attic'" in requests[2]
-    with pytest.raises(TaskError, match="wrote no game about 'a cold house' that can be won, in 2 attempts; the last:"):
+    with pytest.raises(TaskError, match="did not write a game about 'a cold house' that can be won, in 2 attempts"):
         await write_game(ScriptedPolicy(lambda messages: Message("assistant", "{}")), "a cold house", attempts=2)

@@ -177,7 +177,7 @@ def forged(episode, **changes):
 async def test_a_record_that_differs_from_the_replay_is_a_judge_error(name):
     judge, episode = load_reward("final_state"), await play(load("environments", name).generate(1, 1))
     assert await judge.outcome(episode) == {"success": 1.0, "progress": 1.0}
-    with pytest.raises(JudgeError, match="The environment is not deterministic, or the record was changed"):
+    with pytest.raises(JudgeError, match="Either the environment is not deterministic, or the record was changed"):
         await judge.outcome(forged(episode, content="You win."))
 
 

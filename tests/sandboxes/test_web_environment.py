@@ -368,5 +368,5 @@ async def test_a_truth_that_says_nothing_cannot_be_judged():
         lambda _: ScriptedPolicy([Message("assistant", "hello")]), RolloutConfig(reward=None)
     ).collect([Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"effects": {}})])
     episode.task = task
-    with pytest.raises(JudgeError, match="neither"):
+    with pytest.raises(JudgeError, match="nothing to judge"):
         load_reward("web").outcome(episode)

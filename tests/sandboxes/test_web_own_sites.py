@@ -168,7 +168,9 @@ async def test_an_application_that_does_not_start_is_named_when_the_episode_begi
 async def test_a_package_that_is_not_installed_is_named_and_one_that_is_can_be_imported(app, tmp_path):
     environment = agentgym.make(WEB)
     try:
-        with pytest.raises(MissingExtraError, match="'no-such-package' is not installed: pip install no-such-package"):
+        with pytest.raises(
+            MissingExtraError, match="'no-such-package' is not installed\\. Run: pip install no-such-package"
+        ):
             await environment.reset(task_of({**app, "packages": ["no-such-package"]}), seed=0)
         (tmp_path / "prepare.py").write_text("import annotated_types\n" + textwrap.dedent(SETUP))
         await environment.reset(task_of({**app, "packages": ["pydantic"]}), seed=0)

@@ -296,7 +296,7 @@ async def test_turns_are_written_in_order(ledger):
         await ledger.write_turn(trajectory, Turn(3, Message("assistant")))
     for index in range(3):
         await ledger.write_turn(trajectory, Turn(index, Message("assistant")))
-    with pytest.raises(ValueError, match="turn 1 is written where turn 3 comes next"):
+    with pytest.raises(ValueError, match="turn 1 cannot be written, because turn 3 comes next"):
         await ledger.write_turn(trajectory, Turn(1, Message("assistant")))
 
 

@@ -70,7 +70,7 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         ("humaneval", ITEM | {"prompt": None}, "a field is not text"),
         ("humaneval", "", "contains no items"),
         ("humanevalfix", ITEM, "the field 'declaration' is missing"),
-        ("gsm8k", {"question": "a"}, "item 0: none of the fields answer contains text"),
+        ("gsm8k", {"question": "a"}, "item 0: none of the fields answer holds text"),
         ("gsm8k", {"question": "a", "answer": "18"}, "the field answer has no text after '####"),
         ("gsm8k", "", "contains no items"),
     ],

@@ -63,7 +63,7 @@ def test_what_is_imported_survives_a_round_trip_through_a_file(tmp_path):
         ("text", "item 1: expected a JSON object, found str"),
         (ITEM | {"gold": ""}, "item 1: expected one of the fields gold, code, found"),
         (ITEM | {"tests": []}, "item 1: expected one of the fields tests, test_list"),
-        (ITEM | {"tests": "assert f(2)"}, "item 1: the tests are 'assert f\\(2\\)'"),
+        (ITEM | {"tests": "assert f(2)"}, "item 1: the tests must be a list of assertions, not 'assert f\\(2\\)'"),
         (ITEM | {"task_id": 8, "tests": ["assert f("]}, "item 1: the tests cannot be parsed"),
         (ITEM | {"task_id": 8, "gold": "def f(x"}, "item 1: the solution cannot be parsed"),
         (ITEM | {"query": 3}, "item 1: question, solution and set-up code must be text"),

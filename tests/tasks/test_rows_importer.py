@@ -71,7 +71,7 @@ def test_the_command_reads_a_table_with_ids_and_splits(shop):
     [
         ({}, "the environment of these rows is missing"),
         ({"database": "none.sqlite", "prompt": "question"}, r"row 1: the database none\.sqlite does not exist"),
-        ({"database": "shop.sqlite"}, r"row 1: none of the fields prompt contains text"),
+        ({"database": "shop.sqlite"}, r"row 1: none of the fields prompt holds text"),
         (
             {"database": "shop.sqlite", "prompt": "question"},
             r"row 1: expected one of the fields answer, found question",
@@ -154,7 +154,7 @@ def test_a_columnar_file_gives_the_same_rows_as_text(shop, name):
             b"question;value\na;1\n",
             r"none of the fields question holds text\. Its fields are question;value",
         ),
-        ("rows.csv", b"", "holds no row below its first line"),
+        ("rows.csv", b"", "has no rows below its first line"),
     ],
 )
 def test_a_broken_file_is_one_message_with_its_place(shop, name, content, message):

@@ -226,7 +226,7 @@ def test_gold_queries_that_do_not_run_or_give_no_rows_are_named_at_import(tmp_pa
 async def test_gold_queries_can_be_tried_where_an_event_loop_runs_and_are_skipped_without_an_environment(tmp_path):
     folder = shop_with(tmp_path, "SELECT name FROM item")
     load("importers", "spider")(folder, environment=IN_PROCESS)
-    with pytest.warns(UserWarning, match="gold queries were not tried: .* has no rows"):
+    with pytest.warns(UserWarning, match="gold queries were not tried: .* has no method rows"):
         load("importers", "spider")(folder, environment="agentgym/text-countdown-v1")
 
 

@@ -47,7 +47,9 @@ def outcome_of(trajectory):
 
 
 def test_splits_and_wishes_are_as_published_and_what_cannot_be_judged_is_left_out(clone):
-    with pytest.warns(LeftOutWarning, match=r"library/kind: its score needs a model.*library/spare: it is in neither"):
+    with pytest.warns(
+        LeftOutWarning, match=r"library/kind: its score needs a model.*library/spare: it is neither in the split train"
+    ):
         task_set = load("importers", "tau2")(clone)
     assert {split: [task.id for task in task_set[split]] for split in ("train", "held_out")} == {
         "train": ["library/lend", "library/gate"],
@@ -57,7 +59,7 @@ def test_splits_and_wishes_are_as_published_and_what_cannot_be_judged_is_left_ou
     assert gate.prompt.startswith("The gate stays shut, and you want b1.\n\nYou know: You are Ida, r1.")
     assert (gate.parameters["persona"], lend.parameters.get("persona")) == ("You are in a hurry.", None)
     assert [task.tags for task in task_set["held_out"]] == [("library",), ("library", "silence_pays")]
-    with pytest.warns(LeftOutWarning, match="library/refuse: it is paid to an agent that does nothing"):
+    with pytest.warns(LeftOutWarning, match="library/refuse: an agent that does nothing would be rewarded"):
         assert len(load("importers", "tau2")(clone, leave_out_silence_pays=True)["held_out"]) == 1
     with pytest.warns(LeftOutWarning, match="1 left out"):
         with_kind = load("importers", "tau2")(clone, domain="library", ignore_nl_assertions=True)
@@ -173,7 +175,7 @@ async def test_a_conversation_goes_on_where_the_published_one_stops(tasks):
 def test_a_truth_that_cannot_be_judged_is_refused(tasks):
     trajectory = agentgym.Trajectory("x", tasks["lend"])
     assert load_reward("tau2").outcome(trajectory) == {"success": 0.0}
-    with pytest.raises(JudgeError, match="no truth"):
+    with pytest.raises(JudgeError, match="needs truth"):
         load_reward("tau2").outcome(replace(trajectory, task=replace(tasks["lend"], truth={})))
 
 

@@ -220,7 +220,7 @@ def test_hints_are_a_part_of_the_truth():
     assert Task.from_json(row) == LOCKS[0]
     assert LOCKS[0].public().hints == ()
     assert "hints" not in replace(LOCKS[0], hints=()).to_json(), "fingerprints of sets without hints stay"
-    with pytest.raises(TaskError, match="the field 'hints' is 'left', of the wrong type"):
+    with pytest.raises(TaskError, match="the field 'hints' is 'left', which has the wrong type"):
         Task.from_json({**row, "hints": "left"})
 
 

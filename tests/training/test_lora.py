@@ -179,6 +179,6 @@ def test_an_adapter_of_another_model_is_refused_before_the_run(run, tmp_path, sh
         make_model(tokenizer, **({"hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1} | shape)), tokenizer, other
     )
     adapter = run / "checkpoints" / "adapter"
-    with pytest.raises(RecipeError, match=r"adapter is that of another model: .*lora_A.* and .* in the model"):
+    with pytest.raises(RecipeError, match=r"was trained for another model: .*lora_A.* and .* in the model"):
         execute(recipe(adapter, policy={"base": str(other)}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

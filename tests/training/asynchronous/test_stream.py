@@ -98,9 +98,9 @@ def test_what_stops_the_player_is_raised_in_the_trainer(tmp_path):
     broken = Task("broken", "test/counter-v1", "Count.", parameters={"target": 2}, truth={1, 2})  # a set is no JSON
     with stream_of(tmp_path, draw=lambda count, step: [broken] * count) as (stream, rollouts, player):
         stream.publish(0)
-        with pytest.raises(LedgerError, match="no JSON data"):
+        with pytest.raises(LedgerError, match="not JSON data"):
             gathered(stream, rollouts, player, ready=0)
-        with pytest.raises(LedgerError, match="no JSON data"):
+        with pytest.raises(LedgerError, match="not JSON data"):
             stream.publish(1)
 
 
