@@ -143,8 +143,8 @@ def built_by_command(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str]
         time.sleep(0.02)
     killed.kill()
     killed.wait()
-    rows = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("]")]
-    tasks = [value for _, value, *_ in rows if isinstance(value, dict) and "prompt" in value]
+    rows = [json.loads(line)[:2] for line in journal.read_text().splitlines() if line.endswith("]")]  # no digests
+    tasks = [value for _, value in rows if isinstance(value, dict) and "prompt" in value]
     for task in tasks:
         task["prompt"] = task["id"]
     journal.write_text("\n".join(map(json.dumps, rows)) + '\n["cut sho')
