@@ -128,7 +128,7 @@ def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:
         raise Unreadable(
             f"{name} takes at most {len(order)} argument(s)."
             if name in tools
-            else f"There is no such tool. Tools: {known}."
+            else f"No tool has this name. Tools: {known}."
         )
     arguments = {order[i]: _value(argument) for i, argument in enumerate(node.args)}
     for keyword in node.keywords:

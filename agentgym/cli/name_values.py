@@ -65,7 +65,7 @@ def _with_field(current: Any, field: str, value: Any, spelling: str) -> Any:
     if is_dataclass(current) and not isinstance(current, type):
         known = list(inspect.signature(type(current)).parameters)
         if field not in known:
-            raise NameValueError(f"{spelling}: there is no such field. The fields are: {', '.join(known)}.")
+            raise NameValueError(f"{spelling}: unknown field. The fields are: {', '.join(known)}.")
         try:
             return replace(current, **{field: value})
         except (TypeError, ValueError) as error:

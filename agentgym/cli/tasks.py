@@ -194,7 +194,7 @@ def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
 
     split = next((split for split in SPLITS if split == name), None)
     if split is None:
-        raise TaskError(f"--split {name}: there is no such split. The splits are: {', '.join(SPLITS)}.")
+        raise TaskError(f"--split {name} is unknown. The splits are: {', '.join(SPLITS)}.")
     tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
     return TaskSet(task_set.name, {split: tasks})
 

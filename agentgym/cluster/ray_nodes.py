@@ -118,7 +118,7 @@ async def report_of(
 
 
 async def _dead_of(nodes: set[HostNode]) -> set[HostNode]:
-    """Return the dead nodes, waiting up to `NOTICE_S` seconds for Ray to notice that all are dead."""
+    """Return the dead nodes, waiting up to `NOTICE_S` seconds until Ray reports all the given nodes as dead."""
     ray, pause_s = import_ray(), 0.5
     for _ in range(int(NOTICE_S / pause_s)):
         alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}

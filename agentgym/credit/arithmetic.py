@@ -85,7 +85,7 @@ def baseline_of(scores: Array, baseline: Baseline, mask: Bools | None = None) ->
 def centred(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Array:
     """Return the scores minus their `baseline_of`, without losing precision to a large common offset.
 
-    Returns: the shape of `scores`; NaN where there is no baseline; undefined outside `mask`. Equal
+    Returns: an array shaped like `scores`: NaN without a baseline, undefined outside `mask`. Equal
     scores give exactly 0, although in floating point (0.1 + 0.1 + 0.1) / 3 is not 0.1.
     """
     _, above, mask = _above_least(scores, mask)

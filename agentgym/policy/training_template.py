@@ -48,7 +48,7 @@ def is_usable(tokenizer: PreTrainedTokenizerFast, template_options: dict[str, An
 def tried_renderer(
     tokenizer: PreTrainedTokenizerFast, call_format: str, template_options: dict[str, Any] | None
 ) -> TemplateRenderer:
-    """Return a renderer that has written a prompt and a result. Raises: PolicyError, UnknownNameError."""
+    """Return a renderer, after trying it on a prompt and a tool's result. Raises: PolicyError, UnknownNameError."""
     renderer = TemplateRenderer(
         tokenizer, call_format_for(tokenizer, call_format, template_options), template_options=template_options
     )

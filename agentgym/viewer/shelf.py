@@ -48,7 +48,7 @@ def _runs_in(path: Path, depth: int, seen: set[Path]) -> list[Path]:
 
 
 def named_runs(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return find_runs for paths that a user typed. Raises: LedgerError for a path that is not a folder."""
+    """Find the runs in paths that a user typed. Raises: LedgerError for a path that is not a folder."""
     for path in paths:
         if not path.is_dir():
             raise LedgerError(

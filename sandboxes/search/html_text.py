@@ -50,7 +50,7 @@ _BLOCKS = {
     "ul",
 }
 
-# An unclosed element extends to the end of the page, as in browsers, so that no search is repeated.
+# An unclosed element extends to the end of the page, as in browsers, so that its end is searched for only once.
 _MARKUP = re.compile(
     r"""<(?: !--(?:-?>|.*?(?:--!?>|\Z))
     | [!?][^>]*+>?

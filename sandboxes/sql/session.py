@@ -191,7 +191,7 @@ def _table_of(task: Task) -> tuple[list[str], list[str], list[int]]:
 
 
 def _are_names(value: Any, reserved: str = "") -> bool:
-    """Return whether these are different names that SQL accepts unquoted, and none is the reserved name."""
+    """Return whether all names are distinct, accepted by SQL without quotes, and not reserved."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.isidentifier() for name in value):
         return False
     return len({*value, reserved}) == len(value) + 1

@@ -50,7 +50,7 @@ def load_tau2(
     if not folders:
         raise TaskError(
             f"{path} contains no domain of tau2-bench, {FOLDERS[0]}/{domain or '*'}/tasks.json. Give the folder of "
-            "its clone."
+            "a clone of tau2-bench."
         )
     splits: dict[str, list[Task]] = {split: [] for split in SPLITS.values()}
     left_out = {folder.name: "it has no tasks.json" for folder in everything if folder not in folders}

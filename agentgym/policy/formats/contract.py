@@ -65,7 +65,7 @@ class CallIds:
     Attributes:
         make: returns the id of a call from the tool's name and the call's number in the conversation, from 0.
         pattern: matches a whole id.
-        reference: how a template writes an id that it makes itself: a text with {id}.
+        reference: the text in which a template puts an id of its own making, with {id} for the id.
     """
 
     make: Callable[[str, int], str]

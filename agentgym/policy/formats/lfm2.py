@@ -44,17 +44,24 @@ class Lfm2:
 
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
     reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin)
-    calls, in_list = list[Call](), reader.skip("[")
+    in_list = reader.skip("[")
+    calls = read_calls(reader, index)
+    if in_list:
+        reader.expect("]")
+    reader.expect(CLOSE)
+    return calls, reader.at
+
+
+def read_calls(reader: LiteralReader, index: int) -> list[Call]:
+    """Read calls in Python syntax with commas between them, numbered from `index`. Raises: Malformed."""
+    calls = list[Call]()
     while len(calls) <= MAX_CALLS:
         name = reader.match(NAME, "the name of a tool")
         reader.expect("(")
         calls.append(Call(name, reader.mapping(")", "="), f"call_{index + len(calls)}"))
         if not reader.skip(","):
             break
-    if in_list:
-        reader.expect("]")
-    reader.expect(CLOSE)
-    return calls, reader.at
+    return calls
 
 
 def python_call(name: str, arguments: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import MAX_CALL_CHARS, MAX_CALLS, Malformed, refuse_unless_read_back
-from agentgym.policy.formats.lfm2 import NAME, python_call
+from agentgym.policy.formats.lfm2 import python_call, read_calls
 from agentgym.policy.formats.literals import LiteralReader
 from agentgym.policy.formats.reader import CallWalk
 
@@ -63,12 +63,7 @@ class Pythonic:
 
 
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
-    reader, calls = LiteralReader(text[: begin + MAX_CALL_CHARS], begin), list[Call]()
-    while len(calls) <= MAX_CALLS:
-        name = reader.match(NAME, "the name of a tool")
-        reader.expect("(")
-        calls.append(Call(name, reader.mapping(")", "="), f"call_{index + len(calls)}"))
-        if not reader.skip(","):
-            break
+    reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin)
+    calls = read_calls(reader, index)
     reader.expect("]")
     return calls, reader.at

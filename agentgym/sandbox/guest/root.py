@@ -110,7 +110,7 @@ def move_into_image() -> None:
 
 
 def leave_host() -> None:
-    """Detach the host's tree, and make this one read-only."""
+    """Detach the host's file tree, and make the sandbox's own root read-only."""
     kernel.detach(HOST)
     os.rmdir(HOST)
     kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | _READ_ONLY)

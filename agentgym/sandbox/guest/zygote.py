@@ -23,7 +23,7 @@ from .syscalls import Syscall, execute
 
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
-_MAX_CALL_BYTES = 1 << 15  # bytes of the system calls in an order
+_MAX_CALL_BYTES = 1 << 15  # bytes of the system calls that the spawner orders of a child
 _MAX_PASSED = 64
 _COMMAND_LINE = b"agentgym-guest"  # what sandboxes see; the spawner's names paths and processes of the host
 _NUMBER = 8  # bytes of the namespace flags in a request, and of the answer

@@ -93,7 +93,7 @@ def _is_not_given_out(pid: int) -> bool:
 
 def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:
     """Return the spawners by pid, including any that now run an image's Python."""
-    if not shows_own_processes():  # the pids in arguments would mean other processes here
+    if not shows_own_processes():  # /proc is of another pid namespace: pids in arguments would name other processes
         return {}
     own_depth = processes[os.getpid()].depth
     return {

@@ -28,7 +28,7 @@ async def every_limit_is_either_enforced_or_missing(target: Target) -> None:
 
 
 async def a_limit_that_is_missing_is_refused_unless_accepted(target: Target) -> None:
-    """A spec that accepts no weaker limits gets all of them, or LimitUnenforceable naming those that are missing."""
+    """A spec that accepts no weaker limits gets every limit, or LimitUnenforceable names the missing ones."""
     strict = dataclasses.replace(target.spec, insecure_ok=False)
     missing = [name for name, _ in (await target.backend.probe()).missing]
     if not missing:

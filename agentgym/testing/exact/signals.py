@@ -119,8 +119,8 @@ def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
 
 
 def with_evidence(problem: Problem) -> Problem:
-    """Return the problem with potentials, gold log-probs and contributions that are wrong, and exact hindsight and
-    replays.
+    """Add evidence to a problem: wrong potentials, gold log-probs and contributions, and exact hindsight and
+    replays. Return the problem with it.
     """
     potential, logprob, share, other = (
         ArbitraryFunction(-1, 2),
