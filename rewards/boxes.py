@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from agentgym import Call, JudgeError, Trajectory
 
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
+MAX_SIDE = 2**31
+"""A number beyond this is not a coordinate: no screen is as large, and areas stay exact enough."""
 
 
 def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:
@@ -22,13 +23,16 @@ def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:
 
 
 def as_box(value: Any) -> Box | None:
-    """Return a box of four finite numbers with left < right and top < bottom; None for anything else."""
-    if not isinstance(value, (list, tuple)) or len(value) != 4:
-        return None
-    if not all(isinstance(side, (int, float)) and not isinstance(side, bool) and math.isfinite(side) for side in value):
+    """Return a box of four coordinates with left < right and top < bottom; None for anything else."""
+    if not isinstance(value, (list, tuple)) or len(value) != 4 or not all(map(is_coordinate, value)):
         return None
     left, top, right, bottom = map(float, value)
     return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+def is_coordinate(value: Any) -> TypeGuard[float]:
+    """Return whether a value is a number of pixels that a screen can have."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_SIDE
 
 
 def final_call(episode: Trajectory) -> Call | None:
@@ -54,8 +58,8 @@ def answered_point(episode: Trajectory) -> Point | None:
     if call is None:
         return None
     x, y = call.arguments.get("x"), call.arguments.get("y")
-    if all(isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in (x, y)):
-        return float(x), float(y)  # type: ignore[arg-type]  # both are numbers, as checked above
+    if is_coordinate(x) and is_coordinate(y):
+        return float(x), float(y)
     box = answered_box(episode)
     return None if box is None else ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
 
@@ -73,7 +77,7 @@ def overlap(a: Box, b: Box) -> float:
         return 0.0
     shared = width * height
     both = area(a) + area(b) - shared
-    return min(1.0, shared / both) if both > 0 and math.isfinite(both) else 0.0
+    return min(1.0, shared / both) if both > 0 else 0.0
 
 
 def area(box: Box) -> float:

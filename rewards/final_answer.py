@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from typing import Any
 
 from agentgym import Call, JudgeError, Result, StopReason, Trajectory
@@ -20,6 +20,7 @@ def final_call(episode: Trajectory) -> tuple[Call, Result] | None:
 
 
 RECORD = "Record: "
+MAX_FLOAT = sys.float_info.max
 
 
 def final_record(episode: Trajectory, required: str) -> dict[str, Any] | None:
@@ -53,7 +54,7 @@ def counts_of(record: dict[str, Any], *others: str) -> dict[str, float]:
     """Return the finite numbers of a record by name, without the names in `others`; none may be called `success`."""
     numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
     left_out = {*others, SUCCESS}
-    return {name: float(value) for name, value in numbers.items() if name not in left_out and abs(value) < math.inf}
+    return {name: float(value) for name, value in numbers.items() if name not in left_out and abs(value) <= MAX_FLOAT}
 
 
 def last_words(episode: Trajectory) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 
 from agentgym import JudgeError, Reward, Trajectory
-from agentgym.reward import Components
+from agentgym.reward import Components, read_submission
 
 from .final_answer import final_answer, final_call
 
@@ -43,7 +43,7 @@ class PatchSimilarity(Reward):
                 f"{episode.task.id} has no unified diff in truth['patch'] or truth['gold'], with which "
                 "patch_similarity compares."
             )
-        submitted = changes(self._submission(episode) or "")
+        submitted = read_submission(lambda: changes(self._submission(episode) or ""))
         return {"patch_similarity": similarity(submitted, gold) if submitted else -1.0}
 
     def _submission(self, episode: Trajectory) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, TaskError, ToolError, tool
-from agentgym.sandbox import toolchain_fault
+from agentgym.sandbox import ExecResult, toolchain_fault
 
 from .transcript import cut, last_lines, stop_if_stopped, transcript
 from .workbench import RUN_S, Workbench
@@ -90,7 +90,7 @@ class ProgramEnvironment(Environment):
     async def _run_program(self, code: str, stdin: str) -> str:
         """Return what a program prints. Raises: ToolError if it does not compile or is stopped."""
         await self._build(code)
-        return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
+        return transcript(await self._run_built(stdin), RUN_S)
 
     async def _test_program(self, code: str) -> str:
         """Return how many examples pass, and what is wrong with the others. Raises: ToolError, as `_run_program`."""
@@ -112,12 +112,16 @@ class ProgramEnvironment(Environment):
 
     async def _try_example(self, example: Mapping[str, str]) -> str:
         """Return what is wrong with the built program's output for an example; nothing if it is right."""
-        result = await self._bench.command(self._program.run, stdin=example["stdin"])
+        result = await self._run_built(example["stdin"])
         stop_if_stopped(result, RUN_S, f"input:\n{cut(example['stdin'], 300)}")
         if result.ok and result.text.split() == example["stdout"].split():
             return ""
         got = transcript(result, RUN_S, max_chars=300)
         return f"input:\n{cut(example['stdin'], 300)}\nexpected:\n{example['stdout']}\ngot:\n{got}"
+
+    async def _run_built(self, stdin: str) -> ExecResult:
+        """Run the built program on an input."""
+        return await self._bench.command(self._program.run, stdin=stdin)
 
     async def _build(self, code: str) -> None:
         """Write the program and compile it. Raises: ToolError with what the compiler says."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from agentgym import tool
+from agentgym.sandbox import ExecResult
 
 from .program import BUILD_S, ProgramEnvironment
 from .workbench import RUN_S
+
+SIMULATION = "simulation"
+"""The file in which a task's `program` puts the compiled simulation."""
 
 
 class CodeVerilog(ProgramEnvironment):
@@ -40,3 +46,10 @@ class CodeVerilog(ProgramEnvironment):
     async def submit(self, code: str) -> str:
         """Hand in the design."""
         return await self._submit_program(code)
+
+    @override
+    async def _run_built(self, stdin: str) -> ExecResult:
+        """Simulate, and remove the compiled simulation: it names its parts by addresses, which no replay repeats."""
+        result = await super()._run_built(stdin)
+        await self._bench.command(["rm", "-f", SIMULATION])
+        return result

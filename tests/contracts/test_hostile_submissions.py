@@ -55,6 +55,7 @@ HOSTILE = {
     "no bytes": '{"files": {}, "binary": {"a": "?"}, "executable": [], "folders": []}',
     "other kinds": '{"files": 3, "changes": [{}], "state": [3, {}], "turns": [3], "effects": 3, "windows": 3}',
     "no archive": '{"archive": "AAAA", "gone": ["../../etc"]}',
+    "a huge number inside": f'{{"state": "x", "changes": [], "page_reward": {10**400}, "missing": {10**400}}}',
     "a verdict": '{"success": 1.0, "state": "x", "changes": [], "page_reward": 1e999}',
 }
 OWN_TRUTHS = {

@@ -1,4 +1,4 @@
-"""The oracle of every bundled task set solves its task in each attempt of an episode."""
+"""The oracle of every bundled task set solves its task in each attempt of an episode, and a replay agrees with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
     if reason := load("environments", task.environment).unavailable_reason():
         pytest.skip(f"{task.environment}: {reason}")
     config = RolloutConfig(attempts=Attempts(), budgets=Budgets(max_turns=200, max_calls=400))
-    [episode] = await EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), config).collect([task])
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), config)
+    [episode] = await manager.collect([task])
+    divergence = await manager.replay(episode) if episode.valid and len(episode.rows()) == 1 else None
     await close_backends()
     if episode.error and (
         episode.error.startswith("MissingExtraError") or "not installed. Run: apt-get" in episode.error
@@ -25,3 +27,4 @@ async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
         pytest.skip(episode.error)
     assert episode.error is None
     assert (episode.outcome["first"], episode.outcome["last"]) == (1.0, 1.0)
+    assert divergence is None
