@@ -57,6 +57,7 @@ from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import SignalRows
 from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 Estimator = Callable[[Group], list[np.ndarray]]
 CreditCallback = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
@@ -271,7 +272,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             if "old_per_token_logps" in batch:  # computed if several iterations follow
                 batch["proximal_logps"] = batch["old_per_token_logps"]
             # The episodes were sampled from these, so the ratio is against them, not against another forward pass.
-            batch["old_per_token_logps"] = torch.nan_to_num(batch["sampling_per_token_logps"])
+            batch["old_per_token_logps"] = batch["sampling_per_token_logps"]
         if second_pass is not None and "log_ratios" in self._requires:
             # The advantages already correct for the old policy; with its log-probabilities TRL would correct twice.
             batch["old_per_token_logps"] = second_pass.logps
@@ -371,10 +372,15 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
         turn for t in step.trajectories for turn in compress(t.turns, trained_turns(t, untrained, roles))
     ]
     check_roles(step.trajectories, roles)
-    if not all(len(turn.logprobs) == len(turn.token_ids) for turn in turns):
-        batch["logprobs"] = None  # the backend gives none, so TRL computes the old ones for the importance ratio
+    if not all(map(_has_logprobs, turns)):
+        batch["logprobs"] = None  # TRL computes the old ones for the importance ratio
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]
     return {**batch, "episode_return": returns}
+
+
+def _has_logprobs(turn: Turn) -> bool:
+    """Return whether each token has a finite log-probability. vLLM may not know one, and TRL then returns None."""
+    return len(turn.logprobs) == len(turn.token_ids) and bool(np.isfinite(np.array(turn.logprobs, float)).all())
 
 
 def _concatenated(parts: Sequence[Mapping[str, SignalRows]]) -> dict[str, SignalRows]:

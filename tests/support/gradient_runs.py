@@ -47,7 +47,7 @@ def episode(rng: np.random.Generator, task: Task, sample: int, turns: int, vocab
         f"{task.id}#{sample}",
         task,
         sample,
-        prompt_ids=draw(4),
+        prompt_ids=draw(3 if task == TASKS[0] else 5),
         turns=[
             Turn(
                 k,

@@ -133,6 +133,13 @@ def test_terms_and_the_distance_from_the_reference_are_weighted(logits):
     assert {"loss/objective", "loss/entropy_bonus", "entropy"} < set(metrics)
 
 
+def test_a_term_in_the_place_of_the_objective_takes_its_share_of_the_kl_too(logits):
+    tokens, imitation = batch_of(logits), make_term("expert_sft", 0.75, None, {})
+    alone = losses_by_row(tokens, make_objective("reinforce"), [], kl=0.1, progress=0.0)[0]
+    beside = losses_by_row(tokens, make_objective("reinforce"), [imitation], kl=0.1, progress=0.0)[0]
+    torch.testing.assert_close(beside, 0.25 * alone)
+
+
 @pytest.mark.parametrize("on_policy", [True, False])
 def test_the_kl_is_that_of_the_policy_to_the_reference(on_policy):
     """Summed over all words of a vocabulary by the chances of who sampled: value and gradient are those of the KL."""

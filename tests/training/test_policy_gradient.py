@@ -94,6 +94,13 @@ def test_every_objective_has_the_gradient_of_its_formula_with_every_estimator(tr
         assert distance(gradient(trainers(name), estimator(text)), expected) < 1e-5, text
 
 
+def test_a_reference_that_only_a_term_reads_does_not_weigh_on_the_loss_of_trl(trainers, reference, monkeypatch):
+    monkeypatch.setattr(trainers("grpo"), "_kl", 0.0)
+    text, estimate = next(iter(ESTIMATORS.items()))
+    expected = reference.gradient("grpo", estimate, max_length=MAX_LENGTH, kl=0.0)
+    assert distance(gradient(trainers("grpo"), estimator(text)), expected) < 1e-5
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_credit_that_moves_between_the_turns_of_an_episode_moves_the_gradient(trainers, name):
     """By as much for one turn as against another, token for token, so that the sum over the episode's tokens stays."""

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_trainers import GROUP, TASKS, rows, trainer_of
+from tiny_trainers import GROUP, TASKS, gradients, rows, trainer_of
 
 from agentgym import Task, Trajectory
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.training.gatherers import GatheredGroup, StepRequest, play_groups
+from agentgym.training.loss.grpo_batches import token_batch
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing
@@ -82,6 +83,25 @@ def test_the_gap_between_sampling_and_training_is_logged_as_drift(tokenizer, tmp
     trainer.num_iterations = 2
     trainer.compute_loss(trainer.model, batch)
     assert len(trainer._metrics["train"]["guard/drift"]) == 1
+
+
+@pytest.mark.parametrize("logprobs", [[], [-1.0, np.nan, -1.0]])
+def test_without_all_log_probabilities_the_behaviour_policy_is_the_model(tokenizer, tmp_path, logprobs):
+    trainer = trainer_of(tokenizer, tmp_path, num_iterations=2)
+    trainer.model.train()
+    play = trainer._rollouts.play
+
+    def without(*arguments: Any, **options: Any) -> list[Trajectory]:
+        trajectories = play(*arguments, **options)
+        trajectories[-1].turns[0].logprobs = logprobs
+        return trajectories
+
+    trainer._rollouts.play = without
+    batch = trainer._generate_and_score_completions(rows())
+    gaps = log_ratios_of(trainer, batch, 2, *trainer._rollouts.trajectories[2].turn_spans()[0])
+    np.testing.assert_allclose(batch["old_per_token_logps"][2, : len(gaps)], gaps - 1.0, rtol=1e-4)
+    trainer.current_gradient_accumulation_steps = 1
+    assert all(value.isfinite().all() for value in gradients(trainer, batch).values())
 
 
 def test_a_failure_is_treated_as_the_recipe_says(tokenizer, tmp_path):
@@ -200,3 +220,18 @@ def test_scores_are_as_long_as_the_policys_probabilities_say(tokenizer, tmp_path
             )
             assert norm == pytest.approx(expected, rel=1e-4)
     assert batch["advantages"].any()
+
+
+@pytest.mark.parametrize("text", ["rloo", "rloo | off_policy"])
+def test_the_correction_of_trls_own_sampler_is_applied_once(tokenizer, tmp_path, text):
+    """Its ratio multiplies the advantages, unless they correct for the sampler already."""
+    trainer = off_policy_trainer(tokenizer, tmp_path, text)
+    trainer.use_vllm, trainer._last_loaded_step = True, 0  # as with [train.trl] use_vllm = true
+    trainer.vllm_importance_sampling_mode = "token_truncate"
+    batch = trainer._generate_and_score_completions(rows())
+    tokens = token_batch(batch, batch["old_per_token_logps"], batch["old_per_token_logps"], 64)
+    (start, end), *_ = trainer._rollouts.trajectories[0].turn_spans()
+    ratios = 1.0 if "off_policy" in text else np.exp(log_ratios_of(trainer, batch, 0, start, end))
+    assert batch["advantages"][0, start:end].all()
+    corrected, own = tokens.advantages[0, start:end].numpy(), batch["advantages"][0, start:end].numpy()
+    np.testing.assert_allclose(corrected, own * ratios, rtol=1e-4)

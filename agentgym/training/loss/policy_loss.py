@@ -270,8 +270,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
                 of_others.append((part.row_share, metrics))
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
         if sampled is not None and self._is_first_pass:
-            gap = (logps.detach() - sampled).abs()[own]
-            gaps.append(gap[~torch.isnan(gap)])
+            gaps.append((logps.detach() - sampled).abs()[own])
         return loss
 
     @property

@@ -1,0 +1,128 @@
+"""Errors of one line between an advantage and the gradient, each of which some test of the trainer must notice."""
+
+from __future__ import annotations
+
+import pytest
+from mutants import Mutant, MutatedPackage, cases
+
+PARTS, BATCHES, LOSS = "training/loss/microbatches.py", "training/loss/grpo_batches.py", "training/loss/policy_loss.py"
+MASKS, ROWS, TRAINER = "training/loss/token_masks.py", "training/loss/separate_rows.py", "training/turn_grpo.py"
+CONTRACT, GROUPED, PPO = (f"training/objectives/{name}.py" for name in ("contract", "grouped", "ppo"))
+GRADIENT = "training/test_policy_gradient.py::test_every_objective_has_the_gradient_of_its_formula_with_every_estimator"
+TURNS, TERMS, OBJECTIVES = "training/test_turn_grpo.py", "training/test_terms.py", "training/test_objectives.py"
+SPLIT, FAILED, HOOK = (f"training/test_{name}.py" for name in ("microbatches", "failure_masks", "logit_hook_training"))
+SEPARATE, RATIO, NOISE = (
+    f"training/test_{name}.py" for name in ("training_on_rows", "decoupled_ppo", "signal_to_noise")
+)
+
+MUTANTS = [
+    Mutant(PARTS, "known += loss.detach()", "known += 0 * loss.detach()", SPLIT),
+    Mutant(PARTS, "trainer.accelerator.backward(loss)\n", "pass\n", SPLIT),
+    Mutant(PARTS, "np.where(sizes <= max_tokens,", "np.where(sizes <= 2 * max_tokens,", SPLIT),
+    Mutant(PARTS, "[orders[own][part] for part", "[orders[0][part] for part", SPLIT),
+    Mutant(PARTS, "np.argsort(-lengths.sum(axis=1)", "np.argsort(0 * lengths.sum(axis=1)", SPLIT),
+    Mutant(
+        BATCHES,
+        "return float(own[torch.as_tensor(rows",
+        "return len(rows) / len(own) or float(own[torch.as_tensor(rows",
+        SPLIT,
+    ),
+    Mutant(BATCHES, '("cispo", "dapo", "vespo")', '("cispo", "vespo")', SPLIT),
+    Mutant(BATCHES, "weights=token_counts[known]", "weights=None", SPLIT),
+    Mutant(BATCHES, "part[name][:, -longest_prompt:]", "part[name][:, :longest_prompt]", f"{GRADIENT}[dr_grpo]"),
+    Mutant(
+        BATCHES,
+        'batch["completion_mask"] * batch.get("tool_mask", 1)',
+        'batch["completion_mask"]',
+        f"{GRADIENT}[reinforce]",
+    ),
+    Mutant(
+        BATCHES,
+        "torch.from_numpy(np.stack(one_more)).long() - 1",
+        "torch.from_numpy(np.stack(one_more)).long()",
+        OBJECTIVES,
+    ),
+    Mutant(BATCHES, "t.return_from() if t.valid else np.nan", "t.return_from()", OBJECTIVES),
+    Mutant(BATCHES, '"group_successes": successes[groups]', '"group_successes": returns[groups]', f"{GRADIENT}[nft]"),
+    Mutant(BATCHES, "turn.index >= first and", "turn.index > first and", "training/test_assistance.py"),
+    Mutant(BATCHES, "trainable = trajectory.valid and len", "trainable = len", TURNS),
+    Mutant(BATCHES, 'advantages=batch["advantages"] * ratio', 'advantages=batch["advantages"]', TURNS),
+    Mutant(BATCHES, "masked.append(np.where(is_masked, 0.0, advantages))", "masked.append(advantages)", FAILED),
+    Mutant(BATCHES, "masked.append(np.zeros_like(advantages))", "masked.append(advantages)", FAILED),
+    Mutant(LOSS, "losses.mean() / self._accumulated_batches", "losses.mean()", OBJECTIVES),
+    Mutant(LOSS, "share = part.share * objective_share(self._terms, self._progress())", "share = part.share", TERMS),
+    Mutant(LOSS, "share = len(rows) / others.count", "share = 1 / others.count", f"{GRADIENT}[grao]"),
+    Mutant(LOSS, "* self.num_iterations) < first_pass", "* self.num_iterations) <= first_pass", TURNS),
+    Mutant(
+        LOSS,
+        "self.beta = self._kl\n",
+        "pass\n",
+        "training/test_policy_gradient.py::test_a_reference_that_only_a_term_reads_does_not_weigh_on_the_loss_of_trl",
+    ),
+    Mutant(LOSS, "parts[-1] = parts[-1]._replace(ends_group=True)", "pass", NOISE),
+    Mutant(LOSS, "float(np.mean([each[name] for each in per_process]))", "0.0", OBJECTIVES),
+    Mutant(LOSS, "sum(share * of_part[name] for", "sum(of_part[name] for", TERMS),
+    Mutant(TRAINER, "and bool(np.isfinite(np.array(turn.logprobs, float)).all())", "", TURNS),
+    Mutant(TRAINER, 'batch["old_per_token_logps"] = batch["sampling_per_token_logps"]', "pass", TURNS),
+    Mutant(TRAINER, 'batch.pop("importance_sampling_ratio", None)', "pass", TURNS),
+    Mutant(TRAINER, 'batch["old_per_token_logps"] = second_pass.logps', "pass", TURNS),
+    Mutant(TRAINER, 'batch["proximal_logps"] = batch["old_per_token_logps"]', "pass", RATIO),
+    Mutant(
+        TRAINER, "BatchCredit(credit, given.token_weights)", "BatchCredit(given.advantages, given.token_weights)", TURNS
+    ),
+    Mutant(TRAINER, "if task.id not in names] or list(self._tasks)", "] or list(self._tasks)", TURNS),
+    Mutant(TRAINER, "own_trajectories, own_credit, width).to(like)", "own_trajectories, None, width).to(like)", TURNS),
+    Mutant(TRAINER, "len(own_trajectories)) // size", "len(own_trajectories)) % size", f"{GRADIENT}[nft]"),
+    Mutant(MASKS, "log_left.exp() + log_left", "log_left.exp() - log_left", HOOK),
+    Mutant(MASKS, "_logits(head, states, named) / self._temperature", "_logits(head, states, named)", HOOK),
+    Mutant(
+        MASKS, "is_scored.shape[1] - self.completion_length", "is_scored.shape[1] - self.completion_length + 1", HOOK
+    ),
+    Mutant(MASKS, "return logp - log_left, entropy", "return logp, entropy", HOOK),
+    Mutant(ROWS, "list(own_starts[1:])", "list(own_starts[2:])", SEPARATE),
+    Mutant(ROWS, "joined.view(self._shape)[:, :-1]", "joined.view(self._shape)[:, 1:]", SEPARATE),
+    Mutant(CONTRACT, "sums = (values * self.own).sum(1)", "sums = values.sum(1)", OBJECTIVES),
+    Mutant(CONTRACT, "return moved.exp() * k3(self.reference_gaps())", "return k3(self.reference_gaps())", OBJECTIVES),
+    Mutant(CONTRACT, "log_ratio.exp() - 1 - log_ratio", "log_ratio.exp() - 1 + log_ratio", OBJECTIVES),
+    Mutant(CONTRACT, "self.own.sum(1).clamp(min=1) if", "self.max_length if", OBJECTIVES),
+    Mutant(CONTRACT, "return 1.0 - sum(", "return 1.0 + sum(", TERMS),
+    Mutant(CONTRACT, "min(progress / self.warmup, 1.0)", "progress / self.warmup", TERMS),
+    Mutant(CONTRACT, '("reference_kl", share * kl, distances)', '("reference_kl", kl, distances)', OBJECTIVES),
+    Mutant(
+        CONTRACT,
+        "values * own) / lengths",
+        "values) / lengths",
+        "training/test_terms.py training/test_loss_gradients.py",
+    ),
+    Mutant(
+        GROUPED, "(every.groups == group).nonzero()", "(every.groups >= group).nonzero()", f"{GRADIENT}[pairwise_ppo]"
+    ),
+    Mutant(
+        GROUPED,
+        "(tokens.logps - tokens.logps.detach()) * slopes",
+        "tokens.logps * slopes",
+        "training/test_outcome_objectives.py",
+    ),
+    Mutant(PPO, "ratio.clamp(1 - epsilon, 1 + high)", "ratio.clamp(1 + epsilon, 1 + high)", f"{GRADIENT}[ppo]"),
+    Mutant(PPO, "torch.min(ratio", "torch.max(ratio", f"{GRADIENT}[ppo]"),
+]
+
+
+@pytest.fixture(scope="module")
+def mutated(tmp_path_factory):
+    with MutatedPackage(
+        tmp_path_factory.mktemp("mutated"), ("torch", "transformers", "trl", "peft", "datasets")
+    ) as package:
+        yield package
+
+
+@pytest.mark.slow
+def test_the_tests_pass_on_the_copy(mutated):
+    """Else an error would be caught by something else than itself."""
+    assert mutated.passes(sorted({name for mutant in MUTANTS for name in mutant.tests.split()}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", cases(MUTANTS, always=8))
+def test_an_error_of_one_line_is_caught(mutated, mutant):
+    mutated.check(mutant)
