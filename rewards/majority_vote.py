@@ -83,6 +83,8 @@ class CoReward(MajorityVote):
     Source: Co-Reward, Zhang et al. 2025, arXiv:2508.00410, section 3.
     """
 
+    sampler = "paired"
+
     def __init__(self, argument: str = "text", compare: str = "text") -> None:
         super().__init__(argument, compare)
         self._waiting: dict[str, list[_WaitingGroup]] = {}

@@ -112,6 +112,7 @@ class Combined(Reward):
         caps: Mapping[str, float] | None = None,
     ) -> None:
         self.rewards = rewards
+        self.sampler = next((reward.sampler for reward in rewards if reward.sampler), "")
         self.schedules, self.gates, self.caps = dict(schedules or {}), tuple(gates), dict(caps or {})
         for name, cap in self.caps.items():
             if not (math.isfinite(cap) and cap >= 0):

@@ -38,6 +38,8 @@ class Reward:
     weights: Mapping[str, float] = {}
     reads_thoughts: bool = False
     """Whether an agent's thoughts may affect its reward. Other rewards read `message.text`, the speech alone."""
+    sampler: str = ""
+    """The sampler (`train.sampler`) that draws the tasks whose groups this reward compares; empty if any will do."""
 
     def turn(self, turn: Turn, episode: Trajectory) -> Any:
         """Return the components of this turn, in reward units: dict[str, float], or an awaitable of it."""

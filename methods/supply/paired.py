@@ -35,8 +35,11 @@ class Paired(Shuffled):
         super().__init__("paired", [first for first, _ in pairs], seed)
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the next `count` / 2 pairs. Raises: TaskError for an odd count."""
-        if count % 2:
+        """Draw the next `count` / 2 pairs; further draws of a step round an odd count up.
+
+        Raises: TaskError for a step of an odd number of tasks.
+        """
+        if count % 2 and not further:
             raise TaskError(f"paired draws two tasks at a time, so it cannot draw {count}. Give an even number.")
-        firsts = super().draw(count // 2, step, further)
+        firsts = super().draw((count + 1) // 2, step, further)
         return [task for first in firsts for task in (first, self._others[first.id])]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from agentgym import registry
+from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, TaskError
 from agentgym.policy.device import device_of
 from agentgym.rollout.engine import ConnectingEngine
@@ -97,6 +99,8 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
         task_set.player("oracle")
     if warm_start and warm_start.imperfect_oracle:
         task_set.player("imperfect_oracle")
+    if stage.stage.section == "train":
+        _check_sampler(recipe, task_set)
     trained = train.adapt.tasks(task_set) if train.adapt else task_set
     try:
         sampler = sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)
@@ -108,6 +112,22 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
             f"train.sampler = {train.sampler!r} with train.gather = {train.gather} cannot be used on these tasks: "
             f"{error}"
         ) from error
+
+
+def _check_sampler(recipe: Recipe, task_set: TaskSet) -> None:
+    """Check that the sampler draws the tasks that the reward compares. Raises: RecipeError."""
+    adapt = recipe.train.adapt
+    reward = adapt.make_reward() if adapt else recipe.reward.make_for(task_set)
+    if isinstance(reward, str):
+        reward = registry.load_reward(reward)
+    sampler = recipe.train.sampler
+    if reward is None or not reward.sampler:
+        return
+    if sampler is None or parse_part(sampler).name != reward.sampler:
+        raise RecipeError(
+            f"train.sampler = {sampler!r} does not draw together the tasks that the reward compares, so "
+            f"no group could be judged. Set train.sampler = {reward.sampler!r}."
+        )
 
 
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:

@@ -47,8 +47,21 @@ def test_no_pair_and_an_odd_number_are_refused_with_what_to_do():
     tasks = [Task(f"t{index}", "test/none-v1", truth={"pair": index}) for index in range(4)]
     with pytest.raises(TaskError, match=r"no two of the 4 .* Give both tasks of a pair the same truth\['pair'\]"):
         make_sampler("paired", tasks, seed=0)
+    pairs = [Task(f"t{index}", "test/none-v1", truth={"pair": index // 2}) for index in range(4)]
+    assert len(make_sampler("paired", pairs, seed=0).draw(3, 0, further=1)) == 4, "dynamic asks for any number"
     with pytest.raises(RecipeError, match=r"train\.sampler = 'paired'.* cannot draw 3. Give an even number"):
         check_before_start(recipe(train__sampler="paired", train__tasks_per_step=3), paired_set())
+
+
+@pytest.mark.parametrize("sampler", [{}, {"sampler": "curriculum"}])
+@pytest.mark.parametrize("is_adapted", [False, True])
+def test_a_reward_of_pairs_is_refused_with_a_sampler_that_does_not_draw_pairs(sampler, is_adapted):
+    where = {"train": RECIPE["train"] | sampler} if is_adapted else {"reward": {"name": "co_reward"}}
+    chosen = RECIPE | {"train": RECIPE["train"] | sampler} | where
+    if is_adapted:
+        chosen["train"] |= {"adapt": {"reward": "co_reward"}}
+    with pytest.raises(RecipeError, match="so no group could be judged. Set train.sampler = 'paired'"):
+        check_before_start(Recipe.parse(chosen), paired_set())
 
 
 def test_a_recipe_with_co_reward_is_accepted_at_once():
