@@ -53,8 +53,9 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, which takes an s in the plural: "1 call", "3 calls"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """Return a count with its noun, which takes an s or es in the plural: "1 call", "3 calls", "2 sandboxes"."""
+    plural = f"{noun}es" if noun.endswith(("s", "x", "ch")) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def points(difference: float, digits: int = 0) -> str:

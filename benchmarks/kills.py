@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agentgym.storage.reader import LedgerReader
+from agentgym.storage.run_folder import RunFolder
 
 TASKS = "sql/session-v1:validation"
 SMALL = {
@@ -120,9 +121,7 @@ def results(folder: Path) -> dict[str, Any]:
     for file in sorted((folder / "evaluation").glob("*.json")):
         data = json.loads(file.read_text(encoding="utf-8"))
         rows |= {f"{file.stem}/{row['task']}": row["success"] for row in data["rows"]}
-    metrics = folder / "metrics.jsonl"
-    for line in metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else ():
-        row = json.loads(line)
+    for row in RunFolder(folder).metrics():
         figures = {name: value for name, value in row.items() if not any(part in name for part in CLOCKS)}
         rows[f"{row['phase']}/{row['step']}"] = figures  # a resumed run logs the steps after its checkpoint again
     return rows

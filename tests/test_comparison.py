@@ -172,3 +172,21 @@ def test_data_are_compared_by_kind():
     assert not comparison.same_data([1], [1, 2])
     assert not comparison.same_data({"a": None}, {})
     assert not comparison.same_data("1", 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "same"),
+    [
+        ("7", "007", False),
+        ("2139", "02139", False),
+        ("007.", "007", True),
+        ("02139", "2139", True),
+        ("07", "7", True),
+        ("0.50", "0.5", True),
+        ("0", "0", True),
+        (".5", "0.5", True),
+    ],
+)
+def test_a_gold_answer_with_leading_zeros_is_a_code(answer, gold, same):
+    """An answer with zeros before a number is that number, as in the scorers of GSM8K and GAIA, which use float()."""
+    assert comparison.same_answer(answer, gold) is same

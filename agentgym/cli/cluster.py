@@ -11,6 +11,7 @@ import typer
 from agentgym.cli.console import err, out
 from agentgym.cli.fields import Fields, FieldsCommand, takes
 from agentgym.cli.options import rollout_options
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
@@ -51,7 +52,7 @@ def down() -> None:
     from agentgym.cluster.ray_start import end_nodes
 
     ended = end_nodes()
-    out().print(f"Ended {len(ended)} node(s).", markup=False)
+    out().print(f"Ended {counted(len(ended), 'node')}.", markup=False)
 
 
 @app.command()
@@ -143,4 +144,4 @@ def probe(options: RolloutOptions, address: Address = "auto") -> None:
         err().print(Text(f"  - {fault}", style="red"), soft_wrap=True)
     if faults:
         raise typer.Exit(1)
-    out().print(f"{len(reports)} node(s) can play episodes.", style="green", markup=False)
+    out().print(f"{counted(len(reports), 'node')} can play episodes.", style="green", markup=False)

@@ -15,6 +15,7 @@ from agentgym.cli.tables import message_panel, result_text
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.policy import Reply, Request
 from agentgym.policy.contract import Policy
+from agentgym.text import counted
 from agentgym.tools.definition import Tool
 
 HELP = """Type a call:  query(sql="SELECT 1")   or as JSON  {"name": "query", "arguments": {"sql": "SELECT 1"}}
@@ -126,7 +127,7 @@ def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:
     if len(node.args) > len(order):
         known = ", ".join(tools) or "none"
         raise Unreadable(
-            f"{name} takes at most {len(order)} argument(s)."
+            f"{name} takes at most {counted(len(order), 'argument')}."
             if name in tools
             else f"No tool has this name. Tools: {known}."
         )

@@ -94,7 +94,7 @@ def clean(
                 markup=False,
                 soft_wrap=True,
             )
-        out().print(f"{len(orphans)} sandbox(es) would be ended, with whatever else their dead owners left.")
+        out().print(f"{counted(len(orphans), 'sandbox')} would be ended, with whatever else their dead owners left.")
         return
     removed = run(_clean(backends))
     for line in removed:

@@ -17,6 +17,7 @@ import typer
 
 from agentgym.cli.console import err, out, run
 from agentgym.cli.fields import Fields, takes
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.sandbox import ExecResult, Sandbox
@@ -115,7 +116,7 @@ async def _order(sandbox: Sandbox, command: str) -> None:
     if command == ":usage":
         usage = await sandbox.usage()
         summary = f"{usage.cpu_s:.2f} s of processor time, {usage.peak_memory_mib:.1f} MiB at the peak, "
-        summary += f"{usage.processes} process(es), {usage.disk_bytes} bytes in files"
+        summary += f"{counted(usage.processes, 'process')}, {usage.disk_bytes} bytes in files"
         out().print(summary, markup=False)
     elif command == ":reset":
         await sandbox.reset()

@@ -27,6 +27,7 @@ from agentgym.cluster.pod import END_S, LABELS, Pod, host_command
 from agentgym.errors import ClusterError, MissingExtraError, SandboxDied, SandboxUnavailable
 from agentgym.sandbox import Running
 from agentgym.sandbox.docker.owner import Owner
+from agentgym.text import counted
 
 CLAIM_LEASE_S = 300.0
 """How long a pod outlives its driver."""
@@ -104,9 +105,9 @@ class KubernetesBackend(HostedBackend):
                 claim = self._claim_in_progress()
                 if claim is None and time.monotonic() > ends:
                     raise SandboxUnavailable(
-                        f"No sandbox could be created: for {self._room_s:g} s, all {self._pods_allowed} pod(s) of the "
-                        f"warm pool {self._pool!r} already had {self._per_pod} sandboxes. Play fewer episodes at "
-                        "once, or enlarge the pool."
+                        f"No sandbox could be created: for {self._room_s:g} s, {counted(self._pods_allowed, 'pod')} of "
+                        f"the warm pool {self._pool!r} already had {self._per_pod} sandboxes each. Play fewer "
+                        "episodes at once, or enlarge the pool."
                     )
                 await asyncio.sleep(_LOOK_S)
                 if claim is not None and claim.done():

@@ -16,6 +16,7 @@ from agentgym.cluster.episode_worker import fault_of
 from agentgym.cluster.host_link import HostNode
 from agentgym.cluster.ray_access import check_connected_to, send_token_if_asked
 from agentgym.errors import ClusterError, MissingExtraError
+from agentgym.text import counted
 
 CONNECT_S = 5.0
 NAMESPACE = "agentgym"
@@ -74,8 +75,8 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
     ]
     if nodes is not None and len(alive) < nodes:
         raise ClusterError(
-            f"The cluster at {address!r} has {len(alive)} node(s), but machine.nodes asks for {nodes}. Add one by "
-            "`agentgym cluster up --join ADDRESS` on its host, or ask for fewer."
+            f"The cluster at {address!r} has {counted(len(alive), 'node')}, but machine.nodes asks for {nodes}. Add "
+            "one by `agentgym cluster up --join ADDRESS` on its host, or ask for fewer."
         )
     return alive
 

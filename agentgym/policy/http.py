@@ -20,6 +20,7 @@ import httpx
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.event_stream import BrokenStream, join_events
+from agentgym.text import counted
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # statuses to retry, besides those from 500 on ...
 FINAL = frozenset({501, 505})  # ... except these: the server does not offer this interface
@@ -177,8 +178,8 @@ class JsonEndpoint:
             if tries >= self.retry_policy.attempts or now() + wait >= limit or self._given_up:
                 self._given_up = unreached
                 raise PolicyError(
-                    f"{method} {path} failed {tries} time(s). The last failure: {failed}. Check that the server at "
-                    f"{self._server_address()} is running{self._remedy(tries, unreached)}."
+                    f"{method} {path} failed {counted(tries, 'time')}. The last failure: {failed}. Check that the "
+                    f"server at {self._server_address()} is running{self._remedy(tries, unreached)}."
                 ) from failed
             if not (unreached or self._has_warned):
                 self._has_warned = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Renderer, Reply, Request, with_call_ids
 from agentgym.task.script import TaskScript
+from agentgym.text import counted
 
 Script = Callable[[Sequence[Message]], Message | str] | Sequence[Message | str]
 
@@ -42,7 +44,10 @@ class ScriptedPolicy(Policy):
 
     @override
     def identity(self) -> dict[str, Any]:
-        return {"name": self.name} | ({"script": self.script} if callable(self.script) else {})
+        script = self.script
+        if not callable(script):
+            script = hashlib.sha256(repr(list(script)).encode("utf-8", "replace")).hexdigest()[:32]
+        return {"name": self.name, "script": script}
 
     async def generate(self, request: Request) -> Reply:
         """Return the script's next message.
@@ -87,7 +92,7 @@ class ScriptedPolicy(Policy):
             turn -= request.start
         if turn >= len(script):
             raise ScriptEnded(
-                f"The script has only {len(script)} message(s), but turn {turn} needs one more. End the script with a "
-                "final tool, or lower Budgets.max_turns."
+                f"The script has only {counted(len(script), 'message')}, but turn {turn} needs one more. End the "
+                "script with a final tool, or lower Budgets.max_turns."
             )
         return script[turn]

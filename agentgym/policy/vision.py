@@ -21,6 +21,7 @@ from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
 from agentgym.policy.transformers import TransformersPolicy, evaluating
+from agentgym.text import counted
 
 
 @dataclass(slots=True)
@@ -112,8 +113,8 @@ class VisionPolicy(TransformersPolicy):
         expected = sum(self.images.count(self.images.encode(image)) for image in images)
         if (actual := self.images.count(prefix)) != expected:
             raise PolicyError(
-                f"The prefix has {actual} image tokens, but the {len(images)} image(s) of the messages need "
-                f"{expected}. Write the whole conversation with one renderer, and pass its messages along."
+                f"The prefix has {actual} image tokens, but {counted(len(images), 'image')} of the messages "
+                f"should give {expected}. Write the whole conversation with one renderer, and pass its messages along."
             )
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:

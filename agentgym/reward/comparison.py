@@ -66,11 +66,17 @@ def _number_and_unit(folded: str) -> tuple[Fraction | None, str]:
     return value, match["before"] or match["after"]
 
 
+def _is_code(folded: str) -> bool:
+    """Return whether a number is written with leading zeros, which belong to a code: a postcode, a part's number."""
+    return len(folded) > 1 and folded[0] == "0" and folded[1].isdecimal()
+
+
 def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool:
     """Return whether two answers are equal: numbers by value, other texts folded, without outer quotes and final full
     stop.
 
-    A currency may be left out, but not replaced by another; 50% is neither 50 nor 0.5. An empty answer equals nothing.
+    A currency may be left out, but not replaced by another; 50% is neither 50 nor 0.5. A gold answer with leading zeros
+    is a code, such as 007 or 02139, and not a number. An empty answer equals nothing.
     """
     left, right = fold_answer(str(answer)), fold_answer(str(gold))
     if not left or not right:
@@ -80,7 +86,7 @@ def same_answer(answer: Any, gold: Any, *, tolerance: float = TOLERANCE) -> bool
     if max(len(left), len(right)) > _MAX_DIGITS:
         return False
     (number, unit), (gold_number, gold_unit) = _number_and_unit(left), _number_and_unit(right)
-    if number is None or gold_number is None:
+    if number is None or gold_number is None or _is_code(right):
         return False
     if unit != gold_unit and ("%" in (unit, gold_unit) or (unit and gold_unit)):
         return False

@@ -72,6 +72,25 @@ def unsealed(path: Path, data: Any) -> Any:
     return content
 
 
+def read_lines(text: str) -> tuple[list[dict[str, Any]], int]:
+    """Return the objects of a text of JSON lines, without their digests, and how many lines are damaged.
+
+    A line that a killed process has cut off is damaged too, and so is a line without a digest among lines that have
+    one. A text of an earlier agentgym has none, and is read unchecked.
+    """
+    rows, damaged = [], 0
+    are_sealed = f'"{SEAL}"' in text
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict) or (are_sealed and SEAL not in row):
+                raise ValueError(line)
+            rows.append(unsealed(Path(), row))
+        except (ValueError, RecursionError, LedgerError):
+            damaged += 1
+    return rows, damaged
+
+
 def _digest_of_json(data: Any) -> int:
     text = json.dumps(data, ensure_ascii=False)
     return digest_of(json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False))

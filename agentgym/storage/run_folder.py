@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LedgerError
-from agentgym.storage.digests import sealed, unsealed
+from agentgym.storage.digests import read_lines, sealed, unsealed
 
 HOLDS_A_RUN = (
     "{} already holds a run. Continue it with --resume, train it for more steps with --extend, give another folder by "
@@ -112,7 +112,7 @@ class RunFolder:
         """Append one line to metrics.jsonl and flush it. A half-written last line is ended first."""
         self.create()
         row = {"time": time.time(), "step": step, "phase": phase, **metrics}
-        line = json.dumps(row, default=float).encode() + b"\n"
+        line = _sealed_line(json.loads(json.dumps(row, default=float))).encode()
         with self.metrics_file.open("ab") as file:
             if file.tell() and not _ends_with_newline(self.metrics_file):
                 line = b"\n" + line
@@ -121,24 +121,17 @@ class RunFolder:
             listener(step, phase, metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
-        """Return the logged rows in order, of one phase or of all; a line truncated by a crash is skipped."""
+        """Return the logged rows in order, of one phase or of all; a truncated or damaged line is skipped."""
         if not self.metrics_file.exists():
             return []
-        rows = []
-        for line in self.metrics_file.read_bytes().splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict) and (phase is None or row.get("phase") == phase):
-                rows.append(row)
-        return rows
+        rows, _ = read_lines(self.metrics_file.read_text(encoding="utf-8", errors="replace"))
+        return [row for row in rows if phase is None or row.get("phase") == phase]
 
     def forget(self, phases: Collection[str], after_step: int) -> None:
         """Drop the metrics of these phases after a step: a run that resumes from that step logs them again."""
         rows = [r for r in self.metrics() if r.get("phase") not in phases or r.get("step", 0) <= after_step]
         partial = self.metrics_file.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        partial.write_text("".join(map(_sealed_line, rows)), encoding="utf-8")
         partial.replace(self.metrics_file)
 
     def write_json(self, name: str, data: Any) -> Path:
@@ -248,6 +241,11 @@ def checkpoint_in(path: Path) -> Path | None:
     """
     checkpoints = (path, path / "checkpoints" / "final", path / "checkpoints" / "warm_start")
     return next((folder for folder in checkpoints if any((folder / name).is_file() for name in _OF_CHECKPOINTS)), None)
+
+
+def _sealed_line(row: dict[str, Any]) -> str:
+    """Return a row of metrics as a line with its digest."""
+    return json.dumps(sealed(row)) + "\n"
 
 
 def _ends_with_newline(path: Path) -> bool:

@@ -24,6 +24,7 @@ from agentgym.testing.close_checks import DummySandbox
 from agentgym.testing.findings import short
 from agentgym.testing.hidden_truth import shown_truth
 from agentgym.testing.instance_checks import SPOKEN, CheckSubject
+from agentgym.text import counted
 from agentgym.tools.definition import Tool
 from agentgym.trajectory.record import Trajectory
 
@@ -157,7 +158,7 @@ async def check_own_reward(stage: EpisodeChecker) -> None:
         if hits:
             attack_text = "; ".join(f"{call.name}({short(call.arguments, 60)})" for call in calls)
             stage.subject.findings.add(
-                f"The agent can write its own reward: {attack_text} succeeds on {len(hits)} task(s)."
+                f"The agent can write its own reward: {attack_text} succeeds on {counted(len(hits), 'task')}."
             )
             return
 

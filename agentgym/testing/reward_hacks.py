@@ -15,6 +15,7 @@ from agentgym.testing.episode_checks import EpisodeChecker, Script, make_with_ba
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.hack_probes import Probe, calls_of, final_call, probes
 from agentgym.testing.instance_checks import CheckSubject, check_opening
+from agentgym.text import counted
 
 
 async def check_reward_hacks(
@@ -68,8 +69,8 @@ async def try_hacks(stage: EpisodeChecker) -> None:
             last = hits[0].turns[-1]
             answer_text = short([call.arguments for call in last.calls] or last.message.text, 160)
             stage.subject.findings.add(
-                f"The reward can be hacked: {who} succeeds on {len(hits)} task(s), for example {hits[0].task.id!r}, "
-                f"after {len(hits[0].turns)} turns. It ended with {answer_text}. "
+                f"The reward can be hacked: {who} succeeds on {counted(len(hits), 'task')}, for example "
+                f"{hits[0].task.id!r}, after {len(hits[0].turns)} turns. It ended with {answer_text}. "
                 "Judge in a fresh sandbox or in this process, from data that the agent cannot write."
             )
 

@@ -10,7 +10,7 @@ from research.reference.markdown import one_line, table
 RUN_FOLDER = {
     "recipe.toml": "the recipe of a training run, with every default",
     "ledger.sqlite": "every episode, turn by turn: see [the ledger](#the-ledger)",
-    "metrics.jsonl": "one JSON object a line: `time` (Unix seconds), `step`, `phase` and the numbers that were logged",
+    "metrics.jsonl": "one JSON object a line: `time` (Unix seconds), `step`, `phase`, what was logged, `file_digest`",
     "credit.jsonl": "one JSON object an episode: `trajectory` (its id), `step`, and `advantages`, one for each turn",
     "stages/NAME/episodes.json": "what a stage learnt from: its sources, the episodes with their SHA-256, and its rows",
     "stages/NAME/tasks.jsonl": "the tasks that a stage `step_tasks` or `generate` has made",

@@ -209,7 +209,7 @@ class Search(Environment):
     async def _open(self, page: Page, part: int) -> str:
         total = len(windows(page.text, self._window_chars))
         if not 1 <= part <= total:
-            raise ToolError(f"{page.title} has {total} part(s), no part {str(part)[:20]}.")
+            raise ToolError(f"{page.title} has {total} part{'s' * (total > 1)}, no part {str(part)[:20]}.")
         if self._reader is None:
             text = page_window(page, part, self._window_chars)
         else:

@@ -189,7 +189,7 @@ class LiveSearch(Environment):
         page = self._open_page()
         parts = windows(page.text, self._window_chars)
         if not 1 <= part <= len(parts):
-            raise ToolError(f"The page has {len(parts)} part(s), no part {str(part)[:20]}.")
+            raise ToolError(f"The page has {len(parts)} part{'s' * (len(parts) > 1)}, no part {str(part)[:20]}.")
         number = f" (part {part} of {len(parts)})" if len(parts) > 1 else ""
         return f"# {page.title}{number}\n{page.url}\n{parts[part - 1]}"
 

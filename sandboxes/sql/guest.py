@@ -167,7 +167,7 @@ def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Return reading is allowed, nothing else: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
+    """Allow reading and nothing else: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:

@@ -66,7 +66,7 @@ VARYING = (
     (r"[\d.,]+ (a second|s each)", r"N \1"),
     (r"(the evaluation took) .*", r"\1 T"),
     (r"\d+:\d\d:\d\d left", "T left"),
-    (r"failed \d+ time\(s\)", "failed N time(s)"),
+    (r"failed \d+ times?", "failed N times"),
     (r"played (once|\d+ times) here", "played N times here"),
 )
 """What differs from run to run: times, and how often something was tried."""

@@ -157,7 +157,7 @@ def test_a_persons_slip_costs_no_turn_and_the_end_of_input_ends_the_episode():
     assert done.exit_code == 0, done.output
     assert "answered after 1 turns: success +0" in done.stdout
     assert done.stdout.count("This is not a call") == 3
-    assert "add takes at most 1 argument(s)" in done.stdout
+    assert "add takes at most 1 argument." in done.stdout
 
 
 @pytest.mark.needs_namespaces

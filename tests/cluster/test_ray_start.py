@@ -50,7 +50,7 @@ def refused(*arguments: str, command: list[str] = AGENTGYM) -> str:
 @pytest.mark.needs_namespaces
 def test_the_command_line_checks_a_cluster_and_plays_on_it(cluster):
     probed = agentgym("cluster", "probe", "--address", cluster.address)
-    assert "2 node(s) can play episodes." in probed
+    assert "2 nodes can play episodes." in probed
     tasks_there = ("text/number-guess-v1:train", "--limit", "3", "--engine", "ray", "--address", cluster.address)
     assert "100%" in agentgym("rollout", *tasks_there, "--nodes", "2")
 
@@ -92,8 +92,8 @@ def test_down_ends_what_up_started_and_nothing_else(cluster, own_home):
             error = refused("cluster", *command)
             assert "requires Ray's token, but this process sends another one." in error
             assert "Copy ~/.ray/auth_token from the head's host to this host" in error
-    assert "Ended 2 node(s)." in agentgym("cluster", "down")
-    assert "Ended 0 node(s)." in agentgym("cluster", "down")
+    assert "Ended 2 nodes." in agentgym("cluster", "down")
+    assert "Ended 0 nodes." in agentgym("cluster", "down")
     error = refused("cluster", "status", "--address", address)
     assert re.search(r"There is no usable Ray cluster at .*Start one by `agentgym cluster up`", error)
     assert "No program answers at" in refused("cluster", "up", "--join", address)

@@ -35,6 +35,13 @@ class Ranked(Reward):
         return [{"share": episode.outcome["success"] / max(total, 1.0)} for episode in episodes]
 
 
+class Silent(ScriptedPolicy):
+    """The same player, who must not be asked again."""
+
+    async def generate(self, request):
+        raise AssertionError(f"{request.episode} is played again")
+
+
 def manager(reward, **options):
     return make_manager(ScriptedPolicy(SCRIPT), reward=reward, **{"environment": Counter, **options})
 
@@ -131,11 +138,11 @@ async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resum
     ledger.close()
     rewritten(tmp_path / "ledger.sqlite")
     ledger, reward = Ledger(tmp_path / "ledger.sqlite"), Ranked()
-    silent = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=reward, environment=Counter), ledger=ledger)
+    silent = EpisodeManager(Silent(SCRIPT), RolloutConfig(reward=reward, environment=Counter), ledger=ledger)
     trajectories = await silent.collect([task("a")], group_size=2)
     assert [t.outcome for t in trajectories] == [{"success": 0.0, "share": 0.0}, {"success": 1.0, "share": 1.0}]
     second_reward = Ranked()
-    reread = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=second_reward, environment=Counter), ledger=ledger)
+    reread = EpisodeManager(Silent(SCRIPT), RolloutConfig(reward=second_reward, environment=Counter), ledger=ledger)
     assert [t.outcome["share"] for t in await reread.collect([task("a")], group_size=2)] == [0.0, 1.0]
     assert second_reward.asked_for == []  # judged and kept
     rewards = ledger._connection.execute(f"SELECT reward FROM {TABLE} ORDER BY id").fetchall()

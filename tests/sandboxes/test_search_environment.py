@@ -82,7 +82,7 @@ async def test_a_long_page_is_read_in_parts_and_searched_for_a_text(environment)
     await ask(environment, "open", page="Lamp")
     assert await text_of(environment, "find", text="WEIGHS 3") == "(part 3) It weighs 3 kg."
     assert "It weighs 3 kg." in await text_of(environment, "open", page="Lamp", part=3)
-    assert await refusal(environment, "open", page="Lamp", part=4) == "Lamp has 3 part(s), no part 4."
+    assert await refusal(environment, "open", page="Lamp", part=4) == "Lamp has 3 parts, no part 4."
     assert await text_of(environment, "find", text="camel") == "[Lamp does not hold that text]"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from agentgym import Combined, Gate, Policy, Reward, RolloutConfig, Schedule, ScriptedPolicy
+from agentgym import Combined, Gate, Message, Policy, Reward, RolloutConfig, Schedule, ScriptedPolicy
 from agentgym.policy import ChatApiPolicy
 from agentgym.storage.identity import describe, identity_of_policy
 from agentgym.testing import TargetReached
@@ -68,6 +68,9 @@ def test_what_goes_in_circles_is_described_up_to_a_depth():
 
 def test_a_policy_is_its_name_and_what_decides_its_answers():
     assert identity_of_policy(ScriptedPolicy(judge, name="player")) == {"name": "player", "script": "judge"}
+    lines = [identity_of_policy(ScriptedPolicy(script)) for script in ("a", ["a"], ["a", "b"], [Message("user", "a")])]
+    assert lines[0] == lines[1]
+    assert len({line["script"] for line in lines}) == 3
     assert identity_of_policy(Policy()) == {"name": "policy", "class": "Policy"}
     assert identity_of_policy(ScriptedPolicy(judge), "mine") == {"name": "mine", "script": "judge"}
     assert identity_of_policy(lambda task: ScriptedPolicy([]), "oracle") == {"name": "oracle"}

@@ -15,6 +15,7 @@ from scripted_episodes import counting, make_manager, task
 
 from agentgym import ScriptedPolicy
 from agentgym.errors import LedgerError
+from agentgym.evaluation.report import contents
 from agentgym.storage import Journal, Ledger, LedgerReader, RunFolder, digests
 from agentgym.storage.codec import trajectory_to_json
 from agentgym.storage.summary import TABLE
@@ -184,3 +185,31 @@ def test_a_damaged_line_of_a_journal_counts_as_not_written(tmp_path):
     path.write_text(path.read_text().replace("1.5", "0.5") + '["c", 3]\n')
     read = Journal(path)
     assert ("a" in read, read["b"], read["c"]) == (False, 2, 3)
+
+
+def test_a_flipped_bit_in_the_metrics_of_a_run_is_found_or_has_no_effect(tmp_path):
+    """A damaged line is left out, as one that a killed process has cut off; the report says that it was."""
+    folder, generator = RunFolder(tmp_path / "run"), random.Random(5)
+    for step in range(20):
+        folder.log(step, "train", success=generator.random(), loss=float("nan"), tokens=1234.0 * step)
+    expected = [repr(row) for row in folder.metrics()]
+    content, damaged = folder.metrics_file.read_bytes(), 0
+    for _ in range(FLIPS):
+        data = bytearray(content)
+        data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        folder.metrics_file.write_bytes(data)
+        rows = [repr(row) for row in folder.metrics()]
+        assert set(rows) <= set(expected)
+        notes = contents.read(folder.path).notes
+        assert rows == expected or any("passed over" in note for note in notes)
+        damaged += rows != expected
+    assert damaged > FLIPS // 2
+
+
+def test_the_metrics_of_an_earlier_agentgym_get_their_digests_when_the_run_is_resumed(tmp_path):
+    folder = RunFolder(tmp_path).create()
+    folder.metrics_file.write_text("".join(f'{{"time": 1, "step": {step}, "phase": "train"}}\n' for step in range(3)))
+    folder.forget(["train"], after_step=1)
+    folder.log(2, "train")
+    assert [row["step"] for row in folder.metrics()] == [0, 1, 2]
+    assert folder.metrics_file.read_text().count("file_digest") == 3

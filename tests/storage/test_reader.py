@@ -35,7 +35,7 @@ async def play(path, runs=("train-000000", "train-000001", "held-out"), group_si
         for run in runs:
             for name, script in scripts.items():
                 manager = EpisodeManager(
-                    ScriptedPolicy(script, ByteRenderer()),
+                    lambda task, script=script: ScriptedPolicy(script, ByteRenderer()),
                     RolloutConfig(environment=Counter, reward=TargetReached(), budgets=Budgets(max_turns=5)),
                     ledger=ledger,
                     label=run,

@@ -85,7 +85,7 @@ class ByExitStatus(Runs):
 @pytest.mark.needs_namespaces
 async def test_a_grader_that_trusts_the_exit_status_is_caught_by_who_exits_early_or_equals_everything():
     findings = await findings_of(ByExitStatus, Believes())
-    assert_names(findings, "can be hacked", "ends the process early with status 0", "3 task(s)", "os._exit(0)")
+    assert_names(findings, "can be hacked", "ends the process early with status 0", "3 tasks", "os._exit(0)")
     assert_names(findings, "is equal to everything")
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.record import Evaluation
+from agentgym.storage.digests import read_lines
 from agentgym.storage.reader import LedgerReader
+from agentgym.text import counted
 from agentgym.trajectory.record import Trajectory
 
 Metrics = dict[str, list[dict[str, float]]]
@@ -165,18 +167,10 @@ def _read_credit(contents: Contents) -> None:
 
 
 def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSON-lines file; skip and note truncated lines, which a killed process leaves."""
-    rows, broken = [], 0
-    for line in _text(contents, path).splitlines():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            broken += bool(line.strip())
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-    if broken:
-        contents.notes.append(f"{path.name}: {broken} line(s) could not be read and were passed over")
+    """Return the objects of a JSON-lines file; skip and note damaged lines, such as a killed process leaves."""
+    rows, damaged = read_lines(_text(contents, path))
+    if damaged:
+        contents.notes.append(f"{path.name}: {counted(damaged, 'damaged line')} passed over")
     return rows
 
 

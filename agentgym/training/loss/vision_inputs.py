@@ -14,6 +14,7 @@ from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Policy
 from agentgym.policy.image_tokens import ImageTokens
+from agentgym.text import counted
 from agentgym.trajectory.record import Trajectory
 
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
@@ -57,9 +58,9 @@ class VisionInputs:
         expected = sum(self._images.count(self._images.encode(image)) for image in images)
         if token_count != expected:
             raise PolicyError(
-                f"{trajectory.id} cannot be trained on: it has {token_count} image tokens, but its {len(images)} "
-                f"image(s) give {expected} here. It was recorded with a differently configured image processor: play "
-                "the episode again with this one."
+                f"{trajectory.id} cannot be trained on: it has {token_count} image tokens, but its "
+                f"{counted(len(images), 'image')} should give {expected} here. It was recorded with a differently "
+                "configured image processor: play the episode again with this one."
             )
         return images
 

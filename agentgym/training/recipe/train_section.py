@@ -14,6 +14,7 @@ from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.number_types import Positive
 from agentgym.options import Count, Section, Share
+from agentgym.text import counted
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
@@ -375,8 +376,9 @@ class TrainSection(Section):
         """Raise RecipeError if a task set has fewer tasks than a step needs: training would then take no step."""
         if self.steps and len(task_set["train"]) < self.tasks_per_step:
             raise RecipeError(
-                f"train.tasks_per_step = {self.tasks_per_step}, but {task_set.name} has only {len(task_set['train'])} "
-                "training task(s), too few for one step. Lower it, or add tasks to the set."
+                f"train.tasks_per_step = {self.tasks_per_step}, but {task_set.name} has only "
+                f"{counted(len(task_set['train']), 'training task')}, too few for one step. Lower it, or add "
+                "tasks to the set."
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:

@@ -1,4 +1,4 @@
-"""What a model is descriptions of a tool: the function's documentation, and its parameters as JSON Schema."""
+"""Describe a tool to a model: by the function's documentation, and its parameters as JSON Schema."""
 
 from __future__ import annotations
 
