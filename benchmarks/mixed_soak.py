@@ -26,12 +26,14 @@ from rich.table import Table
 from soak_census import bury, census, grown, processes_below
 
 import agentgym
-from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
 
 SETS = ("sql/store-v1", "sql/session-v1", "code/functions-v1", "code/shell-v1", "swe/one-line-v1", "memory/short-v1")
 QUICK_SETS = ("sql/store-v1", "code/functions-v1", "memory/short-v1")
 NEIGHBOUR = ("sandbox", "shell", "-c", "true")
 ENDING_S = 30.0
+MAX_TURNS = 64
+"""Twice what the oracle of sql/session-v1 takes for its longest tasks."""
 
 
 @dataclass
@@ -62,7 +64,7 @@ async def play(name: str, until: float, at_once: int, tally: Tally) -> None:
 
     while position == 0 or time.monotonic() < until:
         chosen = [tasks[(position + i) % len(tasks)] for i in range(min(at_once, len(tasks)))]
-        manager = EpisodeManager(oracle, RolloutConfig(seed=position), label=f"{name}-{position}")
+        manager = EpisodeManager(oracle, config(position), label=f"{name}-{position}")
         async for trajectory in manager.run(chosen):
             tally.episodes[name] += 1
             if not trajectory.scored:
@@ -72,6 +74,10 @@ async def play(name: str, until: float, at_once: int, tally: Tally) -> None:
                 tally.unsolved[name] += 1
                 tally.causes[f"{name}: {trajectory.task.id} was not solved"] += 1
         position += at_once
+
+
+def config(seed: int) -> RolloutConfig:
+    return RolloutConfig(seed=seed, budgets=Budgets(max_turns=MAX_TURNS))
 
 
 async def neighbour(until: float, tally: Tally) -> None:
@@ -89,6 +95,12 @@ async def watch(tally: Tally) -> None:
     while True:
         tally.pids |= {os.getpid(), *processes_below(os.getpid())}
         await asyncio.sleep(0.1)
+
+
+def ended(pids: set[int]) -> set[int]:
+    """Return the process ids without those that processes of other programs have now: ids are used again."""
+    ours = processes_below(os.getpid())
+    return {pid for pid in pids if pid in ours or pid == os.getpid() or not Path(f"/proc/{pid}").exists()}
 
 
 async def soak(seconds: float, sets: tuple[str, ...], at_once: int, tally: Tally) -> None:
@@ -117,7 +129,7 @@ def main() -> int:
         before = census(Path(scratch))
         asyncio.run(soak(seconds, sets, options.at_once, tally))
         ends = time.monotonic() + ENDING_S
-        while (left := grown(before, census(Path(scratch), tally.pids))) and time.monotonic() < ends:
+        while (left := grown(before, census(Path(scratch), ended(tally.pids)))) and time.monotonic() < ends:
             list(bury())
             time.sleep(0.2)
     left = [line for line in left if "descriptors" not in line]  # modules that were imported keep some open

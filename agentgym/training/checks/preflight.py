@@ -10,6 +10,7 @@ from agentgym import registry
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, TaskError
 from agentgym.policy.device import device_of
+from agentgym.reward.contract import Reward
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checks.parts import parts_of, plan_of
@@ -100,7 +101,7 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
     if warm_start and warm_start.imperfect_oracle:
         task_set.player("imperfect_oracle")
     if stage.stage.section == "train":
-        _check_sampler(recipe, task_set)
+        _check_sampler(train.sampler, train.adapt.make_reward() if train.adapt else recipe.reward.make_for(task_set))
     trained = train.adapt.tasks(task_set) if train.adapt else task_set
     try:
         sampler = sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)
@@ -114,13 +115,10 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
         ) from error
 
 
-def _check_sampler(recipe: Recipe, task_set: TaskSet) -> None:
+def _check_sampler(sampler: str | None, reward: Reward | str | None) -> None:
     """Check that the sampler draws the tasks that the reward compares. Raises: RecipeError."""
-    adapt = recipe.train.adapt
-    reward = adapt.make_reward() if adapt else recipe.reward.make_for(task_set)
     if isinstance(reward, str):
         reward = registry.load_reward(reward)
-    sampler = recipe.train.sampler
     if reward is None or not reward.sampler:
         return
     if sampler is None or parse_part(sampler).name != reward.sampler:
