@@ -79,15 +79,14 @@ class BudgetUsage:
     def count(self, turn: Turn, *, exact: bool) -> None:
         """Add a finished turn. `exact`: whether its token ids are known; otherwise the policy's own counts are used."""
         self.turns += 1
-        self.calls += min(len(turn.calls), self.budgets.max_calls - self.calls)
+        self.calls = min(self.calls + len(turn.calls), self.budgets.max_calls)
         self.void_turns = self.void_turns + 1 if says_nothing(turn) else 0
         if exact:
             self.tokens += len(turn.token_ids)
-        else:
-            prompt_tokens = int(turn.usage.get("prompt_tokens", 0))
+        elif "prompt_tokens" in turn.usage:
+            prompt_tokens, written = int(turn.usage["prompt_tokens"]), int(turn.usage["completion_tokens"])
             if turn.index == 0:
                 self._first_prompt_tokens = prompt_tokens
-            written = int(turn.usage.get("completion_tokens", 0))
             self.tokens = max(prompt_tokens - self._first_prompt_tokens, 0) + written
 
     def token_limit(self, context_room: int | None) -> TokenLimit:

@@ -149,6 +149,20 @@ async def test_tokens_are_counted_by_the_model_where_there_is_no_renderer():
     assert trajectory.turns[0].usage == {"prompt_tokens": 100, "completion_tokens": 10}
 
 
+async def test_a_reply_without_counts_keeps_the_tokens_counted_so_far():
+    left = []
+
+    class Api(Policy):
+        async def generate(self, request):
+            left.append(request.sampling.max_tokens)
+            counts = {} if request.turn % 2 else {"prompt_tokens": 100 + 30 * request.turn, "completion_tokens": 10}
+            return Reply(say("add"), **counts)
+
+    # Counted after turns 0, 2 and 4: 10, 70, 130. What turns 1 and 3 add is unknown.
+    trajectory = await play(Api(), budgets=Budgets(max_episode_tokens=100))
+    assert (trajectory.stop_reason, left) == (StopReason.MAX_TOKENS, [100, 90, 90, 30, 30])
+
+
 def test_time_runs_out_between_turns_and_the_episode_is_scored():
     class Slow(Counter):
         def __init__(self):
