@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agentgym.environment.old_names import OldNames, adopt_old_overrides
@@ -141,13 +141,13 @@ class Environment(OldNames):
 
     # ---- The framework calls these --------------------------------------------------------------------------------
 
-    async def call(self, call: Call) -> Result:
-        """Run one call and return its result, with the sandbox resources it used.
+    def call(self, call: Call) -> Coroutine[Any, Any, Result]:
+        """Run one call and return its result, with the sandbox resources it used; to be awaited.
 
         Every mistake of the agent becomes a result that says what to do instead. Raises: SandboxError from the sandbox,
         any other exception from a broken tool; neither is the agent's fault.
         """
-        return await run_call(self.tools, self, call, self._in_order, meter=self.backend is not None)
+        return run_call(self.tools, self, call, self._in_order, meter=self.backend is not None)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Set the attributes of every instance, so that a subclass need not call `super().__init__()`."""

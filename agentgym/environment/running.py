@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,27 +16,37 @@ from agentgym.threads import in_thread
 from agentgym.tools import WrongArguments, render_output
 from agentgym.tools.definition import Tool
 
+Run = Callable[[Tool, object, Call], Coroutine[Any, Any, Result]]
 
-async def run_call(tools: Mapping[str, Tool], owner: object, call: Call, lock: asyncio.Lock, *, meter: bool) -> Result:
-    """Run one call of an agent and return its result.
+
+def run_call(
+    tools: Mapping[str, Tool], owner: object, call: Call, lock: asyncio.Lock, *, meter: bool
+) -> Coroutine[Any, Any, Result]:
+    """Return the coroutine that runs one call of an agent and returns its result.
 
     Args:
         tools: the agent's current tools, by name.
         owner: the environment, passed to a tool's function as the first argument.
         lock: held by a call of a tool that is not `parallel`.
         meter: whether the result has the sandbox usage of the call.
-    Raises: SandboxError from a sandbox; any other exception from a broken tool.
+    Raises, when awaited: SandboxError from a sandbox; any other exception from a broken tool.
     """
+    tool = tools.get(call.name) if call.error is None else None
+    if tool is None:
+        return _refuse(tools, call)
+    run = _run_metered if meter else _run
+    return run(tool, owner, call) if tool.options.parallel else _run_in_order(lock, run, tool, owner, call)
+
+
+async def _refuse(tools: Mapping[str, Tool], call: Call) -> Result:
     if call.error is not None:
         return Result(call.error, ResultStatus.MALFORMED, call.name, call.id)
-    tool = tools.get(call.name)
-    if tool is None:
-        known = "; ".join(each.signature() for each in tools.values())
-        text = f"There is no tool named {str(call.name)[:60]!r}. Tools: {known or 'none'}."
-        return Result(text, ResultStatus.UNKNOWN_TOOL, call.name, call.id)
-    run = _run_metered if meter else _run
-    if tool.options.parallel:
-        return await run(tool, owner, call)
+    known = "; ".join(each.signature() for each in tools.values())
+    text = f"There is no tool named {str(call.name)[:60]!r}. Tools: {known or 'none'}."
+    return Result(text, ResultStatus.UNKNOWN_TOOL, call.name, call.id)
+
+
+async def _run_in_order(lock: asyncio.Lock, run: Run, tool: Tool, owner: object, call: Call) -> Result:
     async with lock:
         return await run(tool, owner, call)
 

@@ -58,13 +58,16 @@ class ScriptedPolicy(Policy):
         if request.attempt is not None and isinstance(script, TaskScript):
             script, messages = self._script_of_attempt(script, request), request.attempt
         answer = script(messages) if callable(script) else self._line(script, request)
-        if not isinstance(answer, (Message, str)):
+        if isinstance(answer, Message):
+            message = answer
+        elif isinstance(answer, str):
+            message = Message("assistant", answer)
+        else:
             raise PolicyError(
                 f"The script returned {answer!r:.80}. It must return text, or a Message of the agent, such as "
                 'Message("assistant", "", (Call("look", {"shelf": "a"}),)). Check that every branch has '
                 "a `return`."
             )
-        message = Message("assistant", answer) if isinstance(answer, str) else answer
         if self.renderer is None:
             return Reply(message, policy_version=self.version)
         token_ids = self.renderer.encode(with_call_ids(self.renderer, message, request.messages))
@@ -88,8 +91,9 @@ class ScriptedPolicy(Policy):
     @staticmethod
     def _line(script: Sequence[Message | str], request: Request) -> Message | str:
         turn = request.turn
-        if turn >= len(script) and request.start:
-            turn -= request.start
+        if turn < len(script):
+            return script[turn]
+        turn -= request.start
         if turn >= len(script):
             raise ScriptEnded(
                 f"The script has only {counted(len(script), 'message')}, but turn {turn} needs one more. End the "

@@ -123,19 +123,22 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
         )
     components: Components = {}
     for name, value in answer.items():
-        if (number := _finite(value)) is None:
+        number = _finite(value)
+        if number is None:
             raise RewardError(
                 f"{type(reward).__name__} returned {value!r} for the component {name!r}, but a reward must be a "
                 "finite number. Leave the component out when it does not apply, and raise JudgeError when judging "
                 "failed."
             )
-        if name == SUCCESS and not -_NOISE <= number <= 1 + _NOISE:
-            raise RewardError(
-                f"{type(reward).__name__} returned {value!r} for the component {SUCCESS!r}, which must be from 0 to "
-                "1: it is the share of the task that is solved. Divide a score by its largest value, or give the "
-                "component another name."
-            )
-        components[name] = min(max(number, 0.0), 1.0) if name == SUCCESS else number
+        if name == SUCCESS:
+            if not -_NOISE <= number <= 1 + _NOISE:
+                raise RewardError(
+                    f"{type(reward).__name__} returned {value!r} for the component {SUCCESS!r}, which must be from 0 "
+                    "to 1: it is the share of the task that is solved. Divide a score by its largest value, or give "
+                    "the component another name."
+                )
+            number = min(max(number, 0.0), 1.0)
+        components[name] = number
     return components
 
 

@@ -95,31 +95,30 @@ class EpisodeClock(TimeLimit):
     def _go_off(self) -> None:
         self._stop_timer()
         now = self.loop.time()
-        for limit in (self, self.sampling):
-            if limit.ends <= now:
-                limit.expire()
-        if (ends := min(self.ends, self.sampling.ends)) < math.inf:
-            self.set_timer(ends)
+        limit = self if self.sampling.ends == math.inf else self.sampling
+        if limit.ends <= now:
+            limit.expire()
+        if limit.ends < math.inf:
+            self.set_timer(limit.ends)
 
 
 class PausedClock(TimeLimit):
     """Limits the time of one reply, and pauses the clock of the episode meanwhile.
 
     Attributes:
-        total_s: the time of all replies so far.
+        took_s: the time of replies since it was last set to 0.
+        ended: when the latest reply ended, by the event loop's clock.
     """
 
     def __init__(self, clock: EpisodeClock, reply_s: float) -> None:
         super().__init__()
         self._clock, self._reply_s = clock, reply_s
-        self.total_s = 0.0
-        self._began = self._paused = 0.0
+        self.took_s = self._began = self.ended = 0.0
 
     def __enter__(self) -> Self:
         clock = self._clock
         self._began = clock.loop.time()
         self.begin(clock.loop, self._began + self._reply_s)
-        self._paused, clock.ends = clock.ends, math.inf
         if self.ends < clock.goes_off:
             clock.set_timer(self.ends)
         return self
@@ -128,9 +127,11 @@ class PausedClock(TimeLimit):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         clock = self._clock
-        took_s = clock.loop.time() - self._began
-        self.total_s += took_s
-        clock.ends = self._paused + took_s
+        self.ended = clock.loop.time()
+        took_s = self.ended - self._began
+        self.took_s += took_s
+        self.ends, clock.ends = math.inf, clock.ends + took_s
         if clock.ends < clock.goes_off:
             clock.set_timer(clock.ends)
-        self.end(error)
+        if self.expired:
+            self.end(error)

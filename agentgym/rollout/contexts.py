@@ -18,6 +18,9 @@ from agentgym.trajectory import Row
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
+NO_TOOLS = ToolSchemas({}, (), {})
+"""The tools of an episode before its environment is reset."""
+
 
 class Contexts:
     """Shows the agent the results of a turn, in the context where the agent continues, and counts the tokens read.
@@ -29,6 +32,7 @@ class Contexts:
     Attributes:
         current: the agent's current conversation.
         row: the number of that conversation's row in the trajectory; 0 is the first.
+        tools: the tools as last read.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class Contexts:
         self._environments, self._retries = environments, retries
         self.current = Conversation((), (), None)
         self.row = 0
-        self._tools = ToolSchemas({}, (), {})
+        self.tools = NO_TOOLS
         self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that have begun a nested one, with the turn
         self._unsettled: list[Turn] = []
         self._restarted: ContextChange | None = None
@@ -53,14 +57,14 @@ class Contexts:
         trajectory = self._trajectory
         self.current = Conversation(opening, self.read_tools(environment).schemas, self._policy.renderer)
         trajectory.prompt_ids = self.current.prompt_ids
-        if self._tools.tools is not type(environment).tools:
-            trajectory.tools = self._tools.schemas
+        if self.tools.tools is not type(environment).tools:
+            trajectory.tools = self.tools.schemas
 
     def read_tools(self, environment: Environment) -> ToolSchemas:
         """Return the current tools: an environment may add and remove tools during an episode."""
-        if environment.tools is not self._tools.tools:
-            self._tools = self._environments.tool_schemas(environment)
-        return self._tools
+        if environment.tools is not self.tools.tools:
+            self.tools = self._environments.tool_schemas(environment)
+        return self.tools
 
     def token_limit(self) -> TokenLimit:
         """Return the token limit of the next message. Raises: EpisodeOver if there is no room for a message."""
@@ -76,7 +80,7 @@ class Contexts:
         """
         change, self._restarted = self._restarted or take_context_change(environment), None
         if change is None:
-            if environment.tools is not self._tools.tools:
+            if environment.tools is not self.tools.tools:
                 self._announce_tools(turn, environment)
             self._append(turn)
         elif change.opening:
@@ -98,7 +102,7 @@ class Contexts:
         return settled
 
     def _begin(self, turn: Turn, change: ContextChange, environment: Environment) -> None:
-        self._retries.activity = f"rendering the context that follows turn {turn.index}"
+        self._retries.doing = ("rendering the context that follows turn {}", turn.index)
         tools = self.read_tools(environment).schemas
         if change.nested:
             self._waiting.append((self.current, turn))
@@ -126,12 +130,12 @@ class Contexts:
 
     def _announce_tools(self, turn: Turn, environment: Environment) -> None:
         """Add a message to the turn if the schemas of the tools changed during the turn."""
-        before = self._tools.schemas
+        before = self.tools.schemas
         if (after := self.read_tools(environment).schemas) is not before and (text := tools_change(before, after)):
             turn.replies = (*turn.replies, Message("user", text))
 
     def _append(self, turn: Turn) -> None:
-        self._retries.activity = f"rendering what came back in turn {turn.index}"
+        self._retries.doing = ("rendering what came back in turn {}", turn.index)
         observation_ids = self.current.append(turn)
         if self.current.prefix_ids is None:  # these tokens are counted with the next reply
             return

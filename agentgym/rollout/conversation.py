@@ -38,11 +38,13 @@ class Conversation:
     def append(self, turn: Turn) -> list[int]:
         """Add the agent's message and its results. Returns: token ids from the results up to the next reply."""
         observation = [Message("tool", r.content, (), r.call_id, r.name) for r in turn.results]
-        return self.extend(turn, [*observation, *turn.replies])
+        observation += turn.replies
+        return self.extend(turn, observation)
 
     def extend(self, turn: Turn, observation: Sequence[Message]) -> list[int]:
         """Add the agent's message and the messages that the policy reads next. Returns: as `append`."""
-        self.messages += [turn.message, *observation]
+        self.messages.append(turn.message)
+        self.messages += observation
         if self.prefix_ids is None or self._renderer is None:
             return []
         if after_turn := getattr(self._renderer, "after_turn", None):

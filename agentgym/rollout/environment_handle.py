@@ -115,16 +115,20 @@ class EnvironmentHandle:
         except SandboxExhausted:
             return NO_STATE
 
+    def is_metered(self) -> bool:
+        """Return whether the environment may have used a sandbox."""
+        environment = self.current
+        return environment.backend is not None or environment.sandboxes.were_opened
+
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
         """Return the sandbox usage since the last reading, by name; empty if there were no sandboxes.
 
         The sandboxes' own counters include everything, with parallel calls counted once. But a sandbox opened and
         closed in between is only in the usage that the calls report. So the larger of the two values is used.
         """
-        environment = self.current
-        if environment.backend is None and not environment.sandboxes.were_opened:
+        if not self.is_metered():
             return {}
-        now = await environment.sandboxes.usage()
+        now = await self.current.sandboxes.usage()
         counts = usage_counts(usage_since(now, self._last_usage))
         self._last_usage = now
         reported = combine_usage([dict(result.usage) for result in results])

@@ -94,7 +94,7 @@ class Episode:
         trajectory.outcome, trajectory.stop_reason = {}, None
         if config.ledger is not None:
             config.ledger.begin(trajectory)
-        self._retries.activity = "making the environment"
+        self._retries.doing = ("making the environment",)
         environment = EnvironmentHandle(
             lambda: config.make_environment(trajectory.task),
             checkpoints=self._retries.remaining > 0 or config.checkpoints is not None,

@@ -91,16 +91,23 @@ class Retries:
     """The retries that an episode has left after infrastructure failures, and its current activity.
 
     Attributes:
-        activity: the current activity, for error messages: "running the tool 'add' in turn 2".
+        doing: the current activity, as a format and its values. It changes several times a turn, and its text is read
+            only after a failure.
     """
 
     def __init__(self, trajectory: Trajectory, allowed: int) -> None:
         self.remaining = allowed
-        self.activity = "starting"
+        self.doing: tuple[Any, ...] = ("starting",)
         self._noted = trajectory.provenance.retries
 
+    @property
+    def activity(self) -> str:
+        """The current activity, for error messages: "running the tool 'add' in turn 2"."""
+        text, *values = self.doing
+        return str(text).format(*values)
+
     def note(self, activity: str) -> None:
-        self.activity = activity
+        self.doing = ("{}", activity)
 
     def take(self, error: Exception) -> bool:
         """Use up a retry, if one is left, and record the failure. Returns: whether a retry was left."""

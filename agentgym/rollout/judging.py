@@ -70,7 +70,7 @@ class Judge:
         Raises: RewardError for an invalid answer; JudgeError for no answer in time; whatever the reward raises.
         """
         if self._judges_turns:
-            turn.rewards = dict(await self.ask(self._reward.turn, turn, trajectory, check=validate_components))
+            turn.rewards = await self.ask(self._reward.turn, turn, trajectory, check=validate_components)
 
     async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
         """Judge the last turn of a trajectory that is being rescored.
@@ -88,7 +88,7 @@ class Judge:
         Raises: as `judge_turn`.
         """
         reward = self.reward
-        trajectory.outcome = dict(await self.ask(reward.outcome, trajectory, check=validate_components))
+        trajectory.outcome = await self.ask(reward.outcome, trajectory, check=validate_components)
         in_hindsight = reward.has_stage("hindsight")
         if in_hindsight:
             check = partial(validate_each, count=len(trajectory.turns))

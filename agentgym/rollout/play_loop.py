@@ -21,7 +21,7 @@ from agentgym.rollout.episodes import EpisodeConfig, TurnRecord
 from agentgym.rollout.failures import Retries
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook
 from agentgym.rollout.judging import Judge
-from agentgym.task.definition import seed_of
+from agentgym.task.definition import seeds_of
 from agentgym.trajectory import EndState
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
@@ -45,6 +45,7 @@ class PlayLoop:
         self._config, self._budgets, self._policy, self._trajectory = config, config.budgets, policy, trajectory
         self._environment, self._retries = environment, retries
         self._task = trajectory.task
+        self._seed = seeds_of(*config.seed_parts, trajectory.task.id, trajectory.sample)
         self._usage = BudgetUsage(self._budgets)
         self._clock = EpisodeClock(self._budgets.time_s, self._budgets.reply_s)
         self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries)
@@ -116,7 +117,8 @@ class PlayLoop:
         limit = self._contexts.token_limit()
         for hook in self._hooks:
             await hook.before_turn(self._handle)
-        turn = await self._ask_policy(limit)
+        request = self._next_request(limit)
+        turn = self._begin_turn(request, await self._ask_policy(request))
         is_answer = await self._act(turn)
         await self._judge_turn(turn)
         stop = self._reason_to_stop(turn, limit, is_answer)
@@ -143,7 +145,7 @@ class PlayLoop:
         if self._judge is not None and not trajectory.turns:
             trajectory.outcome = {SUCCESS: 0.0}
         elif self._judge is not None:
-            retries.activity = "judging the outcome"
+            retries.doing = ("judging the outcome",)
             if await self._judge.judge_end(trajectory) and config.ledger is not None:
                 # their rewards have changed, so turns are written again, together with the end
                 config.ledger.begin(trajectory)
@@ -155,13 +157,13 @@ class PlayLoop:
         self._ready, trajectory.opening = True, tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
         trajectory.provenance.image_digests = environment.current.sandboxes.image_digests
-        self._retries.activity = "rendering the prompt"
+        self._retries.doing = ("rendering the prompt",)
         self._contexts.open(opening, environment.unwrapped)
 
     async def _open(self) -> list[Message]:
         """Reset the environment. Returns: its opening messages."""
         trajectory = self._trajectory
-        self._retries.activity = "resetting the environment"
+        self._retries.doing = ("resetting the environment",)
         return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance.additions)
 
     async def _read_state(self) -> None:
@@ -170,42 +172,44 @@ class PlayLoop:
         if state.checkpoint is not None:
             self._config.keep_checkpoint(self._trajectory, state.checkpoint)
 
-    async def _ask_policy(self, limit: TokenLimit) -> Turn:
-        """Ask the policy for a message. Returns: the turn that the message begins. Raises: as `_generate`."""
-        sampling, index, environment = self._clock.sampling, len(self._trajectory.turns), self._environment.unwrapped
-        sampled_s = sampling.total_s
-        tools, role = self._contexts.read_tools(environment), environment.role or self._added_role
-        reply = await self._generate(self._contexts.current, tools.schemas, limit.tokens, role)
-        turn = self._open_turn = open_turn(index, reply, self._environment.state, tools.costs)
-        turn.generate_s, turn.role, turn.row = sampling.total_s - sampled_s, role, self._contexts.row
+    def _next_request(self, limit: TokenLimit) -> Request:
+        """Return the request for the next message of the current context."""
+        contexts, environment = self._contexts, self._environment.unwrapped
+        schemas, role = contexts.read_tools(environment).schemas, environment.role or self._added_role
+        return self._request(contexts.current, schemas, limit.tokens, role)
+
+    def _begin_turn(self, request: Request, reply: Reply) -> Turn:
+        """Return the turn that the policy's reply begins."""
+        contexts = self._contexts
+        turn = self._open_turn = open_turn(request.turn, reply, self._environment.state, contexts.tools.costs)
+        turn.generate_s, turn.role, turn.row = self._clock.sampling.took_s, request.role, contexts.row
         return turn
 
-    async def _generate(
+    def _request(
         self, conversation: Conversation, tools: Sequence[dict[str, Any]], max_tokens: int, role: str = ""
-    ) -> Reply:
-        """Ask the policy to continue a conversation; retry failures while retries are left.
-
-        Raises: PolicyError, ContextFull, PolicyLeft.
-        """
-        config, trajectory, policy = self._config, self._trajectory, self._policy
+    ) -> Request:
+        """Return the request to continue a conversation."""
+        config, trajectory = self._config, self._trajectory
         index, prefix_ids = len(trajectory.turns), conversation.prefix_ids
-        request = Request(
+        start, attempt = (0, None) if self._attempt is None else self._attempt.at(conversation, index)
+        return Request(
             tuple(conversation.messages),
             tools,
             None if prefix_ids is None else tuple(prefix_ids),
-            Sampling(
-                config.temperature,
-                config.top_p,
-                max_tokens,
-                seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index),
-            ),
+            Sampling(config.temperature, config.top_p, max_tokens, self._seed(index)),
             trajectory.id,
             index,
             role,
-            *((0, None) if self._attempt is None else self._attempt.at(conversation, index)),
+            start,
+            attempt,
         )
+
+    async def _ask_policy(self, request: Request) -> Reply:
+        """Ask the policy; retry failures while retries are left. Raises: PolicyError, ContextFull, PolicyLeft."""
+        policy = self._policy
+        self._clock.sampling.took_s = 0.0
         while True:
-            self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
+            self._retries.doing = ("asking the policy {!r} for turn {}", policy.name, request.turn)
             try:
                 with self._clock.sampling:
                     reply = await policy.generate(request)
@@ -229,12 +233,11 @@ class PlayLoop:
         Returns: whether the turn answered the task.
         Raises: SandboxExhausted; the failure, if there is no checkpoint or no retry is left.
         """
-        calls, loop = turn.calls, self._clock.loop
-        began = loop.time()
+        calls, clock = turn.calls, self._clock
         while True:
             try:
                 if len(calls) == 1 and self._usage.calls < self._budgets.max_calls:  # nearly every message
-                    self._retries.activity = f"running the tool {calls[0].name!r} in turn {turn.index}"
+                    self._retries.doing = ("running the tool {!r} in turn {}", calls[0].name, turn.index)
                     result = await self._environment.current.call(calls[0])
                     turn.results, is_answer = (result,), result.final
                 elif calls:
@@ -247,8 +250,9 @@ class PlayLoop:
                 raise
             except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
                 await self._restore(turn, error)
-        turn.tools_s = loop.time() - began
-        turn.usage.update(await self._environment.usage_since_last(turn.results))
+        turn.tools_s = clock.loop.time() - clock.sampling.ended
+        if self._environment.is_metered():
+            turn.usage.update(await self._environment.usage_since_last(turn.results))
         for result in turn.results:
             if cost := result.usage.get("cost"):
                 turn.usage["cost"] = turn.usage.get("cost", 0.0) + cost
@@ -267,7 +271,7 @@ class PlayLoop:
         elif not turn.message.speaks:
             turn.replies = (Message("user", EMPTY),)
         else:
-            self._retries.activity = f"answering the agent's message of turn {turn.index}"
+            self._retries.doing = ("answering the agent's message of turn {}", turn.index)
             replies = await environment.respond(turn.message.spoken())
             check_messages(replies, self._environment.unwrapped.respond, "return [] to end the episode")
             turn.replies = tuple(replies)
@@ -282,7 +286,7 @@ class PlayLoop:
         checkpoint = self._environment.state.checkpoint
         if checkpoint is None or not self._retries.take(error):
             raise error
-        self._retries.activity = f"restoring the checkpoint before turn {turn.index}"
+        self._retries.doing = ("restoring the checkpoint before turn {}", turn.index)
         close_error = await self._environment.restore(self._task, checkpoint, seed=self._trajectory.seed)
         if close_error is not None:
             self._trajectory.provenance.close_error = close_error
@@ -291,7 +295,7 @@ class PlayLoop:
         """Run the calls of a message concurrently. Returns: their results, in the order of the calls."""
         budgets, calls, environment = self._budgets, turn.calls, self._environment.current
         allowed = calls[: budgets.max_calls - self._usage.calls]
-        self._retries.activity = f"running the tools {[call.name for call in calls]} in turn {turn.index}"
+        self._retries.doing = ("running the tools {} in turn {}", [call.name for call in calls], turn.index)
         results: list[Any] = [over_budget(call, f"all {budgets.max_calls} calls") for call in calls]
         turn.results = results
 
@@ -302,7 +306,7 @@ class PlayLoop:
         outcomes = await asyncio.gather(*map(run, range(len(allowed))), return_exceptions=True)
         for call, outcome in zip(allowed, outcomes, strict=True):
             if isinstance(outcome, BaseException):
-                self._retries.activity = f"running the tool {call.name!r} in turn {turn.index}"
+                self._retries.doing = ("running the tool {!r} in turn {}", call.name, turn.index)
                 raise outcome
         return results
 
@@ -370,5 +374,5 @@ class PlayLoop:
 
     async def _judge_turn(self, turn: Turn) -> None:
         if self._judge is not None:
-            self._retries.activity = f"judging turn {turn.index}"
+            self._retries.doing = ("judging turn {}", turn.index)
             await self._judge.judge_turn(turn, self._trajectory)

@@ -64,8 +64,9 @@ def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
 
 def says_nothing(turn: Turn) -> bool:
     """Return whether a turn has neither speech nor a call that could be run. A truncated message has no speech."""
-    speaks = not turn.calls and turn.message.speaks and turn.finish_reason not in _CUT
-    return turn.void and not speaks
+    if not turn.void:
+        return False
+    return bool(turn.calls) or turn.finish_reason in _CUT or not turn.message.speaks
 
 
 def count_failures(trajectory: Trajectory) -> Counter[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from agentgym.errors import TaskError
@@ -116,11 +116,27 @@ class Task:
 
         Its parameters are a copy, so an environment that changes them does not affect others.
         """
-        return replace(self, parameters=own_data(self.parameters), truth=None, hints=(), origin=None)
+        return self._with(own_data(self.parameters), None, (), None)
 
     def copy(self) -> Task:
         """Return the task with copied parameters and truth, which one episode may modify."""
-        return replace(self, parameters=own_data(self.parameters), truth=own_data(self.truth))
+        return self._with(own_data(self.parameters), own_data(self.truth), self.hints, self.origin)
+
+    def _with(self, parameters: Mapping[str, Any], truth: Any, hints: tuple[str, ...], origin: Origin | None) -> Task:
+        """Return `replace(self, ...)`, without its loop over all fields: each episode copies its task twice."""
+        return type(self)(
+            self.id,
+            self.environment,
+            self.prompt,
+            self.messages,
+            parameters,
+            truth,
+            self.split,
+            self.tags,
+            self.difficulty,
+            hints,
+            origin,
+        )
 
     def opening(self) -> list[Message]:
         """Return the task's own opening messages: `messages` if given, else the prompt as one user message."""
@@ -181,7 +197,9 @@ class Task:
 
 def own_data(value: Any) -> Any:
     """Return a copy of plain data: copy dicts, lists and sets, but share any other object."""
-    if isinstance(value, Mapping):
+    if value is None or isinstance(value, (str, int, float)):  # nearly every value
+        return value
+    if type(value) is dict or isinstance(value, Mapping):
         return {key: own_data(each) for key, each in value.items()}
     if type(value) in (list, tuple, set):
         return type(value)(own_data(each) for each in value)
@@ -195,6 +213,18 @@ def seed_of(*parts: object) -> int:
     """
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+def seeds_of(*parts: object) -> Callable[[object], int]:
+    """Return `lambda last: seed_of(*parts, last)`, which hashes the common parts only once."""
+    common = hashlib.sha256("\x1f".join(map(str, [*parts, ""])).encode())
+
+    def seed(last: object) -> int:
+        hashed = common.copy()
+        hashed.update(str(last).encode())
+        return int.from_bytes(hashed.digest()[:8], "big") >> 1
+
+    return seed
 
 
 def canonical_json(value: Any) -> str:

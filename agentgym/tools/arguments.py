@@ -131,6 +131,8 @@ def holds_lone_surrogate(value: Any) -> bool:
     """Return whether plain data holds half a surrogate pair, which JSON escapes can encode but UTF-8 cannot."""
     if isinstance(value, str):
         return not value.isascii() and not _is_utf8(value)
+    if value is None or isinstance(value, (int, float)):
+        return False
     if isinstance(value, dict):
         return any(holds_lone_surrogate(key) or holds_lone_surrogate(item) for key, item in value.items())
     return isinstance(value, (list, tuple, set, frozenset)) and any(map(holds_lone_surrogate, value))

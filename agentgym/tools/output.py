@@ -28,12 +28,10 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
         text = ""
     else:
         text = _json_text(value)
-    length = len(text)
-    visible = text if length <= limit else text[:limit]
-    visible = replace_lone_surrogates(visible)
-    if length <= limit:
-        return visible, False
-    return f"{visible}\n[output cut: {limit} of {length} characters are shown]", True
+    if len(text) <= limit:
+        return text if text.isascii() else replace_lone_surrogates(text), False
+    visible = replace_lone_surrogates(text[:limit])
+    return f"{visible}\n[output cut: {limit} of {len(text)} characters are shown]", True
 
 
 def _json_text(value: Any) -> str:

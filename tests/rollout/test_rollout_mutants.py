@@ -14,13 +14,13 @@ ROWS, EXACT = "rollout/test_contexts.py", "rollout/test_token_exactness.py"
 
 MUTANTS = [
     Mutant(CONTEXTS, "if limit.tokens <= 0:", "if limit.tokens < 0:", PIN),
-    Mutant(LOOP, "turn.tools_s = loop.time() - began", "turn.tools_s = loop.time()", PIN),
-    Mutant(LOOP, "= sampling.total_s - sampled_s, role", "= sampling.total_s, role", PIN),
+    Mutant(LOOP, "turn.tools_s = clock.loop.time() - clock.sampling.ended", "turn.tools_s = clock.loop.time()", PIN),
+    Mutant(LOOP, "self._clock.sampling.took_s = 0.0", "pass", PIN),
     Mutant(LOOP, "close_error = close_error or trajectory.", "close_error = trajectory.", PIN),
     Mutant(REPLAY, "reply.version_changes = recorded.version_changes", "pass", PIN),
     Mutant(REPLAY, "reply.policy_version = recorded.policy_version", "pass", PIN),
-    Mutant(CLOCK, "clock.ends = self._paused + took_s", "clock.ends = self._paused", STOPS),
-    Mutant(CLOCK, "self._paused, clock.ends = clock.ends, math.inf", "self._paused = clock.ends", STOPS),
+    Mutant(CLOCK, "math.inf, clock.ends + took_s", "math.inf, clock.ends", STOPS),
+    Mutant(CLOCK, "limit = self if self.sampling.ends == math.inf else self.sampling", "limit = self", STOPS),
     Mutant(CLOCK, "if clock.ends < clock.goes_off:", "if clock.ends > clock.goes_off:", STOPS),
     Mutant(BUDGETS, "self.void_turns + 1 if says_nothing", "self.void_turns if says_nothing", STOPS),
     Mutant(BUDGETS, "if self.turns >= budgets.max_turns", "if self.turns > budgets.max_turns", STOPS),
@@ -49,7 +49,7 @@ MUTANTS = [
         EPISODE,
     ),
     Mutant(LOOP, "trajectory.id,\n            index,", "trajectory.id,\n            0,", EPISODE),
-    Mutant(LOOP, "trajectory.task.id, trajectory.sample, index)", "trajectory.task.id, index)", EPISODE),
+    Mutant(LOOP, "trajectory.task.id, trajectory.sample)", "trajectory.task.id)", EPISODE),
     Mutant(
         LOOP,
         "outcomes = await asyncio.gather(*map(run, range(len(allowed))), return_exceptions=True)",

@@ -105,7 +105,7 @@ class ProgramLoop(PlayLoop):
 
     async def play_turns(self) -> NoReturn:
         """Connect the program, and play until the episode is over. Raises: EpisodeOver; any failure."""
-        self._retries.activity = "waiting for the program"
+        self._retries.doing = ("waiting for the program",)
         self._last_asked = asyncio.get_running_loop().time()
         try:
             async with self._connect(self):
@@ -258,7 +258,7 @@ class ProgramLoop(PlayLoop):
     def _begin_row(self, chat: Chat, keys: list[Key]) -> OpenRow:
         """Return a new row. Raises: ServerRefusal if the policy's chat template cannot render its messages."""
         trajectory = self._trajectory
-        self._retries.activity = "rendering the prompt"
+        self._retries.doing = ("rendering the prompt",)
         try:
             conversation = Conversation(chat.messages, chat.tools, self._policy.renderer)
         except PolicyError as error:
@@ -287,7 +287,7 @@ class ProgramLoop(PlayLoop):
         most = min(limit.tokens, chat.max_tokens or limit.tokens)
         began = now()
         try:
-            reply = await self._generate(row.conversation, row.tools, most)
+            reply = await self._ask_policy(self._request(row.conversation, row.tools, most))
         except ContextFull:
             self.end(StopReason.CONTEXT_FULL)
             raise self._over_error() from None
@@ -330,7 +330,7 @@ class ProgramLoop(PlayLoop):
             executed.append((call, over_budget(call, f"all {self._budgets.max_calls} calls")))
             return executed[position][1]
         executed.append((call, over_budget(call, f"its {self._budgets.time_s:g} s")))
-        self._retries.activity = f"running the tool {name!r} in turn {row.turn.index}"
+        self._retries.doing = ("running the tool {!r} in turn {}", name, row.turn.index)
         began, request = asyncio.get_running_loop().time(), asyncio.current_task()
         assert request is not None
         row.running.add(request)
