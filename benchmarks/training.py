@@ -1,10 +1,11 @@
 """What a TurnGRPOTrainer step costs beside a bare TRL GRPOTrainer step on the same tokens, in the same run.
 
-    python benchmarks/training.py [--rounds 15] [--model models/smollm2-135m --groups 2]
+    python benchmarks/training.py [--quick] [--rounds 15] [--model models/smollm2-135m --groups 2]
 
 Both trainers get the same batch of recorded multi-turn episodes (made here, no sandbox), so that the difference
 is ours alone: grouping, the estimator, the (B, T) advantages, the metrics, and how the batch is computed. Rounds
-alternate between the two; the ratio is of medians. The limit to meet is 1.05.
+alternate between the two; the ratio is of medians, in processor time, which other programs hardly change. The limit
+to meet is 1.0.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.training import Rollouts, turn_grpo
 
 GROUP = 8
+LIMIT = 1.0  # of the ratio to bare TRL
 
 
 class Recorded(Rollouts):
@@ -92,7 +94,7 @@ def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
 
 
 def steps_of(trainer: GRPOTrainer) -> Any:
-    """Return a closure that runs one whole step (episodes to weights) of a trainer and returns its seconds."""
+    """Return a closure that runs one whole step (episodes to weights) of a trainer and returns its CPU-seconds."""
     trainer.create_optimizer_and_scheduler(10**6)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1  # Trainer sets it in the loop that this stands for
@@ -100,24 +102,26 @@ def steps_of(trainer: GRPOTrainer) -> Any:
 
     def step() -> float:
         rows = next(loader)
-        started = time.perf_counter()
+        started = time.process_time()
         trainer.training_step(trainer.model, rows, None)
         trainer.optimizer.step()
         trainer.optimizer.zero_grad()
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     return step
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 2 groups: for a first look, not for figures")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--groups", type=int, default=8, help="of eight episodes each")
     parser.add_argument(
         "--model", type=checkpoint, help="a checkpoint; by default random weights of the quickstart's shape"
     )
     arguments = parser.parse_args()
-    rounds, episodes = arguments.rounds, GROUP * arguments.groups
+    rounds, groups = (3, 2) if arguments.quick else (arguments.rounds, arguments.groups)
+    episodes = GROUP * groups
     if arguments.model:
         models = [load_checkpoint(arguments.model, device="cpu") for _ in range(2)]
         (first, tokenizer), (second, _) = models
@@ -167,13 +171,13 @@ def main() -> None:
                 if round_ >= 2:  # the first rounds warm caches up
                     times[name].append(seconds)
     table = Table(title=f"One step of {episodes} episodes, {rounds} rounds, threads: {torch.get_num_threads()}")
-    for column in ("trainer", "median ms", "min ms", "max ms"):
+    for column in ("trainer", "median CPU-ms", "min CPU-ms", "max CPU-ms"):
         table.add_column(column, justify="right" if column != "trainer" else "left")
     for name, seconds in times.items():
         table.add_row(name, *(f"{1000 * f(seconds):.1f}" for f in (statistics.median, min, max)))
     show_table(table)
     ratio = statistics.median(times["TurnGRPOTrainer"]) / statistics.median(times["bare GRPOTrainer"])
-    print(f"ratio {ratio:.3f} (limit 1.05)")
+    print(f"ratio {ratio:.3f} (limit {LIMIT:g})")
 
 
 if __name__ == "__main__":
