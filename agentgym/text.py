@@ -35,6 +35,7 @@ _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe0
 """Invisible characters that Unicode does not class as format characters: joiners, fillers, variation selectors."""
 _OWN_MEANING = ("<super>", "<sub>", "<circle>")
 """The kinds of compatibility characters whose meaning differs from that of their plain characters."""
+_LATEX_COMMA = re.compile(r"(?<=[0-9])\{,\}(?=[0-9]{3})")
 _FRACTION = re.compile(r"(\d)(?=[\u00bc-\u00be\u2150-\u215e\u2189])")
 """A digit before a fraction, which is no digit of its numerator: 1\N{VULGAR FRACTION ONE HALF} is 1 1/2."""
 
@@ -68,13 +69,14 @@ def fold_text(text: str) -> str:
     """Return a text in the normal form that judges compare, whatever its Unicode and typographic variants.
 
     Letters become lower case and composed; whitespace becomes single spaces, none at the ends; quotes, apostrophes,
-    hyphens, minus signs, fractions, digits and full-width letters become ASCII; invisible characters are removed.
+    hyphens, minus signs, fractions, digits and full-width letters become ASCII, LaTeX's 1{,}000 becomes 1,000, and
+    invisible characters are removed.
     Exponents and indices stay, so that 10\N{SUPERSCRIPT TWO} is not 102.
     """
     if not text.isascii():
         text = _FRACTION.sub(r"\1 ", unicodedata.normalize("NFC", text))
         text = "".join(char if char.isascii() else _plain(char) for char in text)
-    text = text.casefold()
+    text = _LATEX_COMMA.sub(",", text.casefold())
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 

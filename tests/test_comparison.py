@@ -125,6 +125,7 @@ def test_a_plain_number_is_read_and_nothing_else(text, value):
         ("\u845b\U000e0100", "\u845b"),
         ("\u2162", "III"),
         ("a \u2217 b", "a * b"),
+        ("1{,}184{,}500", "1,184,500"),
     ],
 )
 def test_what_unicode_spells_in_two_ways_is_one_answer(left, right):
