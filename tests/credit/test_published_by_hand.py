@@ -317,6 +317,7 @@ def test_archer_is_the_critics_own_word():
     group = Group.from_arrays(values=[[0.5, 0.25, 0], [0.4]], action_values=[[0.75, 0.0], [0.4]])
     expect(estimator("archer")(group), [[0.25, -0.25], [0]])
     expect(estimator("sweet_rl")(group), [[0.25, -0.25], [0]])
+    assert estimator("archer", gamma=0.5).options["gamma"] == 0.5, "the discount of the returns that its critic learns"
 
 
 def test_gdpo_standardises_every_component_by_itself():

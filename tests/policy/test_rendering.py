@@ -151,7 +151,7 @@ def test_a_user_may_answer_the_agent(any_renderer):
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        (None, "no chat template"),
+        (None, "no chat template.*--policy-option chat_template=FILE on the command line"),
         ("{% for m in messages %}{{ m.content }}{% endfor %}", "no special token after an assistant message"),
         ("{{ raise_exception('no tools here') }}", "no tools here"),
         (
