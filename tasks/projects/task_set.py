@@ -62,7 +62,7 @@ class Project:
 
         Args:
             names: new names of functions, by the old name.
-            written: replacement text of functions, by name; "" omits the function.
+            replaced: replacement text of functions, by name; "" omits the function.
         """
         names, replaced = names or {}, replaced or {}
         texts_by_path = {f"{self.package}/__init__.py": ""}
