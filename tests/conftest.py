@@ -95,6 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         units.setdefault(unit, []).append(item)
         seconds[unit] += recorded.get(item.nodeid, recorded.get(function, 0.0) / n_cases[function])
     if (n_workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))) == 1:
+        items[:] = [item for of_unit in units.values() for item in of_unit]
         return
     long = [units[unit] for unit in sorted(seconds, key=lambda unit: -seconds[unit]) if seconds[unit] >= LONG_S]
     short = (item for unit, of_unit in units.items() if seconds[unit] < LONG_S for item in of_unit)
@@ -107,7 +108,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def unit_of(item: pytest.Item) -> str:
-    """Return the file of a test that uses a fixture made once for its file, and else the id of the test."""
+    """Return what tests that follow one another in one process have in common.
+
+    It is the name of their mark `together`, or the file of tests that use a fixture made once for it, and else the id
+    of the test.
+    """
+    if together := item.get_closest_marker("together"):
+        return str(together.args[0])
     file = item.nodeid.partition("::")[0]
     fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
     once = any(each.scope == "module" and each.baseid == file for definitions in fixtures for each in definitions)

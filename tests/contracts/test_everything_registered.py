@@ -9,6 +9,7 @@ import os
 import warnings
 
 import pytest
+from built_sets import each_environment, set_of
 from pins import PINS, tools_digest
 
 from agentgym import Reward, SandboxSpec
@@ -20,7 +21,6 @@ from agentgym.registry import (
     everything,
     load,
     load_reward,
-    load_task_set,
     make,
     names,
     shared_backend,
@@ -95,10 +95,10 @@ def test_every_registered_name_can_be_imported():
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("name", [name for name in names("environments") if name not in OF_FOLDERS])
+@each_environment(without=OF_FOLDERS)
 async def test_an_environment_keeps_its_contract(name):
     playable(name)
-    await check_environment(name, sample=SAMPLES.get(name, SAMPLE))
+    await check_environment(name, set_of(name), sample=SAMPLES.get(name, SAMPLE))
 
 
 @of("environments")
@@ -110,10 +110,10 @@ def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
     assert make(name).tools or name in TOOLS_AT_RESET
 
 
-@of("environments")
+@each_environment()
 def test_the_task_set_that_an_environment_declares_is_played_in_it(name):
-    if declared := load("environments", name).task_set:
-        assert name in {tasks[0].environment for tasks in load_task_set(declared).values() if len(tasks)}
+    if task_set := set_of(name):
+        assert name in {tasks[0].environment for tasks in task_set.values() if len(tasks)}
 
 
 @of("environments")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from built_sets import each_environment, set_of
 
 from agentgym import (
     Budgets,
@@ -24,7 +25,7 @@ from agentgym import (
     load_reward,
 )
 from agentgym.messages import Result
-from agentgym.registry import close_backends, names, task_set_for
+from agentgym.registry import close_backends
 from agentgym.reward import SUCCESS, validate_components, validate_each
 
 MARKS = {
@@ -110,17 +111,17 @@ async def check_replayed(task: Task) -> None:
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("name", names("environments"))
+@each_environment()
 async def test_a_hostile_end_of_an_episode_is_scored_and_not_paid(name):
     environment = load("environments", name)
     if reason := environment.unavailable_reason():
         pytest.skip(f"{name}: {reason}")
     if environment.reward in REPLAYED:
-        await check_replayed(task_set_for(name)["train"][0])
+        await check_replayed(set_of(name)["train"][0])
         return
     if name in OF_FOLDERS:
         pytest.skip(f"{name} has no tasks of its own")
-    task = Task("own", name, truth=OWN_TRUTHS[name]) if name in OWN_TRUTHS else task_set_for(name)["train"][0]
+    task = Task("own", name, truth=OWN_TRUTHS[name]) if name in OWN_TRUTHS else set_of(name)["train"][0]
     reward = load_reward(environment.reward)
     for what, hostile in HOSTILE.items():
         for episode in finished(task, MARKS.get(environment.reward, "") + hostile):

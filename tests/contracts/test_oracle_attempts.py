@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from built_sets import built_set, each_task_set
 
-from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, close_backends, load, load_task_set
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, close_backends, load
 from agentgym.methods.attempts import Attempts
-from agentgym.registry import names
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("name", names("task_sets"))
+@each_task_set()
 async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
-    task_set = load_task_set(name)
+    task_set = built_set(name)
     task = task_set["validation"][0]
     if reason := load("environments", task.environment).unavailable_reason():
         pytest.skip(f"{task.environment}: {reason}")

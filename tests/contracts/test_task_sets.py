@@ -1,35 +1,26 @@
-"""Every registered task set keeps the contract; the bundled ones are those that results were measured on.
-
-One test checks everything about a set, because building the larger sets takes seconds of processor time.
-"""
+"""Every registered task set keeps the contract; the bundled ones are those that results were measured on."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+from built_sets import built_set, each_task_set
 from pins import PINS
 
-from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load, load_task_set
+from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load
 from agentgym.evaluation.contamination import contamination
-from agentgym.registry import names
 from agentgym.testing import check_reward, check_task_set
 from agentgym.testing.hidden_truth import shown_truth
 
 SAMPLE = 20
 
 
-@pytest.fixture(scope="module", params=names("task_sets"))
-def task_set(request):
-    """Each task set in turn: its tests follow one another in one process, which builds it once."""
-    built = load_task_set(request.param)
-    assert built.name == request.param
-    return built
-
-
 @pytest.mark.needs_namespaces
-async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(task_set):
+@each_task_set()
+async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
     """Whole, and cut short in every way."""
+    task_set = built_set(name)
     task = task_set["validation"][0]
     if reason := load("environments", task.environment).unavailable_reason():
         pytest.skip(f"{task.environment}: {reason}")
@@ -42,8 +33,10 @@ async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(task_se
     await close_backends()
 
 
-def test_a_task_set_keeps_its_contract(task_set):
-    name = task_set.name
+@each_task_set()
+def test_a_task_set_keeps_its_contract(name):
+    task_set = built_set(name)
+    assert task_set.name == name
     check_task_set(task_set)
     assert all(len(tasks) for tasks in task_set.values())
     assert task_set.oracle is not None

@@ -11,7 +11,6 @@ from source_tree import syntax_tree, tracked_files
 TESTS = [path for path in tracked_files() if path.parts[0] == "tests" and path.suffix == ".py"]
 EDITS_PATH = {
     "tests/conftest.py": "the folder of the benchmarks, for every test",
-    "tests/credit/test_mutations.py": "in processes that import a copy of the package",
     "tests/support/mutants.py": "in a process that imports a copy of the package",
     "tests/rules/calls.py": "it is also a script of its own",
     "tests/rules/ratchet.py": "it is also a script of its own",

@@ -87,12 +87,9 @@ async def main() -> None:
     except LimitUnenforceable as error:
         report["refused"] = str(error)
     try:
-        await check_backend(
-            backend,
-            only=checks_about(
-                "What a backend promises", "From creation to close", "Using up what there is", "The kernel", "The host"
-            ),
-        )
+        # Without root there are other limits, and the host's files belong to the user of the sandboxes.
+        themes = ("What a backend promises", "Using up what there is", "The host")
+        await check_backend(backend, only=checks_about(*themes))
     except ConformanceError as error:
         report["findings"] = error.findings
     sandbox = await backend.create(SandboxSpec(insecure_ok=True))

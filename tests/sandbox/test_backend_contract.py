@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import functools
-import os
 import subprocess
 
 import pytest
@@ -17,8 +14,7 @@ from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.sandbox.pool.pool import Pool
 from agentgym.testing import check_backend
-from agentgym.testing.backends.check import NotApplicable
-from agentgym.testing.backends.runs import ATTACKS, CONTRACT, checks, run_checks
+from agentgym.testing.backends.runs import ATTACKS, CONTRACT, run_checks
 from agentgym.testing.backends.testbed import SPEC
 
 ELSEWHERE = {
@@ -26,67 +22,24 @@ ELSEWHERE = {
     "ray": "tests/cluster/test_ray_backend.py",
 }
 """Backends that need a cluster, and where they are tested."""
-SHARED_BY_BACKENDS = (
-    "A guest that was taken over",
-    "A channel's process",
-    "Commands",
-    "Python",
-    "Files",
-    "Channels",
-    "Its own episode",
-    "What comes later",
-    "Snapshots and their forks",
-)
-"""Themes about code of the host and of the guest that `namespaces` and `docker` share."""
+THEMES = tuple(dict.fromkeys(check.theme for check in (*CONTRACT, *ATTACKS)))
 pytestmark = pytest.mark.needs_namespaces
 
 
-async def test_the_backend_passes_its_check(backend, check):
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param(name, marks=[pytest.mark.needs_docker] if name == "docker" else [])
+        for name in registry.names("backends")
+        if name not in ELSEWHERE
+    ],
+    indirect=True,
+)
+async def test_the_backend_passes_its_checks(backend, theme):
     """One contract suite over every registered backend that works on this machine."""
-    try:
-        await check(backend)
-    except NotApplicable as reason:
-        pytest.skip(str(reason))
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "check" not in metafunc.fixturenames:
-        return
-    cases = []
-    for name in registry.names("backends"):
-        if name in ELSEWHERE:
-            continue
-        backend = registry.load("backends", name)()
-
-        async def probe(backend=backend):
-            try:
-                return await backend.probe()
-            finally:
-                await backend.close()
-
-        capabilities = asyncio.run(probe())
-        if capabilities.available and name == "docker":
-            cases += docker_cases(capabilities)
-        elif capabilities.available:
-            cases += [pytest.param(name, check, id=f"{name}-{word}") for word, check in checks(capabilities).items()]
-    metafunc.parametrize(("backend", "check"), cases, indirect=["backend"])
-
-
-def docker_cases(capabilities: Capabilities) -> list:
-    """Return a case for each theme: containers take half a second to make, and the checks of a theme share a neighbour.
-
-    What the backends share is played on `namespaces`, and by `make test-all` here as well.
-    """
-    names = checks(capabilities)
-    themes = dict.fromkeys(check.theme for check in (*CONTRACT, *ATTACKS))
-    if "AGENTGYM_TEST_ALL" not in os.environ:
-        themes = [theme for theme in themes if theme not in SHARED_BY_BACKENDS]
-
-    def of_theme(theme: str) -> functools.partial:
-        only = {check.name for check in (*CONTRACT, *ATTACKS) if check.theme == theme} & names.keys()
-        return functools.partial(check_backend, only=only)
-
-    return [pytest.param("docker", of_theme(theme), id=f"docker-{theme}", marks=pytest.mark.slow) for theme in themes]
+    await check_backend(backend, only={check.name for check in (*CONTRACT, *ATTACKS) if check.theme == theme})
 
 
 class Lax(NamespacesBackend):

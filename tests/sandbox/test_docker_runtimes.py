@@ -34,7 +34,13 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
     asyncio.run(created.close())
 
 
-@pytest.mark.thorough
-async def test_the_runtime_enforces_what_it_is_asked_to(backend):
+@pytest.mark.parametrize(
+    "theme",
+    [
+        "The kernel",
+        *(pytest.param(theme, marks=pytest.mark.thorough) for theme in ("What a backend promises", "Reaching out")),
+    ],
+)
+async def test_the_runtime_enforces_what_it_is_asked_to(backend, theme):
     """Namespaces, masks and filters are the runtime's work; commands, files and snapshots are the guest's."""
-    await check_backend(backend, only=checks_about("What a backend promises", "Reaching out", "The kernel"))
+    await check_backend(backend, only=checks_about(theme))

@@ -123,6 +123,8 @@ async def test_every_form_of_an_image_runs_its_own_python(forms):
 
 
 async def test_an_image_keeps_what_another_root_could_break(rootfs):
+    """Its Python runs the guest, and its files stand where those of the host could be seen."""
+
     class OfImage(NamespacesBackend):
         async def create(self, spec, *, snapshot=None):
             image = str(rootfs) if spec.image == "host" else spec.image
@@ -130,10 +132,7 @@ async def test_an_image_keeps_what_another_root_could_break(rootfs):
 
     backend = OfImage()
     try:
-        await check_backend(
-            backend,
-            only=checks_about("What a backend promises", "Python", "The host", "The kernel", "What comes later"),
-        )
+        await check_backend(backend, only=checks_about("Python", "The host"))
     finally:
         await backend.close()
 

@@ -57,6 +57,7 @@ COUNTED = {
 }
 
 
+@pytest.mark.thorough  # test_backend_contract.py checks another pool
 async def test_a_pool_is_a_backend_and_keeps_the_contract():
     async with pooling(ready=2) as pool:
         await check_backend(pool, attacks=False, only=set(checks(await pool.probe(), attacks=False)) - COUNTED)

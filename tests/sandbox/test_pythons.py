@@ -35,6 +35,7 @@ def interpreter(minor: int) -> str | None:
     "minor", [9, *(pytest.param(minor, marks=pytest.mark.thorough) for minor in range(10, 13)), 13, 14]
 )
 async def test_an_image_with_this_python_keeps_what_the_interpreter_could_break(minor, tmp_path, monkeypatch):
+    """The oldest Python and the newest run the guest's code; what the kernel isolates is the same under each."""
     program = interpreter(minor)
     if program is None:
         pytest.skip(f"no Python 3.{minor} on this machine")

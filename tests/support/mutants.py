@@ -99,9 +99,21 @@ class MutatedPackage:
 
 
 def cases(mutants: Sequence[Mutant], always: int) -> list[Any]:
-    """Return the parameters of a test: every run tries the first `always` mutants, `make test-all` tries them all."""
-    marks = [[]] * always + [[pytest.mark.thorough]] * (len(mutants) - always)
+    """Return the parameters of a test: every run tries `always` mutants, spread over the list, `make test-all` all."""
+    every_run = tried(mutants, always)
+    marks = [[] if mutant in every_run else [pytest.mark.thorough] for mutant in mutants]
     return [pytest.param(mutant, id=str(mutant), marks=mark) for mutant, mark in zip(mutants, marks, strict=True)]
+
+
+def tried(mutants: Sequence[Mutant], always: int) -> list[Mutant]:
+    """Return the mutants that `make test` tries too."""
+    return [mutants[number * len(mutants) // always] for number in range(always)]
+
+
+def needed_tests(mutants: Sequence[Mutant], always: int) -> list[str]:
+    """Return the tests that must pass on the copy as it is: those that the mutants of this run name."""
+    of_this_run = mutants if "AGENTGYM_TEST_ALL" in os.environ else tried(mutants, always)
+    return sorted({name for mutant in of_this_run for name in mutant.tests.split()})
 
 
 def write(path: Path, text: str) -> None:

@@ -176,7 +176,11 @@ class Target:
 
 @dataclass
 class TestBed:
-    """A backend under test. `async with TestBed(backend) as testbed: await testbed.make(check)`."""
+    """A backend under test. `async with TestBed(backend) as testbed: await testbed.make(check)`.
+
+    The sandbox that shows after an attack that the next one works is the sandbox of the next check: containers take a
+    second to make.
+    """
 
     __test__: ClassVar[bool] = False  # pytest must not collect it by its name
 
@@ -184,6 +188,7 @@ class TestBed:
     spec: SandboxSpec = SPEC
     host: Host = field(default_factory=Host)
     neighbour: Sandbox | None = None
+    _fresh: Sandbox | None = field(default=None, init=False)
     _settings: dict[str, str] = field(default_factory=dict, init=False)
     _before: dict[str, int] = field(default_factory=dict, init=False)
 
@@ -200,13 +205,14 @@ class TestBed:
 
     async def __aexit__(self, *_: object) -> None:
         self.host.close()
-        if self.neighbour is not None:
-            await self.neighbour.close()
+        for sandbox in (self.neighbour, self._fresh):
+            if sandbox is not None:
+                await sandbox.close()
 
     async def make(self, check: BackendCheck) -> None:
         """Make one check on a separate sandbox. Raises: Breach, NotApplicable; any error of the backend."""
         assert self.neighbour is not None
-        sandbox = await self.backend.create(self.spec)
+        sandbox, self._fresh = self._fresh or await self.backend.create(self.spec), None
         try:
             await check.run(Target(self.backend, sandbox, self.neighbour, self.host, self.spec))
         finally:
@@ -222,14 +228,16 @@ class TestBed:
         check_equal(await self.neighbour.list(), ["mine"], "files of another sandbox")
         check_equal(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
         check_equal(await self._ask_neighbour(), b"42\n", "an answer of another sandbox")
+        await self._nothing_left()
         following = await self.backend.create(self.spec)
         try:
             check_equal(await following.list(), [], "files in the next sandbox")
             result = await following.exec(["sh", "-c", "echo well"])
             check_equal((result.exit_code, result.stdout), (0, b"well\n"), "an answer of the next sandbox")
-        finally:
+        except BaseException:
             await following.close()
-        await self._nothing_left()
+            raise
+        self._fresh = following
 
     async def _ask_neighbour(self) -> bytes:
         """Return what the code prints in a session. After two such calls no process waits for the next one, which

@@ -1,0 +1,40 @@
+"""Task sets that are built once for all contract tests about them: building one takes seconds of a processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from agentgym import TaskSet, load, load_task_set
+from agentgym.registry import names
+
+
+@lru_cache(maxsize=1)
+def built_set(name: str) -> TaskSet:
+    """Return a registered task set. Tests marked `together` with its name follow one another in one process."""
+    return load_task_set(name)
+
+
+def set_of(environment: str) -> TaskSet | None:
+    """Return the task set that an environment declares; None if it declares none."""
+    declared = load("environments", environment).task_set
+    return built_set(declared) if declared else None
+
+
+def each_task_set() -> Any:
+    """Return the mark that tries a test on each registered task set, by its name."""
+    return _each((name, name) for name in names("task_sets"))
+
+
+def each_environment(*, without: Iterable[str] = ()) -> Any:
+    """Return the mark that tries a test on each registered environment, by its name."""
+    chosen = [name for name in names("environments") if name not in without]
+    return _each((name, load("environments", name).task_set) for name in chosen)
+
+
+def _each(named: Iterable[tuple[str, str]]) -> Any:
+    cases = [pytest.param(name, marks=[pytest.mark.together(of)] if of else []) for name, of in named]
+    return pytest.mark.parametrize("name", cases)
