@@ -139,7 +139,7 @@ test: $(STAMP)  ## every test but the thorough ones
 	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # More of what `make test` proves once: the attack kit on every variant of a sandbox, a kill within every kind of stage,
-# every bundled recipe, more seeds (15 minutes more).
+# every bundled recipe, every error that tests must notice, more seeds. `.ci/nightly` plays them once a night.
 test-all: $(STAMP)  ## every test, also the thorough ones, with new random examples
 	AGENTGYM_TEST_ALL=1 "$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 

@@ -268,8 +268,8 @@ def test_an_imported_data_set_is_a_task_set(tmp_path):
     ("sent", "code_at_end", "prefix"),
     [
         (signal.SIGINT, 130, []),
-        (signal.SIGTERM, 143, []),
-        (signal.SIGHUP, 129, []),
+        pytest.param(signal.SIGTERM, 143, [], marks=pytest.mark.thorough),
+        pytest.param(signal.SIGHUP, 129, [], marks=pytest.mark.thorough),
         (signal.SIGTERM, 143, ["env", "--ignore-signal=INT"]),  # as a shell starts what is to run in the background
     ],
     ids=["Ctrl-C", "SIGTERM", "SIGHUP", "SIGTERM in the background"],

@@ -136,7 +136,7 @@ def test_an_estimator_keeps_its_contract(name):
 
 
 @of("credit_wrappers")
-@pytest.mark.parametrize("base", ["return_to_go", "vine"])
+@pytest.mark.parametrize("base", ["vine", pytest.param("return_to_go", marks=pytest.mark.thorough)])
 def test_a_wrapped_estimator_keeps_the_contract_of_estimators(name, base):
     check_estimator(f"{base} | {name}")
 

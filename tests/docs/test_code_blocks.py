@@ -59,13 +59,13 @@ def trains(path: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory) -> Iterator[Path]:
-    """The folder of an `agentgym` that is quick to start."""
+    """The folder of an `agentgym` that is quick to start, and of a Python whose warnings are errors."""
     with forked_commands(tmp_path_factory.mktemp("commands")) as folder:
         yield folder
 
 
 def run(block: Block, folder: Path, commands: Path) -> None:
-    program = [sys.executable, "-W", "error", "-c", block.text] if block.kind == "python" else None
+    program = [str(commands / "python-code"), block.text] if block.kind == "python" else None
     if block.kind == "sh":
         text = block.text.replace("\\\n", " ")
         if block.how.startswith("append="):

@@ -30,6 +30,14 @@ def test_ci_runs_the_commands_a_person_runs():
     assert subprocess.run(["bash", "-n", ".ci/run"], cwd=ROOT).returncode == 0
 
 
+def test_a_scheduled_job_plays_the_tests_that_ci_leaves_out():
+    script = (ROOT / ".ci" / "nightly").read_text()
+    everything = re.search(r"^test-all:.*\n\t(\S+=1) ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert everything is not None
+    assert f"export {everything[1]}" in script.splitlines()
+    assert subprocess.run(["bash", "-n", ".ci/nightly"], cwd=ROOT).returncode == 0
+
+
 def test_make_help_names_every_target():
     output = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {target for target in TARGETS if f"make {target} " not in output} == set()

@@ -1,8 +1,9 @@
-"""The command `agentgym` in forks of one process, which has imported once what the commands need.
+"""The command `agentgym`, and Python code, in forks of one process, which has imported once what they need.
 
 Torch and TRL take ten seconds of a processor to import, a document may train three times, and nothing of that is what
 its test is about. A fork has the arguments, folder, environment variables and streams that the command was given, and
 its exit code is that of the command. Tests about starting a command, or about what it imports, run the real one.
+The command `python-code CODE` stands for `python -W error -c CODE`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import gc
 import importlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 import traceback
+import types
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,13 +29,15 @@ from typing import NoReturn
 
 LIGHT = ("agentgym.cli.app", "agentgym.rollout", "agentgym.evaluation", "agentgym.storage", "agentgym.credit")
 HEAVY = ("agentgym.training.run", "agentgym.training.stages.warm_start", "trl.trainer.sft_trainer")
-NEED_HEAVY = ("train", "credit audit")  # commands
+NEED_HEAVY = re.compile(
+    r"agentgym (train|credit audit)|python-code .*\bagentgym\.(training|methods|policy)\b", re.DOTALL
+)
 
 CLIENT = """#!{python} -IS
 import array, json, os, socket, sys
 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 server.connect({address!r})
-request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode() + b"\\n"
+request = json.dumps([[os.path.basename(sys.argv[0]), *sys.argv[1:]], os.getcwd(), dict(os.environ)]).encode() + b"\\n"
 streams = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
 server.sendmsg([request[:1]], streams)
 server.sendall(request[1:])
@@ -41,19 +47,23 @@ sys.exit(int(server.makefile().readline() or 70))  # without an answer the serve
 
 @contextmanager
 def forked_commands(folder: Path) -> Iterator[Path]:
-    """Yield a folder for PATH whose `agentgym` runs in a fork; `folder` is empty. The server ends with the block."""
+    """Yield a folder for PATH whose `agentgym` and `python-code` run in forks; `folder` is empty.
+
+    The server ends with the block.
+    """
     address = str(folder / "server")
-    command = folder / "bin" / "agentgym"
-    command.parent.mkdir()
-    command.write_text(CLIENT.format(python=sys.executable, address=address))
-    command.chmod(0o755)
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in ("agentgym", "python-code"):
+        (programs / name).write_text(CLIENT.format(python=sys.executable, address=address))
+        (programs / name).chmod(0o755)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(address)
         listener.listen(8)
         start = [sys.executable, __file__, str(listener.fileno())]
         server = subprocess.Popen(start, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
     try:
-        yield command.parent
+        yield programs
     finally:
         server.terminate()
         server.wait()
@@ -65,7 +75,7 @@ def serve(listener: socket.socket) -> None:
     while True:
         connection, _ = listener.accept()
         arguments, folder, variables, streams = receive(connection)
-        if " ".join(arguments).startswith(NEED_HEAVY):
+        if NEED_HEAVY.match(" ".join(arguments)):
             import_all(HEAVY)
         if os.fork() == 0:
             listener.close()
@@ -121,8 +131,7 @@ def run(arguments: list[str], folder: str, variables: dict[str, str], streams: l
     os.environ.clear()
     os.environ.update(variables)
     sys.path[:0] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.argv = ["agentgym", *arguments]
-    exit_code = exit_code_of_main()
+    exit_code = exit_code_of(*arguments)
     # What an interpreter does at its end, without tearing down every module.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
@@ -131,11 +140,12 @@ def run(arguments: list[str], folder: str, variables: dict[str, str], streams: l
     os._exit(exit_code)
 
 
-def exit_code_of_main() -> int:
-    from agentgym.cli import main
-
+def exit_code_of(program: str, *arguments: str) -> int:
     try:
-        main()
+        if program == "python-code":
+            run_code(*arguments)
+        else:
+            run_main(arguments)
     except SystemExit as exit_:
         if exit_.code is None or isinstance(exit_.code, int):
             return exit_.code or 0
@@ -145,6 +155,22 @@ def exit_code_of_main() -> int:
         traceback.print_exc()
         return 1
     return 0
+
+
+def run_code(code: str) -> None:
+    warnings.simplefilter("error")
+    sys.argv = ["-c"]
+    sys.path.insert(0, "")
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    exec(compile(code, "<string>", "exec"), vars(main))
+
+
+def run_main(arguments: tuple[str, ...]) -> None:
+    from agentgym.cli import main
+
+    sys.argv = ["agentgym", *arguments]
+    main()
 
 
 if __name__ == "__main__":

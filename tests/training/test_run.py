@@ -163,7 +163,7 @@ def test_training_stops_when_validation_succeeds_and_neither_a_resume_nor_an_ext
         execute(longer, folder, extend=True)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(finished_run, tmp_path, how):
     folder = tmp_path / "run"
     process = start_training(recipe(), folder)
@@ -195,7 +195,10 @@ def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(finished_
     assert_equal_weights(finished_run, folder)
 
 
-@pytest.mark.parametrize("text", ["sibling", "tree", "ragen", "hca", "hcapo", "otb"])
+@pytest.mark.parametrize(
+    "text",
+    ["tree", "hcapo", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("sibling", "ragen", "hca", "otb"))],
+)
 def test_every_signal_an_estimator_asks_for_is_made_while_training(finished_run, tmp_path, text):
     """The estimators whose signals cost most: trees grown, critics of tokens, hindsight, the length of scores."""
     chosen = recipe(train__estimator=text, train__steps=1, train__group_size=4)

@@ -51,6 +51,13 @@ def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):
         for name in ("success", "turn_reward/vowels", "credit/std", "kl", "grad_norm"):
             assert row_of_two[name] == pytest.approx(row_of_one[name], rel=1e-4, abs=1e-6), name
     assert row_of_two["guard/drift"] < 1e-5
+
+
+@pytest.mark.thorough  # each process imports everything for one line; test_run.py has it for one process
+def test_a_folder_that_holds_a_run_is_refused_by_two_processes_in_one_voice(recipe, tmp_path):
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "recipe.toml").write_text(recipe.to_toml())
     repeated = start(2, tmp_path / "recipe.toml", "--out", tmp_path / "two")
     assert repeated.returncode != 0
     assert repeated.stderr.count("already holds a run") == 1

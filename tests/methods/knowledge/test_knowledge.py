@@ -6,6 +6,7 @@ import json
 import shutil
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from crafting_agent import crafting_agent
 from lookup_environment import PRESS
 from staged_runs import killed_run, pressing, run
 
-from agentgym import Budgets, Call, RolloutConfig, TaskSet, load, load_task_set, register
+from agentgym import Budgets, Call, RolloutConfig, Task, TaskSet, load, load_task_set, register
 from agentgym.errors import CreditError, LedgerError
 from agentgym.methods.knowledge import KnowledgeStore
 from agentgym.storage.ledger import Ledger
@@ -21,7 +22,10 @@ from agentgym.training import Recipe, Rollouts
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 
-TASKS = sorted(load_task_set("text/craft-v1")["train"][:16], key=lambda task: (task.difficulty, task.id))
+
+@cache
+def tasks() -> list[Task]:
+    return sorted(load_task_set("text/craft-v1")["train"][:16], key=lambda task: (task.difficulty, task.id))
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def rollouts(tmp_path):
 def gathered(rollouts, gather, first: int, steps: int) -> list:
     """Steps with four tasks each, beginning with the easiest."""
     return [
-        gather(StepRequest(rollouts, crafting_agent, TASKS[4 * number : 4 * number + 4], f"train-{number:06d}", 2))
+        gather(StepRequest(rollouts, crafting_agent, tasks()[4 * number : 4 * number + 4], f"train-{number:06d}", 2))
         for number in range(first, first + steps)
     ]
 
@@ -73,8 +77,8 @@ def test_it_goes_on_from_a_checkpoint_as_without(rollouts, tmp_path):
 def test_episodes_that_others_helped_in_teach_nothing(rollouts):
     gather = make_gatherer(play_groups, ["guide(turns=4)", "knowledge"])
     gather.read_tasks(load_task_set("text/craft-v1"))
-    policy = crafting_agent(TASKS[0])
-    groups = gather(StepRequest(rollouts, policy, TASKS[:1], "train-000003", 1))
+    policy = crafting_agent(tasks()[0])
+    groups = gather(StepRequest(rollouts, policy, tasks()[:1], "train-000003", 1))
     assert [group.unaided for group in groups] == [[]]
     assert len(gather.wrappers[-1].store) == 0
 

@@ -6,7 +6,7 @@ import json
 import random
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 from crafting_agent import call_of, crafting_agent
@@ -38,14 +38,23 @@ from agentgym.rollout import Fork
 from agentgym.storage.ledger import Ledger
 
 Craft = load("environments", "agentgym/text-craft-v1")
-TASKS = load_task_set("text/craft-v1")
-OF_TWO_TREES = sorted(TASKS["train"][:32], key=lambda task: (task.difficulty, task.id))
-IN_THEIR_TREES = [
-    task
-    for task in TASKS["held_out"]
-    if task.parameters["tree"] in [own.parameters["tree"] for own in (TASKS["train"][0], TASKS["train"][31])]
-]
 CONFIG = RolloutConfig(budgets=Budgets(max_turns=32))
+
+
+@cache
+def craft() -> TaskSet:
+    return load_task_set("text/craft-v1")
+
+
+@cache
+def of_two_trees() -> list[Task]:
+    return sorted(craft()["train"][:32], key=lambda task: (task.difficulty, task.id))
+
+
+@cache
+def in_their_trees() -> list[Task]:
+    trees = [task.parameters["tree"] for task in (craft()["train"][0], craft()["train"][31])]
+    return [task for task in craft()["held_out"] if task.parameters["tree"] in trees]
 
 
 async def collect(tasks, store=None, *, concurrency=64, policy=crafting_agent, **options):
@@ -55,9 +64,9 @@ async def collect(tasks, store=None, *, concurrency=64, policy=crafting_agent, *
     return trajectories
 
 
-async def learnt(tasks=OF_TWO_TREES, *, concurrency=64, **options) -> tuple[KnowledgeStore, list]:
+async def learnt(tasks=None, *, concurrency=64, **options) -> tuple[KnowledgeStore, list]:
     """A store, and the episodes it has learnt from in batches of eight."""
-    store, episodes = KnowledgeStore(**options), []
+    store, episodes, tasks = KnowledgeStore(**options), [], tasks or of_two_trees()
     for first in range(0, len(tasks), 8):
         batch = await collect(tasks[first : first + 8], store, concurrency=concurrency, label=f"batch-{first}")
         store.learn(batch)
@@ -76,9 +85,9 @@ def read(trajectories) -> list:
 
 async def test_an_agent_that_uses_what_was_learnt_succeeds_more_often_in_training_and_on_held_out_goals():
     store, first_pass = await learnt()
-    second_pass = await collect(OF_TWO_TREES, store)
-    held_out = [await collect(IN_THEIR_TREES, known) for known in (None, store)]
-    plain = await collect(OF_TWO_TREES)
+    second_pass = await collect(of_two_trees(), store)
+    held_out = [await collect(in_their_trees(), known) for known in (None, store)]
+    plain = await collect(of_two_trees())
     assert success(second_pass) >= success(first_pass) > success(plain)
     assert sum(len(t.turns) for t in second_pass) < 0.8 * sum(len(t.turns) for t in plain)
     assert sum(len(t.turns) for t in held_out[1]) < sum(len(t.turns) for t in held_out[0])
@@ -86,7 +95,7 @@ async def test_an_agent_that_uses_what_was_learnt_succeeds_more_often_in_trainin
 
 async def test_every_plan_that_is_kept_gets_its_item_from_nothing_wherever_it_begins():
     store, _ = await learnt()
-    first_of_each_tree = {json.dumps(task.parameters["tree"]): task for task in OF_TWO_TREES}.values()
+    first_of_each_tree = {json.dumps(task.parameters["tree"]): task for task in of_two_trees()}.values()
     plans = {goal: plan for goal, plan, _ in store.state()["lessons"]}
     checked = set()
     for task in first_of_each_tree:
@@ -106,8 +115,8 @@ async def test_every_plan_that_is_kept_gets_its_item_from_nothing_wherever_it_be
 
 
 async def test_arguments_that_are_written_in_another_way_teach_the_same():
-    task = next(task for task in OF_TWO_TREES if task.truth["plan"][0][2] > 1)
-    script = TASKS.oracle(task)
+    task = next(task for task in of_two_trees() if task.truth["plan"][0][2] > 1)
+    script = craft().oracle(task)
 
     def written_otherwise(messages):
         message = script(messages)
@@ -132,7 +141,7 @@ async def test_trajectories_and_what_they_teach_are_equal_at_concurrency_1_and_8
 
 
 async def test_an_episode_reads_the_store_as_it_stood_when_its_batch_began():
-    store, task = KnowledgeStore(), OF_TWO_TREES[0]
+    store, task = KnowledgeStore(), of_two_trees()[0]
     group = await collect(
         [task], store, group_size=6, concurrency=1, on_trajectory=lambda trajectory: store.learn([trajectory])
     )
@@ -145,7 +154,7 @@ async def test_an_episode_reads_the_store_as_it_stood_when_its_batch_began():
 async def test_the_order_of_held_out_tasks_makes_no_difference_and_they_teach_nothing():
     store, _ = await learnt()
     before = store.fingerprint()
-    tasks = [*IN_THEIR_TREES, *TASKS["validation"][:4]]
+    tasks = [*in_their_trees(), *craft()["validation"][:4]]
     shuffled = random.Random(0).sample(tasks, len(tasks))
     episodes = [await collect(tasks, store, concurrency=8), await collect(shuffled, store, concurrency=1)]
     assert read(episodes[0]) == read(episodes[1])
@@ -157,22 +166,22 @@ async def test_the_order_of_held_out_tasks_makes_no_difference_and_they_teach_no
 
 
 async def test_a_batch_with_a_held_out_episode_teaches_nothing_at_all():
-    store, (train,) = KnowledgeStore(), await collect(OF_TWO_TREES[:1])
-    (held_out,) = await collect(IN_THEIR_TREES[:1])
+    store, (train,) = KnowledgeStore(), await collect(of_two_trees()[:1])
+    (held_out,) = await collect(in_their_trees()[:1])
     with pytest.raises(HeldOutError):
         store.learn([train, held_out])
     assert len(store) == 0
 
 
 async def test_measurements_can_be_shown_nothing():
-    store, _ = await learnt(OF_TWO_TREES[:8], measured=False)
-    assert all(t.provenance.knowledge is None for t in await collect(IN_THEIR_TREES, store))
-    assert all(t.provenance.knowledge for t in await collect(OF_TWO_TREES[:8], store))
+    store, _ = await learnt(of_two_trees()[:8], measured=False)
+    assert all(t.provenance.knowledge is None for t in await collect(in_their_trees(), store))
+    assert all(t.provenance.knowledge for t in await collect(of_two_trees()[:8], store))
 
 
 async def test_an_evaluation_says_what_its_agent_was_shown_and_does_not_go_on_with_other_knowledge(tmp_path):
-    store, _ = await learnt(OF_TWO_TREES[:8])
-    tasks = TaskSet("test/craft-v1", {"validation": [replace(task, split="validation") for task in IN_THEIR_TREES]})
+    store, _ = await learnt(of_two_trees()[:8])
+    tasks = TaskSet("test/craft-v1", {"validation": [replace(task, split="validation") for task in in_their_trees()]})
     ledger = Ledger(tmp_path / "ledger.sqlite")
     options = {"config": replace(CONFIG, knowledge=store), "ledger": ledger, "policy_name": "crafting"}
     with_store = await evaluate(crafting_agent, tasks, "validation", **options)
@@ -190,13 +199,13 @@ async def test_an_evaluation_says_what_its_agent_was_shown_and_does_not_go_on_wi
 
 
 async def test_replays_branches_and_the_ledger_have_what_the_episode_was_shown(tmp_path):
-    store, _ = await learnt(OF_TWO_TREES[:8])
+    store, _ = await learnt(of_two_trees()[:8])
     with_store = replace(CONFIG, knowledge=store)
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    (episode,) = await EpisodeManager(crafting_agent, with_store, ledger=ledger).collect(OF_TWO_TREES[8:9])
+    (episode,) = await EpisodeManager(crafting_agent, with_store, ledger=ledger).collect(of_two_trees()[8:9])
     assert ledger.load(episode.id).provenance.knowledge == episode.provenance.knowledge is not None
     ledger.close()
-    store.learn(await collect(OF_TWO_TREES[8:16], store, label="later"))
+    store.learn(await collect(of_two_trees()[8:16], store, label="later"))
     manager = EpisodeManager(crafting_agent, with_store)
     assert await manager.replay(episode) is None
     done = ScriptedPolicy(lambda messages: Message("assistant", "Done."))
@@ -275,14 +284,14 @@ async def test_an_agent_reads_of_the_tool_note_beside_those_of_the_environment()
 
     policy = Reader([Message("assistant", "Nothing.")])
     make = with_notes(partial(agentgym.make, "agentgym/text-craft-v1"))
-    await EpisodeManager(policy, RolloutConfig(environment=make)).collect([OF_TWO_TREES[0]])
+    await EpisodeManager(policy, RolloutConfig(environment=make)).collect([of_two_trees()[0]])
     assert policy.tool_names == [*Craft.tools, "note"]
 
 
 async def test_notes_of_a_game_do_not_disturb_its_judge_and_a_checkpoint_counts_them():
-    task = OF_TWO_TREES[0]
+    task = of_two_trees()[0]
     make = with_notes(partial(agentgym.make, "agentgym/text-craft-v1"))
-    oracle = TASKS.oracle(task)
+    oracle = craft().oracle(task)
 
     def script(messages):
         if len(messages) == 1:
@@ -338,7 +347,7 @@ def test_wrong_options_are_named(options, reason):
 
 
 async def test_a_file_gives_back_the_store_and_one_that_is_not_whole_gives_nothing(tmp_path):
-    store, _ = await learnt(OF_TWO_TREES[:8], offered=2)
+    store, _ = await learnt(of_two_trees()[:8], offered=2)
     path = store.save(tmp_path / "kept" / "knowledge.json")
     assert KnowledgeStore.load(path).state() == store.state()
     text = path.read_text()
@@ -357,7 +366,7 @@ async def test_a_file_gives_back_the_store_and_one_that_is_not_whole_gives_nothi
 
 
 async def test_a_writing_that_was_cut_short_leaves_the_file_as_it_was(tmp_path):
-    store, _ = await learnt(OF_TWO_TREES[:8])
+    store, _ = await learnt(of_two_trees()[:8])
     path = store.save(tmp_path / "knowledge.json")
     (tmp_path / ".knowledge.json.partial").write_text(path.read_text()[:100])  # as a process that was killed leaves it
     assert KnowledgeStore.load(path).fingerprint() == store.fingerprint()
@@ -367,7 +376,7 @@ async def test_a_writing_that_was_cut_short_leaves_the_file_as_it_was(tmp_path):
 
 
 async def test_the_command_line_reads_a_file_and_names_one_that_is_missing(tmp_path):
-    tasks = choose(TASKS, "train", 8)
+    tasks = choose(craft(), "train", 8)
     store, _ = await learnt(tasks)
     path = store.save(tmp_path / "knowledge.json")
     command = ["rollout", "text/craft-v1:train", "--limit", "8", "--max-turns", "32", "--out", str(tmp_path / "run")]
