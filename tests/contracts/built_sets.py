@@ -11,6 +11,8 @@ import pytest
 from agentgym import TaskSet, load, load_task_set
 from agentgym.registry import names
 
+together, thorough = pytest.mark.together, pytest.mark.thorough
+
 
 @lru_cache(maxsize=1)
 def built_set(name: str) -> TaskSet:
@@ -24,17 +26,24 @@ def set_of(environment: str) -> TaskSet | None:
     return built_set(declared) if declared else None
 
 
-def each_task_set() -> Any:
-    """Return the mark that tries a test on each registered task set, by its name."""
-    return _each((name, name) for name in names("task_sets"))
+def each_task_set(*, one_of_a_namespace: bool = False) -> Any:
+    """Return the mark that tries a test on each registered task set, by its name.
+
+    With `one_of_a_namespace`, `make test` tries the first set of each namespace (`sql`, `text`), `make test-all` all.
+    """
+    first = {name.partition("/")[0]: name for name in reversed(names("task_sets"))}.values()
+    return pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[together(name), *([] if name in first or not one_of_a_namespace else [thorough])])
+            for name in names("task_sets")
+        ],
+    )
 
 
 def each_environment(*, without: Iterable[str] = ()) -> Any:
     """Return the mark that tries a test on each registered environment, by its name."""
-    chosen = [name for name in names("environments") if name not in without]
-    return _each((name, load("environments", name).task_set) for name in chosen)
-
-
-def _each(named: Iterable[tuple[str, str]]) -> Any:
-    cases = [pytest.param(name, marks=[pytest.mark.together(of)] if of else []) for name, of in named]
-    return pytest.mark.parametrize("name", cases)
+    task_sets = {name: load("environments", name).task_set for name in names("environments") if name not in without}
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[together(of)] if of else []) for name, of in task_sets.items()]
+    )

@@ -10,7 +10,7 @@ from agentgym.methods.attempts import Attempts
 
 
 @pytest.mark.needs_namespaces
-@each_task_set()
+@each_task_set(one_of_a_namespace=True)
 async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
     task_set = built_set(name)
     task = task_set["validation"][0]

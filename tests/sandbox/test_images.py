@@ -46,7 +46,8 @@ def _cached(cache_folder, monkeypatch):
 
 
 def packed(folder: Path, target: Path, mode: str = "w") -> Path:
-    with tarfile.open(target, mode) as archive:
+    options = {"compresslevel": 1} if mode.endswith("gz") else {}
+    with tarfile.open(target, mode, **options) as archive:
         archive.add(folder, arcname=".")
     return target
 

@@ -62,7 +62,7 @@ def test_two_checkouts_are_compared_row_by_row():
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.slow
+@pytest.mark.thorough  # as the benchmarks of tests/test_benchmarks_run.py that take more than five seconds
 def test_it_measures_and_writes_what_it_found(tmp_path):
     command = [sys.executable, str(FOLDER / "sandbox.py"), "--quick", "--only", "life", "files", "many", "peers"]
     done = subprocess.run(
