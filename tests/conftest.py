@@ -59,7 +59,7 @@ hypothesis.settings.load_profile("agentgym")
 
 DURATIONS = Path(__file__).with_name("durations.json")
 """The seconds of a test function with all its cases, from SLOW_S on, and of a case alone, from LONG_S on."""
-SLOW_S, LONG_S = 0.25, 5.0
+SLOW_S, LONG_S = 0.1, 5.0
 seconds_of_this_run: Counter[str] = Counter()
 
 
