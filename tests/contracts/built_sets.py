@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -41,9 +41,13 @@ def each_task_set(*, one_of_a_namespace: bool = False) -> Any:
     )
 
 
-def each_environment(*, without: Iterable[str] = ()) -> Any:
-    """Return the mark that tries a test on each registered environment, by its name."""
+def each_environment(*, without: Collection[str] = (), at_night: Collection[str] = ()) -> Any:
+    """Return the mark that tries a test on each registered environment, by its name; on some in `make test-all` alone."""
     task_sets = {name: load("environments", name).task_set for name in names("environments") if name not in without}
     return pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=[together(of)] if of else []) for name, of in task_sets.items()]
+        "name",
+        [
+            pytest.param(name, marks=[*([together(of)] if of else []), *([thorough] if name in at_night else [])])
+            for name, of in task_sets.items()
+        ],
     )

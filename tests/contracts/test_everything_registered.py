@@ -38,12 +38,15 @@ EXTRAS = ("torch", "transformers")  # without the extra `train`, some policies a
 SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
     "agentgym/desktop-v2": 1,
-    "agentgym/swe-edit-v1": 1,  # it is swe-v1 with other tools, and each judging runs a repository's tests
+    "agentgym/swe-edit-v1": 1,  # each judging runs a repository's tests
+    "agentgym/swe-v1": 1,
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
     "agentgym/web-wizard-v1": 1,  # it shares all but its tool with web-v1
 }
 SAMPLE = 3 if "AGENTGYM_TEST_ALL" in os.environ else 2
 """Tasks that any other environment is played on."""
+AT_NIGHT = {"agentgym/swe-edit-v1", "agentgym/web-form-v1"}
+"""Environments that are others with other tools: their own tests play them, and `make test-all` checks them here too."""
 TOOLS_AT_RESET = {
     "agentgym/mcp-v1",
     "agentgym/function-turns-v1",
@@ -95,7 +98,7 @@ def test_every_registered_name_can_be_imported():
 
 
 @pytest.mark.needs_namespaces
-@each_environment(without=OF_FOLDERS)
+@each_environment(without=OF_FOLDERS, at_night=AT_NIGHT)
 async def test_an_environment_keeps_its_contract(name):
     playable(name)
     await check_environment(name, set_of(name), sample=SAMPLES.get(name, SAMPLE))
