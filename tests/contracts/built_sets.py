@@ -42,7 +42,10 @@ def each_task_set(*, one_of_a_namespace: bool = False) -> Any:
 
 
 def each_environment(*, without: Collection[str] = (), at_night: Collection[str] = ()) -> Any:
-    """Return the mark that tries a test on each registered environment, by its name; on some in `make test-all` alone."""
+    """Return the mark that tries a test on each registered environment, by its name.
+
+    On those of `at_night`, `make test-all` alone tries it.
+    """
     task_sets = {name: load("environments", name).task_set for name in names("environments") if name not in without}
     return pytest.mark.parametrize(
         "name",

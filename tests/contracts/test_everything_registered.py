@@ -46,7 +46,7 @@ SAMPLES = {
 SAMPLE = 3 if "AGENTGYM_TEST_ALL" in os.environ else 2
 """Tasks that any other environment is played on."""
 AT_NIGHT = {"agentgym/swe-edit-v1", "agentgym/web-form-v1"}
-"""Environments that are others with other tools: their own tests play them, and `make test-all` checks them here too."""
+"""Environments that are others with other tools: their own tests play them; `make test-all` checks them here too."""
 TOOLS_AT_RESET = {
     "agentgym/mcp-v1",
     "agentgym/function-turns-v1",
