@@ -191,3 +191,10 @@ def test_data_are_compared_by_kind():
 def test_a_gold_answer_with_leading_zeros_is_a_code(answer, gold, same):
     """An answer with zeros before a number is that number, as in the scorers of GSM8K and GAIA, which use float()."""
     assert comparison.same_answer(answer, gold) is same
+
+
+@pytest.mark.parametrize("answer", ['"Homer Jr."', "'Homer Jr'.", "Homer Jr..", '"Homer Jr".', "``Homer Jr.``"])
+@pytest.mark.parametrize("gold", ["Homer Jr.", "Homer Jr", '"Homer Jr."'])
+def test_quotes_and_full_stops_at_the_end_come_in_any_order(answer, gold):
+    assert comparison.same_answer(answer, gold)
+    assert not comparison.same_answer(answer, "Homer")

@@ -119,8 +119,8 @@ def _same_data(left: Any, right: Any, folded: bool) -> bool:
 
 
 def fold_answer(text: str) -> str:
-    """Return a folded text without outer quotes and final full stop."""
-    text = fold_text(text).removesuffix(".")
+    """Return a folded text without outer quotes and final full stops, in whichever order they come."""
+    text = fold_text(text).rstrip(". ")
     while len(text) >= 2 and text[0] == text[-1] and text[0] in _QUOTES:
-        text = text[1:-1].strip()
+        text = text[1:-1].strip().rstrip(". ")
     return text
