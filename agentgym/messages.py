@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+from agentgym.strict_json import encodable
 from agentgym.thoughts import split_thoughts
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -72,6 +73,11 @@ class Call:
     error: str | None = None
     """Set when the text could not be parsed as a call. It tells the model what was wrong, and becomes the call's
     result; no tool is run."""
+
+    @property
+    def is_encodable(self) -> bool:
+        """Return whether every text in the arguments can be encoded as UTF-8: whether none has half of a pair."""
+        return encodable(self.arguments)
 
     def in_one_line(self) -> str:
         """Return the call in Python syntax: `turn(key=3)`."""

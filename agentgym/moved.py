@@ -33,6 +33,7 @@ MOVED: dict[str, str] = {
     "agentgym.interop.seeded_tasks": "agentgym.TaskSet.seeded",
     "agentgym.rollout.tree_labels": "agentgym.rollout.Fork.tree_labels",
     "agentgym.tools.collect_tools": "agentgym.Tool.collect",
+    "agentgym.tools.render_output": "agentgym.Tool.render_output",
     "agentgym.trajectory.training_help": "agentgym.trajectory.PromptAddition.training_help",
     "agentgym.training.stages.learn_from_groups": "agentgym.training.stages.RowGroup.train",
     "agentgym.training.stages.score_rows": "agentgym.training.stages.RowGroup.score",
@@ -156,6 +157,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "programs": "AgentProgram",
     },
     "agentgym.policy": {
+        "contract": "with_call_ids",
         "formats.tags": "Tags",
         "vllm": "save_untied",
     },
@@ -173,7 +175,8 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "workers.standstill": "StandstillWatch",
     },
     "agentgym.sandbox": {
-        "contract": "Layer",
+        "contract": "Connection Layer",
+        "guest.root": "AGENT_ID",
         "host.sessions": "SessionLog replay_sessions",
         "limits": "LIMITS",
         "metering": "SandboxMeter combine_usage metered usage_counts usage_since",
@@ -192,6 +195,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "store": "RootFilesystem",
     },
     "agentgym.storage": {
+        "reader": "LedgerReader",
         "codec": "message_from_json message_to_json",
         "run_folder": "checkpoint_in",
     },
@@ -226,7 +230,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "make_objective make_term make_terms needs_of objective_share",
     },
     "agentgym.training.samplers": {
-        "contract": "restore_sampler save_sampler",
+        "contract": "make_sampler restore_sampler save_sampler",
         "sources": "sampler_of",
     },
     "agentgym.trajectory": {

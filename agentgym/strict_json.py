@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-__all__ = ["encodable", "loads"]
+__all__ = ["loads"]
 
 MAX_LEVELS = 100
 

@@ -13,9 +13,10 @@ from pydantic import BaseModel, Field
 
 from agentgym import Environment, ImagePart, TextPart, Tool, tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import WrongArguments, render_output
+from agentgym.tools import WrongArguments
 from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.tools.definition import tools_by_name
+from agentgym.tools.output import render_output
 
 
 class Point(BaseModel):

@@ -128,9 +128,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     """Return the run's finished episodes by task: those with the prefix, by default those of the last training step."""
     from agentgym.storage.ledger import Ledger
 
-    if not folder.ledger.is_file():
-        raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
-    ledger = Ledger(folder.ledger)
+    ledger = Ledger(folder.existing_ledger())
     try:
         id_prefix = prefix
         if id_prefix is None:  # matches train-000012 of every process, and its branches

@@ -13,7 +13,7 @@ import typer
 
 from agentgym.cli.console import err, exit_by_failures, out, progress_bar, resumable, run, write_text
 from agentgym.cli.fields import takes
-from agentgym.cli.options import TaskOptions, rollout_options
+from agentgym.cli.options import TaskOptions, load_tasks, rollout_options
 from agentgym.cli.policies import Agent, AgentOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import counted, percent
@@ -70,14 +70,11 @@ def evaluate(
 
     Example: agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval
     """
-    from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.price import Price, Spending
     from agentgym.evaluation.record import Evaluation
-    from agentgym.evaluation.runner import choose
     from agentgym.evaluation.runner import evaluate as evaluate_policy
-    from agentgym.rollout.environment_options import check_environment_options
     from agentgym.storage.adaptations import adaptations_of
 
     config, search, folder = options.make_config(), measured.make_search(), measured.folder
@@ -86,12 +83,10 @@ def evaluate(
     name, split = tasks.choose("held_out")
     label = measured.label or split
     earlier = Evaluation.load(measured.against) if measured.against else None
-    task_set = registry.load_task_set(name)
+    task_set, chosen = load_tasks((name, split), tasks.limit, config)
     if earlier is not None:
-        check_tasks(earlier, task_set, split, choose(task_set, split, tasks.limit))
-    check_environment_options(choose(task_set, split, tasks.limit), config)
-    count = len(choose(task_set, split, tasks.limit))
-    err().print(f"{name}:{split}: {counted(count, 'task')}. Loading {agent.policy}.", style="dim", soft_wrap=True)
+        check_tasks(earlier, task_set, split, chosen)
+    err().print(f"{name}:{split}: {counted(len(chosen), 'task')}. Loading {agent.policy}.", style="dim", soft_wrap=True)
     player, player_name = agent.load(task_set)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)

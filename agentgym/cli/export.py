@@ -64,8 +64,7 @@ def export(
     kind, label, target = options.kind, options.label, options.target
     exporter = None if kind in BUILT_IN else registry.load("exporters", kind)
     folder = RunFolder.existing(run)
-    if not folder.ledger.is_file():
-        raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
+    folder.existing_ledger()
     if exporter is not None and label is None:
         raise EvaluationError(
             f"--label is missing: name the evaluation to export. {folder.path} has "

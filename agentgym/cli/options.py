@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from agentgym.task.task_set import TaskSet
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
+    from agentgym.rollout.budgets import Budgets
     from agentgym.rollout.config import RolloutConfig
 
 
@@ -97,10 +98,32 @@ def backend_option() -> Fields:
     return Fields(rollout_options(), ("backend",))
 
 
-def unhurried(config: RolloutConfig) -> RolloutConfig:
-    """Return a config for a slow player, who may think for hours and send many messages without a call."""
+def endless_budgets(**budgets: Any) -> Budgets:
+    """Return budgets too large to end an episode, apart from those given: a slow player may think for a day."""
     from agentgym.rollout.budgets import Budgets
 
     day_s, most = 24 * 3600.0, 10_000
-    budgets = Budgets(max_turns=most, max_calls=most, time_s=day_s, reply_s=day_s, max_void_turns=most, infra_retries=0)
-    return replace(config, concurrency=1, budgets=budgets)
+    endless = {"max_turns": most, "max_calls": 10 * most, "time_s": day_s, "reply_s": day_s, "max_void_turns": most}
+    return Budgets(**endless | budgets)
+
+
+def unhurried(config: RolloutConfig) -> RolloutConfig:
+    """Return a config for a slow player, who may think for hours and send many messages without a call."""
+    return replace(config, concurrency=1, budgets=endless_budgets(infra_retries=0))
+
+
+def load_tasks(tasks: tuple[str, str], limit: int | None, config: RolloutConfig) -> tuple[TaskSet, list[Task]]:
+    """Load a task set and choose the tasks that a command plays.
+
+    Args:
+        tasks: the task set and the split. limit: how many tasks to play; None for all.
+    Raises: TaskError; EnvironmentOptionError if an environment does not take the config's options.
+    """
+    from agentgym import registry
+    from agentgym.evaluation.runner import choose
+    from agentgym.rollout.environment_options import check_environment_options
+
+    task_set = registry.load_task_set(tasks[0])
+    chosen = choose(task_set, tasks[1], limit)
+    check_environment_options(chosen, config)
+    return task_set, chosen

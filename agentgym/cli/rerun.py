@@ -12,18 +12,15 @@ import typer
 
 from agentgym.cli.console import err, out, progress_bar, run
 from agentgym.cli.fields import Fields, FieldsCommand, takes
-from agentgym.cli.options import backend_option, rollout_options
+from agentgym.cli.options import backend_option, endless_budgets, rollout_options
 from agentgym.cli.policies import AgentOptions
+from agentgym.cli.run_ledger import new_ledger, open_run
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
-    from agentgym.rollout import Fork
-    from agentgym.rollout.budgets import Budgets
     from agentgym.rollout.manager import EpisodeManager
-    from agentgym.rollout.replay import Divergence
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
+    from agentgym.rollout.replay import Divergence, Fork
     from agentgym.trajectory.record import Trajectory
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")]
@@ -52,7 +49,7 @@ def rescore(
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.rescore import rescore_evaluation
 
-    run_folder, ledger = _open_run(folder)
+    run_folder, ledger = open_run(folder)
     try:
         before = Evaluation.load(run_folder.path / "evaluation" / f"{label}.json")
         with progress_bar() as progress:
@@ -103,7 +100,7 @@ def replay(
     from agentgym.rollout.hooks import recorded_hooks
     from agentgym.rollout.manager import EpisodeManager
 
-    _, ledger = _open_run(folder)
+    _, ledger = open_run(folder)
     try:
         records = [ledger.load(episode)] if episode else list(islice(ledger.trajectories(prefix), limit))
     finally:
@@ -114,7 +111,7 @@ def replay(
             f"{folder} has no valid finished episode whose id begins with {episode or prefix!r}: there is none, or "
             "all of them failed."
         )
-    config = replace(options.make_config(), budgets=_generous_budgets())
+    config = replace(options.make_config(), budgets=endless_budgets())
 
     def manager_of(record: Trajectory) -> EpisodeManager:
         return EpisodeManager(ScriptedPolicy(()), replace(config, hooks=recorded_hooks(record.provenance)))
@@ -172,14 +169,12 @@ def fork(
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode
     from agentgym.errors import EvaluationError
-    from agentgym.rollout import Fork
     from agentgym.rollout.hooks import recorded_hooks
     from agentgym.rollout.manager import EpisodeManager
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
+    from agentgym.rollout.replay import Fork
     from agentgym.task.task_set import TaskSet
 
-    _, ledger = _open_run(folder)
+    _, ledger = open_run(folder)
     try:
         record = ledger.load(fork_at.episode)
     finally:
@@ -198,16 +193,12 @@ def fork(
     config = replace(
         config,
         temperature=1.0 if config.temperature is None else config.temperature,
-        budgets=_generous_budgets(max_turns=max_turns, max_turn_tokens=config.budgets.max_turn_tokens),
+        budgets=endless_budgets(max_turns=max_turns, max_turn_tokens=config.budgets.max_turn_tokens),
         hooks=recorded_hooks(record.provenance),
     )
-    target_ledger = Ledger(RunFolder(fork_at.target).create().ledger) if fork_at.target else None
-    manager = EpisodeManager(agent, config, ledger=target_ledger, label="fork")
-    try:
+    with new_ledger(fork_at.target) as target:
+        manager = EpisodeManager(agent, config, ledger=target, label="fork")
         branches = run(_fork(manager, Fork(record, turn - 1)), agent)
-    finally:
-        if target_ledger is not None:
-            target_ledger.close()
     for branch in branches:
         print_episode(branch, out())
     if errors := [branch.error for branch in branches if not branch.valid]:
@@ -233,32 +224,6 @@ async def _replay(
 
 async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
     return [branch async for branch in manager.branch([fork])]
-
-
-def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) -> Budgets:
-    """Return budgets too large to end an episode: replays follow the record, and a person may think for a day."""
-    from agentgym.rollout.budgets import Budgets
-
-    return Budgets(
-        max_turns=max_turns,
-        max_turn_tokens=max_turn_tokens,
-        max_calls=100_000,
-        time_s=24 * 3600.0,
-        reply_s=24 * 3600.0,
-        max_void_turns=10_000,
-    )
-
-
-def _open_run(path: Path) -> tuple[RunFolder, Ledger]:
-    """Return the run folder and its ledger. Raises: LedgerError, EvaluationError."""
-    from agentgym.errors import EvaluationError
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
-
-    run_folder = RunFolder.existing(path)
-    if not run_folder.ledger.is_file():
-        raise EvaluationError(f"{run_folder.path} holds no ledger.sqlite: this run kept no episodes.")
-    return run_folder, Ledger(run_folder.ledger)
 
 
 def _format(divergence: Divergence) -> str:

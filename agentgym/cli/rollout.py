@@ -11,7 +11,7 @@ import typer
 
 from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run
 from agentgym.cli.fields import Fields, takes
-from agentgym.cli.options import TaskOptions, rollout_options
+from agentgym.cli.options import TaskOptions, load_tasks, rollout_options
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import percent
@@ -66,24 +66,18 @@ def play_and_keep(
     Args:
         tasks: the task set and the split.
     """
-    from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.price import Price, Spending
-    from agentgym.evaluation.runner import choose
-    from agentgym.rollout.environment_options import check_environment_options
     from agentgym.rollout.manager import EpisodeManager
     from agentgym.storage.identity import identity_of_policy
 
     spending = Spending(Price.parse(output.price) if output.price else None, output.max_cost)
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
-    name, split = tasks
-    task_set = registry.load_task_set(name)
-    chosen = choose(task_set, split, limit)
-    check_environment_options(chosen, config)
+    task_set, chosen = load_tasks(tasks, limit, config)
     agent, agent_name = player.load(task_set)
     hint = "Run the same command again to go on." if output.folder else "Nothing is kept without --out DIR."
-    identity = {"policy": identity_of_policy(agent, agent_name), "task_set": name, "split": split}
+    identity = {"policy": identity_of_policy(agent, agent_name), "task_set": tasks[0], "split": tasks[1]}
     with opened_ledger(output.folder, config) as ledger, resumable(hint):
         manager = EpisodeManager(agent, config, ledger=ledger, label=output.label, identity=identity)
         trajectories = run(_play(manager, chosen, spending), agent)

@@ -1,9 +1,9 @@
-"""The ledger in the run folder of a command that plays."""
+"""The ledger in the run folder of a command that plays, or that reads what was played."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,32 @@ def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger
     Raises: AgentGymError if the cluster cannot be reached; LedgerError if another command plays into the folder.
     """
     from agentgym.rollout.engine import ConnectingEngine
-    from agentgym.storage.ledger import Ledger
 
     if isinstance(config.engine, ConnectingEngine):
         config.engine.connect()
+    held = RunFolder(folder).create().held() if folder else nullcontext()
+    with held, new_ledger(folder) as ledger:
+        yield ledger
+
+
+@contextmanager
+def new_ledger(folder: Path | None) -> Iterator[Ledger | None]:
+    """Open the ledger of a run folder, which is created if it is missing; other commands may play into it as well.
+
+    Yields: the ledger, None without a folder.
+    """
+    from agentgym.storage.ledger import Ledger
+
     if folder is None:
         yield None
         return
-    run_folder = RunFolder(folder).create()
-    with run_folder.held(), closing(Ledger(run_folder.ledger)) as ledger:
+    with closing(Ledger(RunFolder(folder).create().ledger)) as ledger:
         yield ledger
+
+
+def open_run(path: Path) -> tuple[RunFolder, Ledger]:
+    """Return the folder of an existing run and its ledger. Raises: LedgerError if there is no run, or no ledger."""
+    from agentgym.storage.ledger import Ledger
+
+    run_folder = RunFolder.existing(path)
+    return run_folder, Ledger(run_folder.existing_ledger())

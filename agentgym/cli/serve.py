@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.console import err, out
+from agentgym.cli.console import err, out, run
 from agentgym.cli.fields import Fields, FieldsCommand, takes
 from agentgym.cli.options import backend_option, judging_options, one_task, rollout_options, split_tasks, unhurried
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.rollout import ORACLE, KeepOptions, play_and_keep
+from agentgym.cli.run_ledger import new_ledger
 from agentgym.cli.task_offer import ListenOptions, OfferOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import counted
@@ -111,15 +112,12 @@ def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -
     Example: agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered
     """
     from agentgym import registry
-    from agentgym.cli.console import run
     from agentgym.interop.mcp.stdio import serve_on_stdio
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
 
     name, split = split_tasks(offered.tasks, "train")
     task = one_task(registry.load_task_set(name), split, offered.index, offered.task_id)
     config, folder = unhurried(options.make_config()), offered.folder
-    with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
+    with new_ledger(folder) as ledger:
         trajectory = run(serve_on_stdio(task, config, ledger))
     err().print(outcome_line(trajectory), markup=False, soft_wrap=True)
 

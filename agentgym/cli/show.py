@@ -110,6 +110,4 @@ def _list(ledger: Ledger, prefix: str, console: Console) -> None:
 def _ledger(folder: RunFolder) -> Ledger:
     from agentgym.storage.ledger import Ledger
 
-    if not folder.ledger.is_file():
-        raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
-    return Ledger(folder.ledger)
+    return Ledger(folder.existing_ledger())

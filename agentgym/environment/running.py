@@ -13,8 +13,9 @@ from agentgym.errors import SandboxError, ToolError
 from agentgym.messages import Call, Result, ResultStatus
 from agentgym.sandbox.metering import metered, usage_counts
 from agentgym.threads import in_thread
-from agentgym.tools import WrongArguments, render_output
+from agentgym.tools import WrongArguments
 from agentgym.tools.definition import Tool
+from agentgym.tools.output import render_output
 
 Run = Callable[[Tool, object, Call], Coroutine[Any, Any, Result]]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentgym._imports import lazy_names
-from agentgym.policy.contract import Renderer, Reply, Request, Sampling, with_call_ids
+from agentgym.policy.contract import Renderer, Reply, Request, Sampling
 
 if TYPE_CHECKING:
     from agentgym.policy.chat_api import ChatApiPolicy
@@ -62,7 +62,6 @@ __all__ = [
     "make_processor",
     "make_tokenizer",
     "make_vision_model",
-    "with_call_ids",
 ]
 
 

@@ -59,6 +59,10 @@ class Request:
     start: int = 0
     attempt: Sequence[Message] | None = None
 
+    def with_call_ids(self, message: Message, renderer: Renderer) -> Message:
+        """Return a reply's message with the ids that the renderer's model gives calls; unchanged if it gives none."""
+        return with_call_ids(renderer, message, self.messages)
+
 
 @dataclass(slots=True)
 class Reply:

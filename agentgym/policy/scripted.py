@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
-from agentgym.policy.contract import Policy, Renderer, Reply, Request, with_call_ids
+from agentgym.policy.contract import Policy, Renderer, Reply, Request
 from agentgym.task.script import TaskScript
 from agentgym.text import counted
 
@@ -70,7 +70,7 @@ class ScriptedPolicy(Policy):
             )
         if self.renderer is None:
             return Reply(message, policy_version=self.version)
-        token_ids = self.renderer.encode(with_call_ids(self.renderer, message, request.messages))
+        token_ids = self.renderer.encode(request.with_call_ids(message, self.renderer))
         if isinstance(answer, str):
             message = self.renderer.parse(token_ids)
         return Reply(

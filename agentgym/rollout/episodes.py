@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentgym import __version__
 from agentgym.environment import EnvironmentWrapper
 from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint
@@ -14,10 +15,10 @@ from agentgym.errors import HeldOutError
 from agentgym.reward.contract import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.hooks import EpisodeHook, added_weights
+from agentgym.rollout.hooks import EpisodeHook, added_weights, recorded_options
 from agentgym.rollout.replay import Fork, RestoredEnvironment
 from agentgym.task.definition import Task, seed_of
-from agentgym.trajectory import PromptAddition
+from agentgym.trajectory import PromptAddition, Provenance
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
@@ -65,6 +66,18 @@ class EpisodeConfig:
     state_keys: bool = True
     end_state: bool = False
     hooks: tuple[EpisodeHook, ...] = ()
+
+    def provenance(self, seed: int, additions: tuple[PromptAddition, ...]) -> Provenance:
+        """Return what every episode records of this config. `seed`: the run's. `additions`: texts of every prompt."""
+        return Provenance(
+            agentgym=__version__,
+            seed=seed,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_turn_tokens=self.budgets.max_turn_tokens,
+            hooks=recorded_options(self.hooks),
+            additions=additions,
+        )
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
         """Store the checkpoint taken before the next turn in `checkpoints`, if one was taken and its key exists."""

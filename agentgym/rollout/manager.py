@@ -8,7 +8,6 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from agentgym import __version__
 from agentgym.deprecation import warn_renamed
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
@@ -18,8 +17,6 @@ from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode, EpisodeFactory
 from agentgym.rollout.episodes import Checkpoints, EpisodeConfig, EpisodeJob, branch_jobs, episode_jobs
 from agentgym.rollout.group_rewards import GroupRewards
-from agentgym.rollout.hooks import recorded_options
-from agentgym.rollout.prompt import Prompt
 from agentgym.rollout.replay import (
     Divergence,
     ExhaustedPolicy,
@@ -34,8 +31,7 @@ from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
 from agentgym.task.definition import Task
-from agentgym.trajectory import PromptAddition, Provenance
-from agentgym.trajectory.provenance import ReplayedTurns
+from agentgym.trajectory.provenance import PromptAddition, ReplayedTurns
 from agentgym.trajectory.record import Trajectory
 
 
@@ -104,7 +100,7 @@ class EpisodeManager:
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
         if old:
-            self = self._with_old_keywords(**old)
+            self = self._with_old_keywords("collect", **old)
         group_size = self._group_size(group_size)
         if record:
             self.claim(label)
@@ -149,6 +145,7 @@ class EpisodeManager:
         slots: Slots,
         skip: Container[int] = (),
         watch: StandstillWatch | None = None,
+        **old: Any,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
         """Play as `run` does, and yield each trajectory with its position; a group's positions are consecutive.
 
@@ -156,7 +153,10 @@ class EpisodeManager:
             slots: slots shared with other runs on this event loop, instead of the config's `concurrency`.
             skip: groups, counted from 0, to leave out.
             watch: shared with other runs, which stall only if none of them progresses; by default, this run's own.
+            old: the deprecated keyword `config`, which `with_config` replaces.
         """
+        if old:
+            self = self._with_old_keywords("stream", **old)
         self.claim(label)
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
@@ -250,20 +250,22 @@ class EpisodeManager:
         config = self.with_config(replace(self.config, budgets=budgets, stop_if=()))._episode_config()
         trajectory = Trajectory(f"replay/{record.id}", record.task.copy(), record.sample, record.seed)
         trajectory.provenance = replace(
-            self._provenance(config, self.config.prompt), replay=ReplayedTurns(record.id, chosen)
+            config.provenance(self.config.seed, self.config.prompt.fixed), replay=ReplayedTurns(record.id, chosen)
         )
         _as_prompted(trajectory, record)
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
 
-    def claim(self, label: str | None = None) -> None:
+    def claim(self, label: str | None = None, **old: Any) -> None:
         """Record in the ledger, if there is one, how the episodes of a label are played. Arguments: as `collect`.
 
         Raises: DifferentRunError if the ledger holds episodes of this label that were played differently.
         """
+        if old:
+            self = self._with_old_keywords("claim", **old)
         if self.ledger is None:
             return
         identity = {"policy": identity_of_policy(self.policy), **self.config.identity(), **self._identity}
-        provenance = self._provenance(self._episode_config(), self.config.prompt)
+        provenance = self._episode_config().provenance(self.config.seed, self.config.prompt.fixed)
         provenance.policy = self.policy.name if isinstance(self.policy, Policy) else None
         self.ledger.claim(label or self.label, identity, provenance)
 
@@ -274,10 +276,10 @@ class EpisodeManager:
             yield fork
 
     def _with_old_keywords(
-        self, *, temperature: float | None = None, config: RolloutConfig | None = None
+        self, method: str, *, temperature: float | None = None, config: RolloutConfig | None = None
     ) -> EpisodeManager:
-        """Return the manager for the deprecated keywords of `collect`, `config` and `temperature`."""
-        warn_renamed("config= and temperature= of collect()", "EpisodeManager.with_config(config)", stacklevel=3)
+        """Return the manager for a method's deprecated keywords `config` and `temperature`."""
+        warn_renamed(f"config= and temperature= of {method}()", "EpisodeManager.with_config(config)", stacklevel=3)
         rollout = config or self.config
         return self.with_config(rollout if temperature is None else rollout.at_temperature(temperature))
 
@@ -305,7 +307,8 @@ class EpisodeManager:
         """
         config = self._episode_config(seed_parts=(self.config.seed, label), ledger=ledger, **changes)
         prompt = self.config.prompt
-        episodes = EpisodeFactory(policy or self.policy, config, self._provenance(config, prompt), prompt)
+        provenance = config.provenance(self.config.seed, prompt.fixed)
+        episodes = EpisodeFactory(policy or self.policy, config, provenance, prompt)
         groups = GroupRewards(config, group_size, ledger, label)
         return WorkerPool(jobs, episodes, groups, self.config, ledger, label)
 
@@ -322,17 +325,6 @@ class EpisodeManager:
             hooks=hooks,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
-
-    def _provenance(self, config: EpisodeConfig, prompt: Prompt) -> Provenance:
-        return Provenance(
-            agentgym=__version__,
-            seed=self.config.seed,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            max_turn_tokens=config.budgets.max_turn_tokens,
-            hooks=recorded_options(config.hooks),
-            additions=prompt.fixed,
-        )
 
 
 def _as_prompted(trajectory: Trajectory, record: Trajectory) -> None:

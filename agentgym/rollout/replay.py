@@ -21,7 +21,7 @@ from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint, Outlook
 from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.policy.contract import FinishReason, Policy, Reply, Request, with_call_ids
+from agentgym.policy.contract import FinishReason, Policy, Reply, Request
 from agentgym.task.definition import Task
 from agentgym.trajectory import ForkPoint
 from agentgym.trajectory.record import Trajectory
@@ -129,7 +129,7 @@ class ReplayPolicy(Policy):
                 reply.token_ids, reply.logprobs = list(recorded.token_ids), list(recorded.logprobs) or None
                 reply.version_changes = recorded.version_changes
             else:
-                reply.token_ids = self.renderer.encode(with_call_ids(self.renderer, recorded.message, request.messages))
+                reply.token_ids = self.renderer.encode(request.with_call_ids(recorded.message, self.renderer))
         return reply
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:

@@ -21,7 +21,6 @@ from agentgym.sandbox.contract import (
     Backend,
     Capabilities,
     Channel,
-    Connection,
     ExecResult,
     Running,
     Sandbox,
@@ -34,14 +33,12 @@ from agentgym.sandbox.toolchain_check import toolchain_fault
 if TYPE_CHECKING:
     from agentgym.sandbox import rootfs
     from agentgym.sandbox.docker.backend import DockerBackend
-    from agentgym.sandbox.guest.root import AGENT_ID
     from agentgym.sandbox.namespaces.backend import NamespacesBackend
     from agentgym.sandbox.network.proxy import Proxy
     from agentgym.sandbox.pool.pool import Pool
     from agentgym.sandbox.rootfs.store import cache_folder
 
 _HOME = {
-    "AGENT_ID": "guest.root",
     "DockerBackend": "docker",
     "NamespacesBackend": "namespaces",
     "Pool": "pool.pool",
@@ -50,11 +47,9 @@ _HOME = {
 }
 
 __all__ = [
-    "AGENT_ID",
     "Backend",
     "Capabilities",
     "Channel",
-    "Connection",
     "DockerBackend",
     "ExecResult",
     "NamespacesBackend",

@@ -4,13 +4,11 @@ from agentgym.moved import moved_names
 from agentgym.storage.failures import count_failures
 from agentgym.storage.journal import Journal
 from agentgym.storage.ledger import Ledger
-from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
 
 __all__ = [
     "Journal",
     "Ledger",
-    "LedgerReader",
     "RunFolder",
     "count_failures",
 ]

@@ -89,6 +89,12 @@ class RunFolder:
             raise LedgerError(f"There is no run at {folder.path}. Runs in {here}: {', '.join(runs[:10]) or 'none'}.")
         return folder
 
+    def existing_ledger(self) -> Path:
+        """Return the path of the ledger. Raises: LedgerError if the run kept no episodes."""
+        if not self.ledger.is_file():
+            raise LedgerError(f"{self.path} holds no ledger.sqlite: this run kept no episodes.")
+        return self.ledger
+
     @staticmethod
     def is_run(path: Path) -> bool:
         """Return whether a run has written into a folder."""

@@ -8,9 +8,8 @@ output.py      a tool's return value as message content
 from agentgym.moved import moved_names
 
 from .arguments import WrongArguments
-from .output import render_output
 
-__all__ = ["WrongArguments", "render_output"]
+__all__ = ["WrongArguments"]
 
 
 __getattr__ = moved_names(__name__)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
 from agentgym.errors import ToolDefinitionError
+from agentgym.messages import Content
 
 from .arguments import (
     Check,
@@ -25,6 +26,7 @@ from .arguments import (
     arguments_of_signature,
     holds_lone_surrogate,
 )
+from .output import render_output
 from .shown import as_shown
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -143,6 +145,11 @@ class Tool:
             is_async=_is_async(call),
             check=check,
         )
+
+    @staticmethod
+    def render_output(value: Any, limit: int) -> tuple[Content, bool]:
+        """Convert a tool's return value into content with at most `limit` characters of text. See `render_output`."""
+        return render_output(value, limit)
 
     @staticmethod
     def collect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer, with_call_ids
@@ -12,6 +13,7 @@ from agentgym.rollout.environments import schemas_of
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.mixture import by_weight
 from agentgym.task.task_set import TaskSet
+from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
@@ -66,6 +68,45 @@ def demonstrations(
     if not imperfect_oracle:
         return solved
     return solved + [t for t in play("imperfect_oracle", tasks[oracle_count:]) if t.valid]
+
+
+class Demonstrations:
+    """The demonstrations that a run has played: those of the same options are played once."""
+
+    def __init__(self) -> None:
+        self._episodes: dict[tuple[object, ...], list[Trajectory]] = {}
+
+    def play(
+        self,
+        rollouts: Rollouts,
+        section: WarmStartSection | None,
+        task_set: TaskSet,
+        weights: Mapping[str, float],
+        seed: int,
+        *,
+        bar: Callable[[str, int], AbstractContextManager[Callable[[], None]]],
+    ) -> list[Trajectory]:
+        """Return the demonstrations of [warm_start]; without that section, enough to train a tokenizer.
+
+        Args:
+            weights, seed: as for `demonstrations`.
+            bar: shows a progress bar with a title and a total, and yields what advances it by one.
+        """
+        section = section or WarmStartSection(demonstrations=200)
+        task_set = task_set.tagged(*section.tags) if section.tags else task_set
+        count = min(section.demonstrations, len(task_set["train"]))
+        if (key := (count, section.imperfect_oracle, section.tags)) not in self._episodes:
+            with bar("demonstrations", count) as advance:
+                self._episodes[key] = demonstrations(
+                    rollouts,
+                    task_set,
+                    count,
+                    imperfect_oracle=section.imperfect_oracle,
+                    seed=seed,
+                    weights=weights,
+                    on_trajectory=lambda _: advance(),
+                )
+        return self._episodes[key]
 
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:

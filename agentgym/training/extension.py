@@ -1,16 +1,21 @@
-"""Extend a run: continue from the last checkpoint to more steps, as if the recipe had had that many from the start."""
+"""Continue a run: resume it with the recipe it began with, or extend it to more steps.
+
+An extended run continues from its last checkpoint, as if the recipe had had that many steps from the start.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentgym import registry
 from agentgym.errors import RecipeError
+from agentgym.options import Section
 from agentgym.reward.combined import Combined
 from agentgym.reward.contract import Reward
 from agentgym.storage.ledger import Ledger
-from agentgym.storage.run_folder import RunFolder
+from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.model.models import FINAL, FINAL_ADAPTER
@@ -114,3 +119,41 @@ def _rewards(reward: Reward | str | None, task_set: TaskSet) -> Sequence[object]
     environments = dict.fromkeys(task.environment for task in task_set["train"])
     names = [reward] if reward is not None else [registry.prototype(name).reward for name in environments]
     return [registry.load_reward(name) if isinstance(name, str) else name for name in names]
+
+
+def write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:
+    """Write the resolved recipe into a new folder, or check that the folder to resume holds the same recipe."""
+    file = run.recipe
+    if not file.is_file():
+        file.write_text(recipe.to_toml(), encoding="utf-8")
+        return
+    if not resume:
+        raise RecipeError(HOLDS_A_RUN.format(run.path))
+    recorded = Recipe.load_recorded(file)
+    # The pool size changes no episode, and older versions had another default for Docker.
+    same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})
+    changes = differing_keys(recorded.model_copy(update={"episode": same_pool}), recipe)
+    other_changes = [change for change in changes if not change.startswith("train.steps was")]
+    if other_changes if steps_may_differ else changes:
+        advice = (
+            f"A run is resumed with the recipe it began with, {file}. To train its result further, start a new run "
+            f"with policy.path = {str(run.path)!r}."
+        )
+        if not other_changes:
+            advice = "To train it for more steps, write --extend instead of --resume."
+        raise RecipeError(f"{run.path} was started with another recipe: {'; '.join(changes)}. {advice}")
+
+
+def differing_keys(recorded: Section, section: Section) -> list[str]:
+    """Return the keys in which two recipes, or two of their sections, differ: "train.steps was 2, now 3"."""
+    before, now = _flat(recorded.model_dump()), _flat(section.model_dump())
+    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return [f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested tables into one, with keys such as "train.steps"."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -6,70 +6,33 @@ continues with the first stage without a result; reinforcement continues from it
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 
 from agentgym.errors import RecipeError
-from agentgym.options import Section
-from agentgym.policy.device import device_of
-from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
-from agentgym.task.task_set import TaskSet
+from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import copy_linked
 from agentgym.training.checks.learning_rates import learning_rate_notes
 from agentgym.training.checks.memory_plan import memory_note
-from agentgym.training.checks.parts import plan_of
+from agentgym.training.checks.parts import check_launch
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.extension import depends_on_steps
+from agentgym.training.extension import depends_on_steps, write_or_compare_recipe
 from agentgym.training.extension import extend as extend_run
-from agentgym.training.fit import check_parts
 from agentgym.training.model.models import FINAL, load_saved
-from agentgym.training.model.sharding import ShardedModel
-from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import tracked
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.measure import conclude
 from agentgym.training.stages.plan import planned_stages
-from agentgym.training.stages.warm_start import starting_learner
-
-
-def check_launch(stages: Sequence[PlannedStage], task_set: TaskSet, processes: Processes) -> None:
-    """Check that only `machine.sharding` shards the weights, and that there are then several processes.
-
-    Raises: RecipeError with the reason and the remedy.
-    """
-    options = {key for stage in stages for key in stage.recipe.train.trl}
-    is_sharded = any(stage.recipe.machine.sharding is not None for stage in stages)
-    if _is_set("ACCELERATE_USE_DEEPSPEED") or "deepspeed" in options:
-        raise RecipeError(
-            "DeepSpeed is not supported. To shard the weights over the processes, set machine.sharding = 'fsdp' and "
-            "start the run with torchrun."
-        )
-    if given := sorted({"fsdp", "fsdp_config"} & options):
-        raise RecipeError(
-            f"[train.trl] {given[0]} is not supported: set machine.sharding = 'fsdp' to shard the weights, and leave "
-            "this key out."
-        )
-    if not is_sharded and _is_set("ACCELERATE_USE_FSDP"):
-        raise RecipeError(
-            "accelerate was started with FSDP, but the recipe does not shard the weights. Set machine.sharding = "
-            "'fsdp', or start the processes with torchrun."
-        )
-    for stage in stages if is_sharded else ():
-        check_parts([ShardedModel()], plan_of(stage, task_set, processes))
-
-
-def _is_set(variable: str) -> bool:
-    return os.environ.get(variable, "false").lower() in ("1", "true")
+from agentgym.training.stages.starting_model import starting_learner
 
 
 def train(
@@ -91,20 +54,21 @@ def train(
     Raises: RecipeError if the folder holds another run; any typed error of the stages.
     """
     run = RunFolder(folder or Path("runs") / recipe.name)
-    processes = Processes.joined(device_of(recipe.machine.device))
+    processes = Processes.joined(recipe.machine.torch_device)
     console = (console or Console()) if processes.is_first else Console(quiet=True)
     task_set = recipe.tasks.load()
 
     def prepare() -> None:
-        check_launch(planned_stages(recipe), task_set, processes)
+        stages = planned_stages(recipe)
+        check_launch(stages, task_set, processes)
         if not run.recipe.is_file():  # a run that has begun was checked at its start
             check_before_start(recipe, task_set, processes)
             if plan := memory_note(recipe, processes.count):
                 note, fits = plan
                 console.print(note, style="dim" if fits else "yellow", markup=False, soft_wrap=True)
-            for note in learning_rate_notes(recipe):
+            for note in learning_rate_notes(stages):
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
-        _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
+        write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)
             for dependency in depends_on_steps(recipe.train, recipe.make_reward(task_set), task_set):
@@ -178,41 +142,3 @@ def _publish_final(context: RunContext, stages: Sequence[PlannedStage]) -> None:
         context.folder.checkpoints.mkdir(exist_ok=True)
         trained = last.context(context).folder.checkpoints / str(last.stage.checkpoint)
         copy_linked(trained, context.folder.checkpoints / FINAL)
-
-
-def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:
-    """Write the resolved recipe into a new folder, or check that the folder to resume holds the same recipe."""
-    file = run.recipe
-    if not file.is_file():
-        file.write_text(recipe.to_toml(), encoding="utf-8")
-        return
-    if not resume:
-        raise RecipeError(HOLDS_A_RUN.format(run.path))
-    recorded = Recipe.load_recorded(file)
-    # The pool size changes no episode, and older versions had another default for Docker.
-    same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})
-    changes = differing_keys(recorded.model_copy(update={"episode": same_pool}), recipe)
-    other_changes = [change for change in changes if not change.startswith("train.steps was")]
-    if other_changes if steps_may_differ else changes:
-        advice = (
-            f"A run is resumed with the recipe it began with, {file}. To train its result further, start a new run "
-            f"with policy.path = {str(run.path)!r}."
-        )
-        if not other_changes:
-            advice = "To train it for more steps, write --extend instead of --resume."
-        raise RecipeError(f"{run.path} was started with another recipe: {'; '.join(changes)}. {advice}")
-
-
-def differing_keys(recorded: Section, section: Section) -> list[str]:
-    """Return the keys in which two recipes, or two of their sections, differ: "train.steps was 2, now 3"."""
-    before, now = _flat(recorded.model_dump()), _flat(section.model_dump())
-    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    return [f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
-
-
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested tables into one, with keys such as "train.steps"."""
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat

@@ -29,7 +29,6 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.task_set import TaskSet
-from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
 from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import (
@@ -43,19 +42,14 @@ from agentgym.training.loss.grpo_batches import (
     trl_rows,
 )
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
-from agentgym.training.loss.role_order import role_metrics
-from agentgym.training.loss.row_data import ROW_DATA, ForwardPass, RowData
+from agentgym.training.loss.row_data import ROW_DATA, ForwardPass
 from agentgym.training.loss.step_batch import StepBatch
-from agentgym.training.loss.vision_inputs import VisionInputs
-from agentgym.training.monitoring.diagnostics import Pace, diagnose, engine_metrics, summarise
-from agentgym.training.monitoring.silence import silence_rollout_func_warning
-from agentgym.training.objectives.trl_losses import LOSES_TURNS
+from agentgym.training.monitoring.diagnostics import Pace, credit_metrics, diagnose, engine_metrics, summarise
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
-from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
-from agentgym.training.signals.provider import SignalRows
+from agentgym.training.signals.provider import SignalProvider, SignalRows
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
@@ -143,17 +137,11 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._episodes = StepEpisodes()  # of the latest step
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
-        with silence_rollout_func_warning():
-            super().__init__(
-                model,
-                reward_funcs=[episode_return],
-                args=args,
-                train_dataset=dataset,
-                rollout_func=_roll_out,
-                **options,
-            )
+        super().__init__(
+            model, reward_funcs=[episode_return], args=args, train_dataset=dataset, rollout_func=_roll_out, **options
+        )
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
-        self._vision = VisionInputs.of(self.rollout_policy, self.model)
+        self.read_images_as(self.rollout_policy)
         self.parts = parts
 
     def train(self, *args: Any, **options: Any) -> Any:
@@ -175,20 +163,16 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
         signals = _concatenated(self.processes.gather(own_signals))
         credit = self.processes.share(lambda: self._give_credit(signals))
-        lost = self._objective is None and self.importance_sampling_level == "sequence"
-        if lost and any(np.ptp(a) > 0 for a in credit.advantages if len(a)):
-            raise CreditError(LOSES_TURNS)
+        self.check_turn_credit(credit.advantages)
         width, like = batch["completion_ids"].shape[1], batch["advantages"]
         own_part = self.processes.own_part
         own_credit = BatchCredit(own_part(credit.advantages), own_part(credit.token_weights))
         batch["advantages"] = by_token(own_trajectories, own_credit, width).to(like)
         batch["turn_of_token"] = by_token(own_trajectories, None, width).to(like.device)
-        if self._role_order is not None:
-            batch["role_of_token"] = self._role_order.by_token(own_trajectories, batch["turn_of_token"])
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._add_loss_inputs(batch, own_trajectories)
         self._set_behaviour_policy(batch, second_pass)
-        self.log_metrics(role_metrics(own_trajectories, batch))
+        self.add_roles(batch, own_trajectories)
         return batch
 
     def _check_needs(self) -> None:
@@ -223,10 +207,6 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         """Return the token ids for the end of a sequence and for padding."""
         return int(self._tokenizer.eos_token_id), int(self._tokenizer.pad_token_id)
 
-    def row_data(self, trajectory: Trajectory) -> RowData:
-        """Return a trajectory's data, other than tokens, that a forward pass needs."""
-        return RowData.of(trajectory, self._vision)
-
     def _give_credit(self, second_pass_signals: Mapping[str, SignalRows]) -> BatchCredit:
         """Return the credit of every turn of the batch; log the episodes' metrics and update the learners."""
         trajectories = self._episodes.trajectories
@@ -242,7 +222,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         unaided = [trajectory for group in self._episodes.groups for trajectory in group.unaided]
         self.log_metrics(summarise(unaided or episodes) | diagnose(trajectories, credit, self._group_size()))
         self.log_metrics(gather_metrics(self._episodes.groups))
-        self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
+        self.log_metrics(credit_metrics(trajectories, credit, second_pass_signals))
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
             self._update_learners()
@@ -386,9 +366,3 @@ def _has_logprobs(turn: Turn) -> bool:
 def _concatenated(parts: Sequence[Mapping[str, SignalRows]]) -> dict[str, SignalRows]:
     """Concatenate the signals of a batch's consecutive parts."""
     return {name: [row for part in parts for row in part[name]] for name in parts[0]}
-
-
-def _credit_statistics(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> dict[str, float]:
-    """Return the share of turns whose advantage is exactly 0, and the standard deviation of the advantages."""
-    advantages = np.concatenate([a for t, a in zip(trajectories, credit, strict=True) if t.valid] or [np.zeros(1)])
-    return {"credit/zero_fraction": float(np.mean(advantages == 0.0)), "credit/std": float(np.std(advantages))}

@@ -24,10 +24,10 @@ from inspect_ai.util import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentgym import BackendUser, SandboxDied, SandboxError, SandboxSpec, SandboxUnavailable, shared_backend
-from agentgym.sandbox import AGENT_ID, Sandbox
+from agentgym.sandbox import Sandbox
 
 _NO_TIMEOUT_S = 7 * 24 * 3600.0
-_USERS = (None, "agent", str(AGENT_ID))
+_USERS = (None, "agent", "1000")  # names and number of the agent's user in every sandbox
 _REFUSED = 126  # exit code of a program that is not executable
 _users: dict[str, list[BackendUser]] = {}
 

@@ -34,7 +34,6 @@ from agentgym import (
 )
 from agentgym.interop import mcp
 from agentgym.reward import SUCCESS, Components
-from agentgym.tools import render_output
 
 from .wire import EXTENSION, ErrorCode, FrameRefused, Observed, message_from_json
 
@@ -161,7 +160,7 @@ class OpenEnvEnvironment(Environment):
             except FrameRefused as refused:
                 wrong = refused.code is ErrorCode.VALIDATION_ERROR
                 status = ResultStatus.WRONG_ARGUMENTS if wrong else ResultStatus.TOOL_ERROR
-                return Result(render_output(str(refused), _MAX_CHARS)[0], status, call.name, call.id)
+                return Result(Tool.render_output(str(refused), _MAX_CHARS)[0], status, call.name, call.id)
             self._note(answer)
             if self._is_ours and answer.metadata.get("tools_changed"):
                 await self._take_tools(self._connection.action_schema, "The server has changed its tools")
@@ -350,7 +349,7 @@ def _text_of(fields: Mapping[str, Any]) -> str:
 
 def _cut(content: Content, status: ResultStatus, call: Call, tool: Tool | None) -> Result:
     most = tool.options.max_output_chars if tool is not None else _MAX_CHARS
-    text, truncated = render_output(content, most)
+    text, truncated = Tool.render_output(content, most)
     return Result(text, status, call.name, call.id, truncated=truncated)
 
 

@@ -29,10 +29,8 @@ from agentgym import (
     load,
     register,
     seed_of,
-    strict_json,
 )
 from agentgym.reward import SUCCESS, Components
-from agentgym.tools import render_output
 
 from .worker_process import SharedWorker, WorkerProcess
 
@@ -75,7 +73,7 @@ class VerifiersEnvironment(Environment):
 
     async def call(self, call: Call) -> Result:
         """Send a message with one call, and return the harness's next request. Raises: EnvironmentServerError."""
-        if call.error is not None or call.name not in self.tools or not strict_json.encodable(call.arguments):
+        if call.error is not None or call.name not in self.tools or not call.is_encodable:
             return await super().call(call)
         async with self._in_order:
             if self._over is not None:
@@ -87,7 +85,7 @@ class VerifiersEnvironment(Environment):
             observed = await self._next()
         text = "\n\n".join(message.text for message in observed) or "[the episode is over]"
         most = self.tools[call.name].options.max_output_chars if call.name in self.tools else 10**5
-        content, truncated = render_output(text, most)
+        content, truncated = Tool.render_output(text, most)
         return Result(content, name=call.name, call_id=call.id, truncated=truncated)
 
     async def respond(self, message: Message) -> list[Message]:

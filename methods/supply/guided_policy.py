@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from agentgym import Policy
-from agentgym.policy import Reply, Request, with_call_ids
+from agentgym.policy import Reply, Request
 
 
 class GuidedPolicy(Policy):
@@ -43,7 +43,7 @@ class GuidedPolicy(Policy):
         reply = await self.guide.generate(replace(request, prefix_ids=prefix_ids))
         token_ids = None
         if self.renderer is not None:
-            token_ids = self.renderer.encode(with_call_ids(self.renderer, reply.message, request.messages))
+            token_ids = self.renderer.encode(request.with_call_ids(reply.message, self.renderer))
         return Reply(
             reply.message,
             token_ids,

@@ -20,8 +20,8 @@ from agentgym.task.mixture import mixed
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_stored_sources
 from agentgym.training.stages.context import RunContext, with_tasks_of
-from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.stages.plan import planned_stages
+from agentgym.training.stages.stored_episodes import EpisodeSource
 
 BELL = "test/bell-v1"
 

@@ -11,7 +11,8 @@ from template_tokenizers import tokenizer_of
 from agentgym import Budgets, ScriptedPolicy
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy import TemplateRenderer, with_call_ids
+from agentgym.policy import TemplateRenderer
+from agentgym.policy.contract import with_call_ids
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.rollout.conversation import Conversation
 from agentgym.testing import Counter

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import aclosing
+from contextlib import aclosing, closing
+from dataclasses import replace
 
 import pytest
 from scripted_episodes import counting, say, task
 
 from agentgym import Budgets, EpisodeManager, Policy, RolloutConfig, ScriptedPolicy, Task, tool
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import UnknownNameError
 from agentgym.messages import Message
 from agentgym.policy import Reply
 from agentgym.registry import register
+from agentgym.rollout.workers.slots import Slots
+from agentgym.storage import Ledger
 from agentgym.testing import Counter, FakeClock, TargetReached
 
 
@@ -343,3 +347,18 @@ async def test_the_garbage_collector_is_calm_while_episodes_play_and_then_as_bef
 def test_an_unknown_name_in_the_config_is_said_before_anything_is_played(field):
     with pytest.raises(UnknownNameError, match=rf"Nothing in {field}s is named 'nope'"):
         EpisodeManager(ScriptedPolicy([]), RolloutConfig(**{field: "nope"}))
+
+
+async def test_the_old_keyword_config_still_plays_with_another_config_and_warns(tmp_path):
+    """`with_config` replaces it in `collect`, `stream` and `claim`."""
+    config = RolloutConfig(environment=Counter, reward=TargetReached(), temperature=0.5)
+    with closing(Ledger(tmp_path / "ledger.sqlite")) as ledger:
+        manager = EpisodeManager(ScriptedPolicy(counting(1)), replace(config, temperature=1.0), ledger=ledger)
+        with pytest.warns(AgentGymDeprecationWarning, match=r"config= .* of collect\(\)"):
+            (collected,) = await manager.collect([task(1)], label="a", config=config)
+        with pytest.warns(AgentGymDeprecationWarning, match=r"config= .* of claim\(\)"):
+            manager.claim("b", config=config)
+        with pytest.warns(AgentGymDeprecationWarning, match=r"config= .* of stream\(\)"):
+            stream = manager.stream([task(1)], 1, label="b", slots=Slots(1), config=config)
+            streamed = [trajectory async for _, trajectory in stream]
+    assert [t.provenance.temperature for t in (collected, *streamed)] == [0.5, 0.5]

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from public_line import public_names
 from source_tree import CONTENT, source_files, syntax_tree
 
-MOST_PUBLIC_NAMES = 257
+MOST_PUBLIC_NAMES = 250
 MOST_FUNCTIONS_WITH_MANY_PARAMETERS = 20
 MANY_PARAMETERS = 8
-MOST_PARAMETERS_THAT_ARE_A_RECIPE = 12
-MOST_IMPORTED_MODULES = 28
+MOST_PARAMETERS_THAT_ARE_A_RECIPE = 10
+MOST_IMPORTED_MODULES = 25
 
 FRAMEWORK = [path for path in source_files() if path.parts[0] == "agentgym"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -16,8 +16,8 @@ from agentgym import Message, Task, Trajectory, Turn
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
-from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.processes import ALONE, Processes
+from agentgym.training.silence import silence_libraries
 
 TOKENIZER = make_tokenizer(["the red box holds seven coins"], vocab_size=300)
 

@@ -14,8 +14,8 @@ from agentgym.policy import CallFormat, TemplateRenderer, make_model, make_token
 from agentgym.policy.formats.choice import FALLBACK
 from agentgym.registry import load
 from agentgym.training import Recipe, Rollouts, train
-from agentgym.training.demonstrate import demonstrations
-from agentgym.training.stages.warm_start import texts, tokenise
+from agentgym.training.demonstrate import demonstrations, tokenise
+from agentgym.training.stages.starting_model import texts
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 SMALL = [

@@ -15,8 +15,7 @@ from agentgym import Task, Trajectory, Turn
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.training import Recipe
-from agentgym.training.samplers import make_sampler
-from agentgym.training.samplers.contract import FILE, restore_sampler
+from agentgym.training.samplers.contract import FILE, make_sampler, restore_sampler
 from agentgym.training.samplers.curriculum import Curriculum
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]

@@ -16,7 +16,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training import Recipe
 from agentgym.training.imitation import Example, ImitationOptions, imitate
-from agentgym.training.monitoring.silence import silence_libraries
+from agentgym.training.silence import silence_libraries
 
 STEPS = 8
 

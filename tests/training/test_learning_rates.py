@@ -11,6 +11,7 @@ from lookup_runs import RECIPE
 from agentgym.policy.tiny import make_configuration
 from agentgym.training import Recipe
 from agentgym.training.checks.learning_rates import learning_rate_notes
+from agentgym.training.stages.plan import planned_stages
 
 
 def folder_of(path: Path, *, hidden: int, vocabulary: int) -> Path:
@@ -26,7 +27,7 @@ def notes_of(path: object, *, lora: bool = False, **changes: dict) -> list[str]:
     data["policy"] = {"path": str(path)} | ({"lora": {"rank": 4}} if lora else {})
     for section, keys in changes.items():
         data[section] = {**data.get(section, {}), **keys}
-    return learning_rate_notes(Recipe.parse(data))
+    return learning_rate_notes(planned_stages(Recipe.parse(data)))
 
 
 def test_the_defaults_are_warned_of_with_the_key_the_value_and_what_to_set(tmp_path):
@@ -63,22 +64,22 @@ def test_stages_are_warned_of_by_their_names_and_only_where_they_train(tmp_path)
     data["policy"] = {"path": str(large)}
     data["train"]["steps"] = 0
     data["warm_start"] = {**data.get("warm_start", {}), "steps": 0, "learning_rate": 2e-3}
-    assert learning_rate_notes(Recipe.parse(data)) == []
+    assert learning_rate_notes(planned_stages(Recipe.parse(data))) == []
 
 
 @pytest.mark.parametrize("recipe", sorted(Path("recipes").glob("*.toml")), ids=lambda path: path.stem)
 def test_no_bundled_recipe_is_warned_of(recipe, tmp_path):
     loaded = Recipe.load(recipe)
     if loaded.policy.path is None:
-        assert learning_rate_notes(loaded) == []
+        assert learning_rate_notes(planned_stages(loaded)) == []
     else:
         pretrained = loaded.policy.model_copy(update={"path": "nobody/some-model"})
-        assert learning_rate_notes(loaded.model_copy(update={"policy": pretrained})) == []
+        assert learning_rate_notes(planned_stages(loaded.model_copy(update={"policy": pretrained}))) == []
 
 
 def test_a_named_stage_is_named(tmp_path):
     large = folder_of(tmp_path, hidden=1024, vocabulary=60_000)
     data = json.loads(json.dumps(RECIPE)) | {"policy": {"path": str(large)}}
     data["stage"] = [{"kind": "reinforce", "name": "first", "options": {"optimiser": {"learning_rate": 1e-3}}}]
-    [note] = learning_rate_notes(Recipe.parse(data))
+    [note] = learning_rate_notes(planned_stages(Recipe.parse(data)))
     assert note.startswith("train.optimiser.learning_rate of the stage 'first' = 0.001 is")

@@ -23,7 +23,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.imitation import Example, ImitationOptions, imitate
-from agentgym.training.monitoring.silence import silence_libraries
+from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.plan import planned_stages
 
 COLLECT = {"kind": "collect", "options": {"tasks": 8, "group_size": 4}}

@@ -21,7 +21,7 @@ from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.checks.trials import check_environments
-from agentgym.training.run import differing_keys
+from agentgym.training.extension import differing_keys
 
 
 def data(**sections):

@@ -21,9 +21,8 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training import Recipe
 from agentgym.training.checkpoints import COMPLETE, latest_checkpoint
-from agentgym.training.extension import depends_on_steps, extend
+from agentgym.training.extension import depends_on_steps, extend, write_or_compare_recipe
 from agentgym.training.recipe.reward_section import RewardSection
-from agentgym.training.run import _write_or_compare_recipe
 
 
 @pytest.fixture(scope="module")
@@ -256,9 +255,9 @@ def test_a_run_is_not_resumed_with_another_recipe(finished_run):
 def test_a_run_of_version_0_1_is_resumed_with_the_same_recipe_although_the_pool_has_another_default(tmp_path):
     run = RunFolder(tmp_path / "run").create()
     run.recipe.write_text(recipe(episode__backend="docker", episode__pool=0).to_toml())
-    _write_or_compare_recipe(run, recipe(episode__backend="docker"), resume=True)
+    write_or_compare_recipe(run, recipe(episode__backend="docker"), resume=True)
     with pytest.raises(RecipeError, match="another recipe"):
-        _write_or_compare_recipe(run, recipe(episode__backend="docker", train__steps=9), resume=True)
+        write_or_compare_recipe(run, recipe(episode__backend="docker", train__steps=9), resume=True)
 
 
 def test_the_held_out_split_is_closed_while_training(finished_run):

@@ -11,8 +11,8 @@ from planned import check_parts_of
 
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
+from agentgym.training.checks.parts import check_launch
 from agentgym.training.processes import Processes
-from agentgym.training.run import check_launch
 from agentgym.training.stages.plan import planned_stages
 
 TWO = Processes(0, 2)

@@ -20,7 +20,6 @@ from agentgym.training import Rollouts
 from agentgym.training.loss.grpo_batches import own_tokens
 from agentgym.training.rollouts.trl_policy import TrlPolicy
 from agentgym.training.signals import SignalSources
-from agentgym.training.signals.selection import providers_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing
@@ -177,7 +176,7 @@ def test_a_critic_that_would_be_blind_is_refused(model_and_renderer):
 
     def providers(chosen):
         parts = dict(rollouts=None, task_set=None, encode=renderer.tokenizer.encode, estimator=chosen)
-        return providers_for(SignalSources(model=model, policy=VisionPolicy(model, renderer), **parts))
+        return SignalSources(model=model, policy=VisionPolicy(model, renderer), **parts).providers()
 
     with pytest.raises(CreditError, match=r"turn_gae requires values: .* computed without images"):
         providers(estimator("turn_gae"))

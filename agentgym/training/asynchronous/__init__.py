@@ -2,5 +2,4 @@
 
 stream.py        GroupStream: plays ahead of the trainer, limits how far, and draws the next tasks
 step_groups.py   the groups of one step while their episodes are played
-ages.py          metrics of the tokens' age and distance from the trained policy
 """

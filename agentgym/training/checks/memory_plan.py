@@ -22,7 +22,6 @@ from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 from agentgym.errors import RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
-from agentgym.policy.device import device_of
 from agentgym.policy.role_adapters import in_roles
 from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
@@ -90,7 +89,7 @@ def plan_memory(
     Raises: PolicyError if policy.path holds no model.
     """
     section, train = recipe.policy, recipe.train
-    device = device or device_of(recipe.machine.device)
+    device = device or recipe.machine.torch_device
     kind = "cpu" if device == "cpu" else "cuda"
     model = _shapes_of(section)
     precision = getattr(torch, train.autocast(device) or "float32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from typing_extensions import override
@@ -11,7 +12,7 @@ from agentgym.errors import CreditError, PolicyError, RecipeError, UnknownNameEr
 from agentgym.policy.logit_hooks.served_masks import require_vllm_form
 from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import DEMONSTRATION
-from agentgym.training.fit import PlannedPart, TrainingPlan
+from agentgym.training.fit import PlannedPart, TrainingPlan, check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.loss_inputs.experts import PlannedExperts
 from agentgym.training.loss_inputs.teacher import TeacherScores
@@ -154,3 +155,33 @@ def _named_parts(losses: Sequence[PlannedLoss], train: TrainSection) -> list[Tra
         return make_parts(train.parts, {name for loss in losses for name in loss.needs.from_parts})
     except (CreditError, UnknownNameError, ValueError) as error:
         raise RecipeError(f"A part named in [train.parts] cannot be made: {error}") from error
+
+
+def check_launch(stages: Sequence[PlannedStage], task_set: TaskSet, processes: Processes) -> None:
+    """Check that only `machine.sharding` shards the weights, and that there are then several processes.
+
+    Raises: RecipeError with the reason and the remedy.
+    """
+    options = {key for stage in stages for key in stage.recipe.train.trl}
+    is_sharded = any(stage.recipe.machine.sharding is not None for stage in stages)
+    if _is_set("ACCELERATE_USE_DEEPSPEED") or "deepspeed" in options:
+        raise RecipeError(
+            "DeepSpeed is not supported. To shard the weights over the processes, set machine.sharding = 'fsdp' and "
+            "start the run with torchrun."
+        )
+    if given := sorted({"fsdp", "fsdp_config"} & options):
+        raise RecipeError(
+            f"[train.trl] {given[0]} is not supported: set machine.sharding = 'fsdp' to shard the weights, and leave "
+            "this key out."
+        )
+    if not is_sharded and _is_set("ACCELERATE_USE_FSDP"):
+        raise RecipeError(
+            "accelerate was started with FSDP, but the recipe does not shard the weights. Set machine.sharding = "
+            "'fsdp', or start the processes with torchrun."
+        )
+    for stage in stages if is_sharded else ():
+        check_parts([ShardedModel()], plan_of(stage, task_set, processes))
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "false").lower() in ("1", "true")

@@ -9,7 +9,6 @@ from pathlib import Path
 from agentgym import registry
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, TaskError
-from agentgym.policy.device import device_of
 from agentgym.reward.contract import Reward
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.task.task_set import TaskSet
@@ -19,15 +18,14 @@ from agentgym.training.fit import check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.model.grpo_config import check_trl_options, grpo_config
 from agentgym.training.model.models import FINAL, check_model
-from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.samplers.sources import sampler_of
+from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.contract import PlannedStage
-from agentgym.training.stages.episode_manifest import check_usable, finished_of
-from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
 from agentgym.training.stages.plan import planned_stages
+from agentgym.training.stages.stored_episodes import LEDGER, EpisodeSource, check_usable, finished_of
 from agentgym.training.vllm.check import check_vllm
 from agentgym.trajectory.record import Trajectory
 
@@ -81,7 +79,7 @@ def _check_batches(stage: PlannedStage, processes: Processes) -> None:
     """Check that batches divide evenly among the processes, and that TRL accepts its options."""
     recipe = stage.recipe
     with silence_libraries():
-        arguments = recipe.episode, recipe.machine, Path("checkpoints"), device_of(recipe.machine.device), processes
+        arguments = recipe.episode, recipe.machine, Path("checkpoints"), recipe.machine.torch_device, processes
         check_trl_options(recipe.train, grpo_config(recipe.train, *arguments, seed=recipe.seed))
     if recipe.warm_start is not None:
         processes.part_of(recipe.warm_start.batch_size, "warm_start.batch_size")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from trl import GRPOTrainer
 
+from agentgym.policy.contract import Policy
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.grpo_batches import (
@@ -25,8 +26,8 @@ from agentgym.training.loss.grpo_batches import (
 )
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike, parts_of
-from agentgym.training.loss.role_order import RoleOrder
-from agentgym.training.loss.row_data import ForwardPass, read_row_data
+from agentgym.training.loss.role_order import RoleOrder, role_metrics
+from agentgym.training.loss.row_data import ForwardPass, RowData, read_row_data
 from agentgym.training.loss.separate_rows import separated
 from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
@@ -41,8 +42,11 @@ from agentgym.training.objectives.contract import (
     objective_share,
 )
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
+from agentgym.training.objectives.trl_losses import check_turn_credit
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
+from agentgym.training.silence import silence_rollout_func_warning
+from agentgym.trajectory.record import Trajectory
 
 
 class LossPart(NamedTuple):
@@ -103,13 +107,13 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         **options: Any,
     ) -> None:
         self.group_gradients, self._role_order = group_gradients, role_order
-        self._objective, self._terms = objective, terms
+        self._objective, self._terms, self._microbatch_tokens = objective, terms, microbatch_tokens
         self._kl = float(args.beta if kl is None else kl)
-        self._microbatch_tokens = microbatch_tokens
         self._pass = ForwardPass()  # upcoming or most recent
         self._vision: VisionInputs | None = None  # only for a policy that reads images
         self._other_rows: Mapping[EpisodeKind, OtherRows] = {}  # of this step
-        super().__init__(model, args=args, **options)
+        with silence_rollout_func_warning():
+            super().__init__(model, args=args, **options)
         if (adapters := role_adapters_of(self.model)) is not None:
             adapters.attach(self.model)  # after TRL has added its frozen copy
         self.token_masks = TokenMasks(self.temperature)
@@ -118,6 +122,25 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             project_labelled_only(self.ref_model, self.token_masks)
         self.processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
         self.entropy_history = entropy_history or (EntropyHistory() if self._needs_past_entropies else None)
+
+    def read_images_as(self, policy: Policy) -> None:
+        """Prepare the images of rows as this policy reads them, if it reads any."""
+        self._vision = VisionInputs.of(policy, self.model)
+
+    def row_data(self, trajectory: Trajectory) -> RowData:
+        """Return a trajectory's data, other than tokens, that a forward pass needs."""
+        return RowData.of(trajectory, self._vision)
+
+    def check_turn_credit(self, advantages: Sequence[np.ndarray]) -> None:
+        """Raise CreditError if the loss would give the turns of an episode the mean of their different advantages."""
+        if self._objective is None:
+            check_turn_credit(self.importance_sampling_level, advantages)
+
+    def add_roles(self, batch: dict[str, Any], trajectories: Sequence[Trajectory]) -> None:
+        """Add the role of each token if roles are updated in order, and log the roles' metrics."""
+        if self._role_order is not None:
+            batch["role_of_token"] = self._role_order.by_token(trajectories, batch["turn_of_token"])
+        self.log_metrics(role_metrics(trajectories, batch))
 
     def _get_per_token_logps_and_entropies(
         self,

@@ -20,6 +20,7 @@ from agentgym.training.monitoring.diagnostics import CUT
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.parts import TrainingPart
 from agentgym.training.processes import ALONE, Processes
+from agentgym.training.recipe.guard_section import GuardSection
 
 
 class LoggingCallback(TrainerCallback):
@@ -114,22 +115,23 @@ class CollapseGuardCallback(TrainerCallback):
     resumed run, the guard first observes the steps logged before.
 
     Args:
+        section: the recipe's [guard].
         console: where each alarm is printed.
         processes: the processes that train together; the first process's guard decides.
     """
 
     def __init__(
         self,
-        guard: CollapseGuard,
+        section: GuardSection,
         folder: RunFolder,
         console: Console,
         processes: Processes = ALONE,
     ) -> None:
-        self._guard, self._folder, self._console, self._processes = guard, folder, console, processes
+        self._guard, self._folder, self._console, self._processes = CollapseGuard(section), folder, console, processes
         self._healthy = folder.checkpoints / HEALTHY
         self.stopped = False
         for row in folder.metrics("train"):
-            guard.observe(int(row["step"]), row)
+            self._guard.observe(int(row["step"]), row)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> Any:
         if "train_runtime" in (logs or {}):

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -18,6 +18,7 @@ from agentgym.messages import ResultStatus
 from agentgym.reward import SUCCESS
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.failures import says_nothing, turn_failures
+from agentgym.training.monitoring.ages import correction_metrics
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
@@ -222,3 +223,16 @@ def _word_pairs(trajectory: Trajectory) -> set[tuple[str, str]]:
 def _mean(values: Sequence[float]) -> float:
     finite = [value for value in values if math.isfinite(value)]
     return sum(finite) / len(finite) if finite else math.nan
+
+
+def credit_metrics(
+    trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], signals: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the share of turns whose advantage is exactly 0, and the standard deviation of the advantages.
+
+    Args:
+        signals: the signals of the trained policy's pass over the batch; their `log_ratios` give further metrics.
+    """
+    advantages = np.concatenate([a for t, a in zip(trajectories, credit, strict=True) if t.valid] or [np.zeros(1)])
+    metrics = {"credit/zero_fraction": float(np.mean(advantages == 0.0)), "credit/std": float(np.std(advantages))}
+    return metrics | correction_metrics(signals)

@@ -5,6 +5,11 @@ Constants are the papers': a recipe's [train.trl] overrides them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentgym.errors import CreditError
 from agentgym.training.objectives.contract import trl_loss
 
 RATIO_BY_EPISODE = "importance_sampling_level"
@@ -14,6 +19,16 @@ LOSES_TURNS = (
     "turn would be lost. Choose the objective 'gspo' or 'luspo', in which every turn keeps its advantage, or an "
     "estimator with one advantage per episode, such as rloo."
 )
+
+
+def check_turn_credit(level: str, advantages: Sequence[np.ndarray]) -> None:
+    """Raise CreditError if turns of one episode differ in their advantage and the loss has one ratio per episode.
+
+    Args:
+        level: GRPOConfig's option RATIO_BY_EPISODE. advantages: one array of turns per episode.
+    """
+    if level == "sequence" and any(np.ptp(of_turns) > 0 for of_turns in advantages if len(of_turns)):
+        raise CreditError(LOSES_TURNS)
 
 
 @trl_loss()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import model_validator
 
+from agentgym import registry
 from agentgym.number_types import Positive
 from agentgym.options import Count, Section
+from agentgym.rollout.engine import Engine, LocalEngine, engine_of
+from agentgym.task.task_set import TaskSet
+from agentgym.training.recipe.episode_section import EpisodeSection
 
 
 class VllmSection(Section):
@@ -87,3 +91,20 @@ class HardwareSection(Section):
     """The address of the cluster. By default it is the cluster that runs on this host."""
     nodes: Count | None = None
     """The minimum number of nodes that the cluster must have when the run begins."""
+
+    @property
+    def torch_device(self) -> str:
+        """Torch's name of the device. Raises: PolicyError for a device that is not available."""
+        from agentgym.policy.device import device_of
+
+        return device_of(self.device)
+
+    def make_engine(self, episode: EpisodeSection, task_set: TaskSet) -> Engine | None:
+        """Make the engine that plays the episodes; a cluster must offer sandboxes if the tasks need them."""
+        backend = None
+        if self.engine != LocalEngine.name and episode.environment is None:
+            environments = dict.fromkeys(task.environment for task in task_set["train"])
+            if any(registry.prototype(name).sandbox is not None for name in environments):
+                backend = episode.backend or registry.DEFAULT_BACKEND
+        options: dict[str, Any] = {"address": self.address, "nodes": self.nodes, "backend": backend}
+        return engine_of(self.engine, program=episode.program, **options)

@@ -13,13 +13,11 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
-from agentgym import registry
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.options import Section, explain_refusal
 from agentgym.reward.contract import Reward
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.evaluate_section import EvaluateSection
@@ -122,7 +120,7 @@ class Recipe(Section):
         config = replace(config, source_options=self.tasks.source_options)
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit.every > 0
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
-        return replace(config, state_keys=state_keys, engine=self._engine(task_set))
+        return replace(config, state_keys=state_keys, engine=self.machine.make_engine(self.episode, task_set))
 
     @property
     def stages(self) -> Sequence[StageSection]:
@@ -150,16 +148,6 @@ class Recipe(Section):
             max_turn_tokens=section.max_turn_tokens or full.max_turn_tokens,
         )
         return replace(config, budgets=budgets, stop_if=parse_hooks(section.stop_if))
-
-    def _engine(self, task_set: TaskSet) -> Engine | None:
-        """Return the engine that plays the episodes; a cluster must offer sandboxes if the tasks need them."""
-        cluster, backend = self.machine, None
-        if cluster.engine != LocalEngine.name and self.episode.environment is None:
-            environments = dict.fromkeys(task.environment for task in task_set["train"])
-            if any(registry.prototype(name).sandbox is not None for name in environments):
-                backend = self.episode.backend or registry.DEFAULT_BACKEND
-        options: dict[str, Any] = {"address": cluster.address, "nodes": cluster.nodes, "backend": backend}
-        return engine_of(cluster.engine, program=self.episode.program, **options)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentgym.moved import moved_names
-from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
+from agentgym.training.samplers.contract import Sampler, make_random_stream
 from agentgym.training.samplers.curriculum import Curriculum
 from agentgym.training.samplers.sources import Shuffled
 
@@ -12,7 +12,6 @@ __all__ = [
     "Sampler",
     "Shuffled",
     "make_random_stream",
-    "make_sampler",
 ]
 
 

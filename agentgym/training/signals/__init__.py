@@ -5,7 +5,7 @@ the batch afterwards. The policy never sees a provider's knowledge, such as gold
 registered under the kind `signal_providers` by the names of their signals; the bundled ones are in methods/signals.
 
 provider.py     the base of providers, and what they are made of
-selection.py    the providers that an estimator requires
+selection.py    checks of the signals that an estimator requires
 policy_pass.py  log_ratios, score_norms, entropies and certainties: one or two forward passes of the trainer
 """
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agentgym import registry
 from agentgym.credit import Estimator
+from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import TrainingPlan
@@ -18,6 +20,10 @@ from agentgym.trajectory.record import Trajectory
 
 SignalRows = list[Any]
 """One signal of a batch: one entry per trajectory, with the shape that `Group` defines."""
+WITHOUT_IMAGES = (
+    "{name} requires {signals}: that is computed without images, and this policy reads images. Choose an estimator "
+    "that needs no other model, such as return_to_go, grpo or vine."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,18 @@ class SignalSources:
         """Return the discount and the weights of outcome and turn rewards in the estimator's return."""
         options = self.estimator.unwrapped.resolved_options  # a wrapper changes neither discount nor weights
         return {name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
+
+    def providers(self) -> list[SignalProvider]:
+        """Make the providers of the signals that the estimator requires and no record holds: none for most estimators.
+
+        Raises: CreditError if a required signal is computed from text only but the policy reads images; what a provider
+            raises for sources that do not suffice.
+        """
+        required = required_providers(self.estimator)
+        text_only = sorted(name for name, provider in required.items() if provider.reads_text_only)
+        if text_only and getattr(self.policy.renderer, "images", None) is not None:
+            raise CreditError(WITHOUT_IMAGES.format(name=self.estimator.name, signals=", ".join(text_only)))
+        return [provider.make(self) for provider in dict.fromkeys(required.values())]
 
 
 class SignalProvider(ABC):
@@ -97,3 +115,9 @@ class SignalProvider(ABC):
 
     def restore(self, folder: Path) -> None:  # noqa: B027  optional
         """Restore the state from a checkpoint's folder. An older checkpoint without it changes nothing."""
+
+
+def required_providers(estimator: Estimator) -> dict[str, type[SignalProvider]]:
+    """Return the registered provider of each signal that the estimator requires, by the signal's name."""
+    registered = registry.names("signal_providers")
+    return {name: registry.load("signal_providers", name) for name in estimator.requires if name in registered}

@@ -1,4 +1,4 @@
-"""The signal providers that an estimator requires, and their checks before a run starts."""
+"""Check before a run starts that the signals which an estimator requires can be provided."""
 
 from __future__ import annotations
 
@@ -16,34 +16,10 @@ from agentgym.errors import CreditError
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.model.models import reads_images
-from agentgym.training.signals.provider import SignalProvider, SignalSources
+from agentgym.training.signals.provider import WITHOUT_IMAGES, required_providers
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can provide, and the method that the environment must override."""
-WITHOUT_IMAGES = (
-    "{name} requires {signals}: that is computed without images, and this policy reads images. Choose an estimator "
-    "that needs no other model, such as return_to_go, grpo or vine."
-)
-
-
-def required_providers(estimator: Estimator) -> dict[str, type[SignalProvider]]:
-    """Return the registered provider of each signal that the estimator requires, by the signal's name."""
-    registered = registry.names("signal_providers")
-    return {name: registry.load("signal_providers", name) for name in estimator.requires if name in registered}
-
-
-def providers_for(sources: SignalSources) -> list[SignalProvider]:
-    """Make the providers of the signals that the estimator requires and no record holds: none for most estimators.
-
-    Raises: CreditError if a required signal is computed from text only but the policy reads images; what a provider
-        raises for sources that do not suffice.
-    """
-    estimator = sources.estimator
-    required = required_providers(estimator)
-    text_only = sorted(name for name, provider in required.items() if provider.reads_text_only)
-    if text_only and getattr(sources.policy.renderer, "images", None) is not None:
-        raise CreditError(WITHOUT_IMAGES.format(name=estimator.name, signals=", ".join(text_only)))
-    return [provider.make(sources) for provider in dict.fromkeys(required.values())]
 
 
 @dataclass(frozen=True, slots=True)

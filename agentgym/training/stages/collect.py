@@ -20,7 +20,7 @@ from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.recipe.stage_section import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_sources import searched_label
+from agentgym.training.stages.stored_episodes import searched_label
 from agentgym.trajectory.record import Trajectory
 
 

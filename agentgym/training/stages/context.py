@@ -9,36 +9,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from agentgym.credit import Estimator
-from agentgym.policy.adapters import own_model
-from agentgym.policy.checkpoint import tokenizer_of
-from agentgym.policy.device import device_of
-from agentgym.policy.formats.choice import call_format_for
-from agentgym.policy.formats.contract import CallFormat
-from agentgym.policy.local import policy_of, renderer_of
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.transformers import TransformersPolicy
 from agentgym.reward.contract import Reward
 from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.task_set import TaskSet
-from agentgym.training.demonstrate import demonstrations
+from agentgym.training.demonstrate import Demonstrations
 from agentgym.training.model.models import save_model
-from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
+from agentgym.training.model.sharding import gather_into, is_sharded
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.rollouts.rollouts import Rollouts
+from agentgym.training.rollouts.trained_policy import TrainedPolicy, hooked_policy, trained_policy
 from agentgym.training.signals.provider import SignalProvider, SignalSources
-from agentgym.training.signals.selection import providers_for
-from agentgym.training.stages.episode_manifest import StoredEpisodes
-from agentgym.training.stages.episode_sources import EpisodeSource
-from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, TrainedVllmPool, VllmEngine
+from agentgym.training.stages.stored_episodes import EpisodeSource, StoredEpisodes
+from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory.record import Trajectory
 
 STEP_TASKS = "tasks.jsonl"
@@ -65,7 +55,7 @@ class Learner:
 
     model: Any
     processing_class: Any
-    policy: TransformersPolicy | TrainedVllmPolicy | TrainedVllmPool
+    policy: TrainedPolicy
 
     @property
     def renderer(self) -> TemplateRenderer:
@@ -78,7 +68,7 @@ class Learner:
 
     @property
     def tokenizer(self) -> Any:
-        return tokenizer_of(self.processing_class)
+        return self.renderer.tokenizer
 
     @property
     def full_model(self) -> Any:
@@ -112,7 +102,7 @@ class RunContext:
         stage: the name of the running stage; "" before the first.
         sources: the stored episodes that the stage learns from, if it reads any.
         earlier_checkpoints: checkpoints of the earlier stages that trained, by stage name.
-        demonstrations: cache of played demonstrations, keyed by the request.
+        demonstrations: the demonstrations that the run has played.
     """
 
     folder: RunFolder
@@ -129,7 +119,7 @@ class RunContext:
     stage: str = ""
     sources: Sequence[EpisodeSource] = ()
     earlier_checkpoints: Mapping[str, Path] = field(default_factory=dict)
-    demonstrations: dict[tuple[object, ...], list[Trajectory]] = field(default_factory=dict)
+    demonstrations: Demonstrations = field(default_factory=Demonstrations)
 
     @classmethod
     def open(
@@ -143,7 +133,7 @@ class RunContext:
         state_keys: bool,
     ) -> RunContext:
         """Create the context with its rollouts; call `close` at the end. `state_keys`: see RolloutConfig."""
-        device, progress = device_of(recipe.machine.device), PhaseProgress(console)
+        device, progress = recipe.machine.torch_device, PhaseProgress(console)
         engine = None
         if recipe.vllm is not None:
             precision = recipe.train.autocast(device)
@@ -188,32 +178,14 @@ class RunContext:
 
         They are played once in a run.
         """
-        section = self.recipe.warm_start or WarmStartSection(demonstrations=200)
-        task_set = self.task_set.tagged(*section.tags) if section.tags else self.task_set
-        count = min(section.demonstrations, len(task_set["train"]))
-        if (key := (count, section.imperfect_oracle, section.tags)) in self.demonstrations:
-            return self.demonstrations[key]
-        with self.progress_bar("demonstrations", count) as advance:
-            self.demonstrations[key] = demonstrations(
-                self.rollouts,
-                task_set,
-                count,
-                imperfect_oracle=section.imperfect_oracle,
-                seed=self.recipe.seed,
-                weights=self.recipe.tasks.weights,
-                on_trajectory=lambda _: advance(),
-            )
-        return self.demonstrations[key]
+        recipe = self.recipe
+        options = recipe.warm_start, self.task_set, recipe.tasks.weights, recipe.seed
+        return self.demonstrations.play(self.rollouts, *options, bar=self.progress_bar)
 
     @property
     def tasks_file(self) -> Path:
         """Return the path of the training tasks that a stage makes."""
         return self.folder.path / STEP_TASKS
-
-    def call_format(self, tokenizer: Any = None) -> CallFormat:
-        """Return the recipe's call format; for "auto", the format that the tokenizer's template writes."""
-        section = self.recipe.policy
-        return call_format_for(tokenizer, section.call_format, section.template_options)
 
     def signal_providers(self, learner: Learner, estimator: Estimator) -> list[SignalProvider]:
         """Make the providers of the signals that an estimator requires, for this learner and [train.signals]."""
@@ -227,7 +199,7 @@ class RunContext:
             options=self.recipe.train.signals,
             seed=self.recipe.seed,
         )
-        return providers_for(sources)
+        return sources.providers()
 
     def learner(self, model: Any, processing_class: Any, *, lockstep: bool = True) -> Learner:
         """Wrap a model in a policy that samples from it; with a processor, in a vision policy.
@@ -235,29 +207,16 @@ class RunContext:
         Args:
             lockstep: False forbids the policy to wait for all live episodes, even if the recipe allows it.
         """
-        hardware, section = self.recipe.machine, self.recipe.policy
-        named = own_model(model)
-        size = f"in {section.quantization}"  # packed 4-bit weights give another parameter count after a resume
-        if not section.quantization:
-            size = f"of {named.num_parameters() / 1e6:.1f} M parameters"
-        name = f"{type(named).__name__} {size}"
-        as_called = processing_class, section.call_format, section.template_options
-        if self.engine is not None:
-            published = sharing_copy(model) if self.recipe.machine.sharding and self.processes.is_first else model
-            served = self.engine.policy(published, processing_class, renderer_of(*as_called))
-            served.name = f"{name} on vLLM"
-            return Learner(model, processing_class, served)
-        policy = policy_of(
+        hardware = self.recipe.machine
+        policy = trained_policy(
             model,
-            *as_called,
-            logit_hook=section.logit_hook,
-            logit_hook_options=section.logit_hook_options,
-            max_batch=hardware.max_batch,
-            max_batch_tokens=hardware.max_batch_tokens,
-            lockstep=hardware.lockstep and lockstep,
-            autocast=getattr(torch, precision) if (precision := self.recipe.train.autocast(self.device)) else None,
+            processing_class,
+            self.recipe.policy,
+            hardware.model_copy(update={"lockstep": hardware.lockstep and lockstep}),
+            precision=self.recipe.train.autocast(self.device),
+            engine=self.engine,
+            is_first=self.processes.is_first,
         )
-        policy.name = name
         return Learner(model, processing_class, policy)
 
     @contextmanager
@@ -268,17 +227,14 @@ class RunContext:
             hook, options: the registered name of the hook, and its options.
             name: follows the name of the learner's policy.
         """
-        section = self.recipe.policy
-        policy = policy_of(
+        section = self.recipe.policy.model_copy(update={"logit_hook": hook, "logit_hook_options": dict(options)})
+        policy = hooked_policy(
             learner.model,
             learner.processing_class,
-            section.call_format,
-            section.template_options,
-            logit_hook=hook,
-            logit_hook_options=dict(options),
+            section,
             lockstep=self.recipe.machine.lockstep,
+            name=f"{learner.policy.name} {name}",
         )
-        policy.name = f"{learner.policy.name} {name}"
         try:
             yield replace(learner, policy=policy)
         finally:

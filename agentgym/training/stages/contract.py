@@ -20,7 +20,7 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import STEP_TASKS, Learner, RunContext, with_tasks_of
-from agentgym.training.stages.episode_sources import EpisodeSource, nodes_label
+from agentgym.training.stages.stored_episodes import EpisodeSource, nodes_label
 from agentgym.trajectory.record import Trajectory
 
 RunStage = Callable[..., Learner]

@@ -17,7 +17,7 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import RepeatSection, StageSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, Stage, define_stage
-from agentgym.training.stages.episode_sources import sources_of
+from agentgym.training.stages.stored_episodes import sources_of
 
 
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from transformers import PrinterCallback
 
 from agentgym.evaluation.runner import note_held_out_use
-from agentgym.policy.contract import Policy
-from agentgym.policy.rendering import TemplateRenderer
 from agentgym.storage.adaptations import joined
 from agentgym.training.checkpoints import HEALTHY, latest_checkpoint, step_of
 from agentgym.training.model.grpo_config import grpo_config
@@ -21,7 +20,6 @@ from agentgym.training.monitoring.callbacks import (
     CollapseGuardCallback,
     success_reached_at,
 )
-from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
 from agentgym.training.parts import TrainingPart, TrainingRun, make_parts
 from agentgym.training.recipe.adapt_section import ADAPT
@@ -59,7 +57,9 @@ def make_trainer(
         learner.model,
         args=config,
         tasks=list(context.task_set["train"]),
-        policy=learner.policy if section.generation == "transformers" else _trl_policy(context, learner),
+        policy=learner.policy
+        if section.generation == "transformers"
+        else partial(TrlPolicy, renderer=learner.renderer),
         rollouts=context.rollouts,
         label=context.folder.phase("train"),
         estimator=section.make_estimator(),
@@ -79,12 +79,6 @@ def make_trainer(
         part.attach(trainer)
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:
-    """Return a function that makes a policy that samples through the trainer's own backend."""
-    renderer = TemplateRenderer(learner.tokenizer, context.call_format(learner.tokenizer))
-    return lambda trainer: TrlPolicy(trainer, renderer)
 
 
 @define_stage(section="train", checkpoint=FINAL, plays=True, trains_in_parts=True, check_episodes=check_experts)
@@ -121,7 +115,7 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
     processes.share(lambda: context.folder.forget(("train", "validation"), last_step))
-    guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
+    guard = CollapseGuardCallback(context.recipe.guard, context.folder, context.console, processes)
     sampler = sampler_of(section.sampler, context.task_set["train"], context.recipe.seed, context.recipe.tasks.weights)
     context = replace(context, rollouts=scheduled_rollouts(context))
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."

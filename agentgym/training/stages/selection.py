@@ -10,7 +10,7 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.stages.contract import PlannedStage
-from agentgym.training.stages.episode_manifest import Row
+from agentgym.training.stages.stored_episodes import Row
 from agentgym.trajectory.record import Trajectory
 
 

@@ -1,17 +1,13 @@
-"""The model that training starts from, and the warm start by imitation."""
+"""The warm start: imitation of demonstrations or stored episodes."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
-from agentgym.policy.formats.contract import CallFormat
-from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.demonstrate import tokenise
@@ -19,14 +15,14 @@ from agentgym.training.fit import TrainingPlan
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
-from agentgym.training.model.models import load_model, save_model
+from agentgym.training.model.models import save_model
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
 from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
-from agentgym.training.stages.episode_manifest import EpisodeSet, Row
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.selection import groups_of, make_selection
+from agentgym.training.stages.stored_episodes import EpisodeSet, Row
 from agentgym.trajectory.record import Trajectory
 
 DEFAULT_SELECTION = "success"
@@ -34,14 +30,6 @@ WARM_START = "warm_start"
 """Name of the checkpoint of a finished warm start."""
 STEPS = "warm_start_steps"
 """Name of the folder with the checkpoints from which an interrupted warm start resumes."""
-
-
-def starting_learner(context: RunContext) -> Learner:
-    """Return the recipe's model as it is before any stage."""
-    recipe = context.recipe
-    if recipe.policy.path is not None:
-        return context.learner(*load_model(recipe.policy, context.weights_device, recipe.seed))
-    return _tiny_learner(context, context.processes.share(lambda: context.demonstrate()))
 
 
 def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
@@ -106,16 +94,6 @@ def _chosen_by(stage: str, text: str, trajectories: list[Trajectory]) -> tuple[l
     return rows, [each.episode for each in selected]
 
 
-def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learner:
-    """Make the recipe's [policy.tiny]: random weights, and a tokenizer trained on the demonstrations' text."""
-    section = context.recipe.policy.tiny
-    assert section is not None  # a recipe has policy.path or [policy.tiny]
-    shape = section.model_dump()
-    tokenizer = make_tokenizer(texts(examples, context.call_format()), vocab_size=shape.pop("vocabulary"))
-    model = make_model(tokenizer, seed=context.recipe.seed, **shape).to(context.weights_device)
-    return context.learner(model, tokenizer)
-
-
 def warm_start(
     context: RunContext,
     section: WarmStartSection,
@@ -172,19 +150,3 @@ def _examples(learner: Learner, trajectories: Sequence[Trajectory], rows: Sequen
     if rows is None:
         return [Example(tokenise(trajectory, learner.renderer)) for trajectory in trajectories]
     return [Example(each, row["weight"], row.get("turn")) for each, row in zip(trajectories, rows, strict=True)]
-
-
-def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:
-    """Return messages, calls as the agent writes them, and tool signatures, as text to train a tokenizer on."""
-    passages = []
-    for trajectory in trajectories:
-        if trajectory.tools is not None:
-            passages += [json.dumps(schema, ensure_ascii=False) for schema in trajectory.tools]
-        else:
-            tools = registry.prototype(trajectory.task.environment).tools.values()
-            passages += [tool.signature(choices=False) for tool in tools]  # keep: existing tokenizers depend on it
-        for message in trajectory.messages():
-            passages.append(message.written)
-            if message.calls:
-                passages.append(call_format.render(message.calls))
-    return [passage for passage in passages if passage]

@@ -28,7 +28,6 @@ from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.signals import SignalSources
-from agentgym.training.signals.selection import providers_for
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43
 
@@ -331,17 +330,15 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
     with Rollouts() as rollouts:
 
         def providers(chosen: Any, **options: Any) -> list[Any]:
-            return providers_for(
-                SignalSources(
-                    model=model,
-                    policy=Scorer(),
-                    rollouts=rollouts,
-                    task_set=ANSWERS,
-                    encode=lambda text: [1],
-                    estimator=chosen,
-                    options=SignalsSection(**options),
-                )
-            )
+            return SignalSources(
+                model=model,
+                policy=Scorer(),
+                rollouts=rollouts,
+                task_set=ANSWERS,
+                encode=lambda text: [1],
+                estimator=chosen,
+                options=SignalsSection(**options),
+            ).providers()
 
         assert providers(estimator("rloo")) == []
         (critic,) = providers(rising, double=True, privileged=True)
