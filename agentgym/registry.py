@@ -41,6 +41,7 @@ Kind = Literal[
     "samplers",
     "gatherers",
     "training_parts",
+    "optimisers",
     "signal_providers",
     "stages",
     "selections",

@@ -182,6 +182,13 @@ def test_a_training_part_is_a_class_of_parts_that_is_made_without_options(name):
     assert part.provides or part.callbacks() or type(part).update is not TrainingPart.update
 
 
+@pytest.mark.parametrize("name", of("optimisers"))
+def test_an_optimiser_is_made_of_a_model_and_a_learning_rate(name):
+    parameters = inspect.signature(load("optimisers", name)).parameters
+    assert next(iter(parameters)) == "model"
+    assert "learning_rate" in parameters
+
+
 @pytest.mark.parametrize("name", of("signal_providers"))
 def test_a_signal_provider_says_that_it_provides_the_signal_of_its_name(name):
     from agentgym.training.signals import SignalProvider

@@ -7,11 +7,10 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentgym.storage.run_folder import RunFolder
-
 if TYPE_CHECKING:
     from agentgym.rollout.config import RolloutConfig
     from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
 
 @contextmanager
@@ -22,6 +21,7 @@ def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger
     Raises: AgentGymError if the cluster cannot be reached; LedgerError if another command plays into the folder.
     """
     from agentgym.rollout.engine import ConnectingEngine
+    from agentgym.storage.run_folder import RunFolder
 
     if isinstance(config.engine, ConnectingEngine):
         config.engine.connect()
@@ -37,6 +37,7 @@ def new_ledger(folder: Path | None) -> Iterator[Ledger | None]:
     Yields: the ledger, None without a folder.
     """
     from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
     if folder is None:
         yield None
@@ -48,6 +49,7 @@ def new_ledger(folder: Path | None) -> Iterator[Ledger | None]:
 def open_run(path: Path) -> tuple[RunFolder, Ledger]:
     """Return the folder of an existing run and its ledger. Raises: LedgerError if there is no run, or no ledger."""
     from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
     run_folder = RunFolder.existing(path)
     return run_folder, Ledger(run_folder.existing_ledger())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
+from agentgym import registry
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
@@ -24,11 +25,11 @@ from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
-from agentgym.training.model.muon import Muon
 from agentgym.training.model.sharding import ShardingTrainer, sharding_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
+from agentgym.training.recipe.warm_start_section import ADAMW
 from agentgym.trajectory.record import Trajectory
 
 
@@ -68,8 +69,8 @@ class ImitationOptions:
     """Seed for the order of the examples."""
     microbatch_tokens: int = MICROBATCH_TOKENS
     """Maximum number of tokens, with padding, of the parts in which a step is computed."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """See agentgym.training.model.muon."""
+    optimizer: str = ADAMW
+    """`adamw`, or the registered name of an optimiser, which is called with the model and `learning_rate`."""
     save_every: int | None = None
     """Number of steps between checkpoints; None to save none."""
     gradient_checkpointing: bool = False
@@ -125,7 +126,9 @@ def imitate(
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
         **sharding_arguments(options.sharding),
     )
-    optimizer = Muon(model, learning_rate=options.learning_rate) if options.optimizer == "muon" else None
+    optimizer = None
+    if options.optimizer != ADAMW:
+        optimizer = registry.load("optimisers", options.optimizer)(model, learning_rate=options.learning_rate)
     make_trainer = partial(
         ImitationTrainer,
         model,

@@ -358,7 +358,7 @@ async def test_the_old_keyword_config_still_plays_with_another_config_and_warns(
             (collected,) = await manager.collect([task(1)], label="a", config=config)
         with pytest.warns(AgentGymDeprecationWarning, match=r"config= .* of claim\(\)"):
             manager.claim("b", config=config)
+        stream = manager.stream([task(1)], 1, label="b", slots=Slots(1), config=config)
         with pytest.warns(AgentGymDeprecationWarning, match=r"config= .* of stream\(\)"):
-            stream = manager.stream([task(1)], 1, label="b", slots=Slots(1), config=config)
             streamed = [trajectory async for _, trajectory in stream]
     assert [t.provenance.temperature for t in (collected, *streamed)] == [0.5, 0.5]

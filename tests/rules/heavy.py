@@ -114,7 +114,7 @@ HEAVY_MODULES = {
     "agentgym.training.objectives.trl_losses": "train",
     "agentgym.methods.loss_terms.entropy_band": "train",
     "agentgym.methods.loss_terms.entropy_bonus": "train",
-    "agentgym.training.model.muon": "train",
+    "agentgym.methods.muon": "train",
     "agentgym.training.checks.preflight": "train",
     "agentgym.training.run": "train",
     "agentgym.training.vllm.engine": "train",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from agentgym import registry
 from agentgym.number_types import Positive
 from agentgym.options import Count, Share
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
+
+ADAMW = "adamw"
+"""The optimiser of an imitation that names none; it is torch's."""
 
 
 class WarmStartSection(ReadsEpisodes):
@@ -31,9 +35,9 @@ class WarmStartSection(ReadsEpisodes):
     learning_rate: Positive = 2e-3
     """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
     tenth of it or less."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """`muon` teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its
-    rate."""
+    optimizer: str = ADAMW
+    """`adamw`, or a registered optimiser, see `agentgym list optimisers`: `muon` teaches a small model from scratch in
+    less than half of the steps that `adamw` needs, at twice its rate."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
     """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory and change
     nothing else."""
@@ -50,6 +54,14 @@ class WarmStartSection(ReadsEpisodes):
     """Which of the stored `episodes` are imitated: "success" (the default), "best_of(n=1)",
     "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns "improved(temperature=1.0)";
     see `agentgym list selections`."""
+
+    @field_validator("optimizer")
+    @classmethod
+    def _registered_optimiser(cls, name: str) -> str:
+        if name != ADAMW and name not in registry.names("optimisers"):
+            known = ", ".join((ADAMW, *registry.names("optimisers")))
+            raise ValueError(f"{name!r} is not an optimiser: choose one of {known}")
+        return name
 
     @model_validator(mode="after")
     def _selects_among_episodes(self) -> WarmStartSection:

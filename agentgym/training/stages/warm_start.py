@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 
+from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.task.task_set import TaskSet
@@ -17,7 +18,7 @@ from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import save_model
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
-from agentgym.training.recipe.warm_start_section import WarmStartSection
+from agentgym.training.recipe.warm_start_section import ADAMW, WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage
 from agentgym.training.stages.measure import validate
@@ -41,13 +42,15 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
     _chosen_by(stage.name, stage.section.select or DEFAULT_SELECTION, trajectories)
 
 
-def muon_in_parts(stage: PlannedStage, plan: TrainingPlan) -> str:
-    """Exclude the optimiser Muon if the weights are sharded."""
-    if plan.hardware.sharding is None or stage.section.optimizer != "muon":
+def whole_model_in_parts(stage: PlannedStage, plan: TrainingPlan) -> str:
+    """Exclude an optimiser that needs whole matrices if the weights are sharded."""
+    name = stage.section.optimizer
+    needs_all = name != ADAMW and getattr(registry.load("optimisers", name), "needs_whole_model", False)
+    if plan.hardware.sharding is None or not needs_all:
         return ""
     return (
-        f"machine.sharding = {plan.hardware.sharding!r}: warm_start.optimizer = 'muon' needs whole matrices. Leave it "
-        "out, for AdamW."
+        f"machine.sharding = {plan.hardware.sharding!r}: warm_start.optimizer = {name!r} needs whole matrices. Leave "
+        "it out, for AdamW."
     )
 
 
@@ -55,7 +58,7 @@ def muon_in_parts(stage: PlannedStage, plan: TrainingPlan) -> str:
     section="warm_start",
     checkpoint=WARM_START,
     trains_in_parts=True,
-    excludes=(muon_in_parts,),
+    excludes=(whole_model_in_parts,),
     check=_check_selection,
     check_episodes=_check_episodes,
 )

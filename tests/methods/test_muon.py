@@ -7,8 +7,8 @@ import copy
 import pytest
 import torch
 
+from agentgym.methods.muon import Muon, orthogonal
 from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.training.model.muon import Muon, orthogonal
 
 
 @pytest.fixture(scope="module")

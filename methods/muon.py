@@ -1,4 +1,4 @@
-"""Muon: momentum with an orthogonalised direction for the matrices of hidden layers; AdamW for everything else.
+"""The optimiser `muon`: momentum with an orthogonalised direction for hidden matrices; AdamW for everything else.
 
 Torch's Muon takes only matrices and computes in bfloat16, which on a CPU takes twenty times as long as float32.
 Source: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the scaling to AdamW's rate:
@@ -8,7 +8,7 @@ J. Liu et al., "Muon is scalable for LLM training", arXiv 2502.16982.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,11 +21,15 @@ class Muon(torch.optim.AdamW):
 
     Muon's updates are scaled to the size of AdamW's, so both share one learning rate.
 
+    Attributes:
+        needs_whole_model: the matrices must not be shards.
     Args:
         model: a transformers model. Muon updates its matrices, except the embeddings and the output layer.
         learning_rate: the learning rate of both.
         momentum: Muon's momentum, with Nesterov look-ahead.
     """
+
+    needs_whole_model: ClassVar[bool] = True
 
     def __init__(self, model: Any, *, learning_rate: float, momentum: float = 0.95) -> None:
         self._momentum = momentum
