@@ -1,7 +1,9 @@
 """Published methods: one file or folder per method, with all its parts together.
 
+adapt.py        training on tasks without their truth (a training part)
 attempts.py     several attempts at a task in one episode (an episode hook)
 credit/         estimators of credit per turn, and wrappers that change an estimator's input or output
+muon.py         an optimiser of the warm start
 stop_rules.py   rules that end a hopeless episode (episode hooks)
 
 Installed as `agentgym.methods`. Every part has a registered name (the entry points in pyproject.toml), so recipes,

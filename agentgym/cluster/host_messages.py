@@ -17,8 +17,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agentgym import errors
-from agentgym.sandbox import Capabilities, Connection, ExecResult, Running, Snapshot, Usage
-from agentgym.sandbox.contract import Layer
+from agentgym.sandbox import Capabilities, ExecResult, Running, Snapshot, Usage
+from agentgym.sandbox.contract import Connection, Layer
 from agentgym.sandbox.limits import SandboxSpec
 
 PIECE_BYTES = 1 << 16

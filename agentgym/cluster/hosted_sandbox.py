@@ -11,7 +11,8 @@ from typing import Any
 
 from agentgym.cluster.host_link import HostLink, HostNode, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
-from agentgym.sandbox import Connection, ExecResult, Snapshot
+from agentgym.sandbox import ExecResult, Snapshot
+from agentgym.sandbox.contract import Connection
 from agentgym.sandbox.metering import record_usage
 from agentgym.sandbox.wrapper import SandboxWrapper
 

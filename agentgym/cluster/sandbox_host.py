@@ -18,8 +18,8 @@ from typing import Any
 from agentgym import registry
 from agentgym.cluster.episode_worker import node_facts
 from agentgym.errors import SandboxDied
-from agentgym.sandbox import Backend, Capabilities, Connection, Running, Sandbox, Snapshot
-from agentgym.sandbox.contract import Channel
+from agentgym.sandbox import Backend, Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.contract import Channel, Connection
 from agentgym.sandbox.limits import SandboxSpec
 
 Answer = tuple[Any, Exception | None, tuple[Connection, ...]]

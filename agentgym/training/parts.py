@@ -3,7 +3,7 @@
 The stage `reinforce` makes the recipe's parts and calls their methods in this order:
 
 1. Before a run starts, `excludes` and `requires` check the part against the rest of the recipe.
-2. `rollout_changes` changes how the stage's episodes are played.
+2. `training_tasks` chooses the tasks of the stage, and `rollout_changes` changes how their episodes are played.
 3. `prepare` is called before the trainer is made. If the stage resumes from a checkpoint, `restore` follows.
 4. The trainer is made with all `trainer_options` and `callbacks`; `attach` then gets the trainer.
 5. In each step, `columns` and `other_rows` add to the batch before the loss, and `update` follows the credit.
@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.credit.named_parts import load_part
+from agentgym.evaluation.record import manifest_of
 from agentgym.policy.contract import Policy, Renderer
 from agentgym.storage.run_folder import RunFolder
+from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import PlannedPart
 from agentgym.training.recipe.train_section import TrainSection
@@ -77,6 +79,18 @@ class TrainingPart(PlannedPart):
 
     label: str = ""
     provides: ClassVar[tuple[str, ...]] = ()
+
+    def training_tasks(self, task_set: TaskSet) -> TaskSet:
+        """Return the task set that the stage trains on, made from the run's task set."""
+        return task_set
+
+    def adapts_by(self) -> str:
+        """Return what judges if the part trains on tasks without their truth; "" if the truth judges.
+
+        The part gives such tasks an origin, whose `parent` names the task of the run. Every later evaluation says what
+        the policy was adapted to, and training on held-out tasks counts as a use of them.
+        """
+        return ""
 
     def rollout_changes(self) -> Mapping[str, Any]:
         """Return changes of the rollout config for all episodes of the stage."""
@@ -148,3 +162,34 @@ def make_parts(named: Mapping[str, Mapping[str, Any]], needed: Collection[str]) 
         if not part.provides or set(part.provides) & set(needed):
             parts.append(part)
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """Training on tasks of a split without their truth.
+
+    Attributes:
+        split, tasks: the run's own tasks, from which the trained tasks are made.
+        by: what judges in place of the truth.
+    """
+
+    split: str
+    tasks: Sequence[Task]
+    by: str
+
+    @classmethod
+    def of(cls, part: TrainingPart, task_set: TaskSet) -> Adaptation | None:
+        """Return the adaptation that a part brings about; None for most parts. `task_set`: the run's."""
+        if not (by := part.adapts_by()):
+            return None
+        parents = {task.origin.parent for task in part.training_tasks(task_set)["train"] if task.origin is not None}
+        tasks = {split: [task for task in own if task.id in parents] for split, own in task_set.items()}
+        split = max(tasks, key=lambda name: len(tasks[name]))
+        return cls(split, tasks[split], by)
+
+    def __str__(self) -> str:
+        """Return the text about the adaptation in every later evaluation and in the report."""
+        return (
+            f"adapted to {len(self.tasks)} {self.split} tasks (manifest {manifest_of(self.tasks)}) without their "
+            f"truth, by {self.by}"
+        )

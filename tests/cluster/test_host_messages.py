@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from agentgym import SandboxSpec, errors
 from agentgym.cluster import host_messages
 from agentgym.cluster.host_messages import HostMessageError, MessageReader, decode, encode, pieces
-from agentgym.sandbox import Capabilities, Connection, ExecResult, Running, Snapshot, Usage
-from agentgym.sandbox.contract import Layer
+from agentgym.sandbox import Capabilities, ExecResult, Running, Snapshot, Usage
+from agentgym.sandbox.contract import Connection, Layer
 
 SNAPSHOT = Snapshot("id", "namespaces", (Layer("d", b"\0" * 300_000), Layer("e", b"")), {b"a\xff": b"\1\2"})
 values = st.recursive(

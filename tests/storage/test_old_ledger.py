@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from agentgym import StopReason
 from agentgym.cli.app import app
-from agentgym.storage import Ledger, LedgerReader
+from agentgym.storage import Ledger
 from agentgym.storage.codec import provenance_from_json, provenance_to_json
+from agentgym.storage.reader import LedgerReader
 from agentgym.trajectory import PromptAddition
 
 DUMP = Path(__file__).parents[1] / "golden" / "ledger_of_version_0_1.sql"

@@ -41,8 +41,6 @@ class BackgroundPlay(PlannedPart):
                 f"{begins} {train.estimator} compares branches, which are grown a step at once. Choose another "
                 "estimator."
             )
-        if train.adapt is not None:
-            yield f"{begins} train.adapt lets another reward judge than validations do. Leave it out."
         if train.group_quorum is not None and plan.has_group_reward:
             yield (
                 f"{begins} the reward judges whole groups, and a group_quorum does not wait for them. Leave one of "
@@ -101,8 +99,8 @@ class PlannedHook(PlannedPart):
 def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> TrainingPlan:
     """Make the TrainingPlan that the parts of a stage may read. Raises: RecipeError."""
     recipe, reward = stage.recipe, stage.recipe.make_reward(task_set)
-    if (adapt := recipe.train.adapt) is not None:
-        task_set, reward = adapt.tasks(task_set), adapt.make_reward()
+    for part in _named_parts(planned_losses(recipe.train), recipe.train):
+        task_set, reward = part.training_tasks(task_set), part.rollout_changes().get("reward", reward)
     recorded = [DEMONSTRATION, *(earlier.name for earlier in stage.earlier)]
     return TrainingPlan(
         recipe.train,

@@ -61,7 +61,9 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
         trains = stage.stage.section == "train"
         if (stage.recipe, trains) not in checked:
             checked.append((stage.recipe, trains))
-            _check_tasks(stage, task_set)
+            _check_tasks(stage, task_set, plan.task_set)
+            if trains:
+                _check_sampler(plan.train.sampler, plan.reward)
             check_parts(parts_of(plan), plan)
             _check_batches(stage, processes)
         if trains and stage.tasks_of is None:
@@ -85,8 +87,12 @@ def _check_batches(stage: PlannedStage, processes: Processes) -> None:
         processes.part_of(recipe.warm_start.batch_size, "warm_start.batch_size")
 
 
-def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
-    """Check that the task set has the tasks, tags, players, hints and answers that a stage's recipe needs."""
+def _check_tasks(stage: PlannedStage, task_set: TaskSet, trained: TaskSet) -> None:
+    """Check that the task set has the tasks, tags, players, hints and answers that a stage's recipe needs.
+
+    Args:
+        trained: the task set that the stage trains on.
+    """
     recipe = stage.recipe
     warm_start, train = recipe.warm_start, recipe.train
     _check_splits(task_set, recipe.tasks.title, is_validated=bool(train.steps or (warm_start and warm_start.steps)))
@@ -98,9 +104,6 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet) -> None:
         task_set.player("oracle")
     if warm_start and warm_start.imperfect_oracle:
         task_set.player("imperfect_oracle")
-    if stage.stage.section == "train":
-        _check_sampler(train.sampler, train.adapt.make_reward() if train.adapt else recipe.reward.make_for(task_set))
-    trained = train.adapt.tasks(task_set) if train.adapt else task_set
     try:
         sampler = sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)
         if sampler is not None and train.steps:

@@ -5,7 +5,6 @@ keys.py            the recipe's file, overrides from the command line, and keys 
 policy_section.py  [policy]: the model, how it is loaded, LoRA
 reward_section.py  [reward]
 train_section.py   [train]: reinforcement
-adapt_section.py   [train.adapt]: tasks without truth, judged by votes
 warm_start_section.py, evaluate_section.py, hardware_section.py   [warm_start], [evaluate], [machine] and [vllm]
 stage_section.py   an entry of [[stage]], and the options of stages that collect episodes or learn from them
 guard_section.py   [guard]: when training counts as collapsing

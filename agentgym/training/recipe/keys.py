@@ -12,6 +12,7 @@ from agentgym.deprecation import warn_renamed
 from agentgym.errors import RecipeError
 
 RENAMED_KEYS: dict[str, str] = {
+    "train.adapt": "train.parts.adapt",
     "train.corrections": "train.parts.corrections",
     "train.learning_rate": "train.optimiser.learning_rate",
     "train.snr_learning_rate": "train.parts.snr_learning_rate",

@@ -15,7 +15,6 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.number_types import Positive
 from agentgym.options import Count, Section, Share
 from agentgym.text import counted
-from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
 from agentgym.training.recipe.train_groups import AuditSection, OptimiserSection, RolesSection
@@ -255,8 +254,6 @@ class TrainSection(Section):
     gatherers`."""
     tasks_of: str | None = None
     """Train on the tasks that the earlier stage of this name has made, for example a stage of the kind `generate`."""
-    adapt: AdaptSection | None = None
-    """Train on tasks without truth instead, judged by the votes of each group, and mark all later measurements."""
     staleness: Annotated[int, Field(ge=0)] = 0
     """How many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by the weights
     that it trains. Otherwise the estimator is wrapped in `off_policy(max_lag=...)`, unless the recipe names an
@@ -331,15 +328,6 @@ class TrainSection(Section):
             raise ValueError(
                 f"group_quorum = {self.group_quorum} is larger than group_size = {self.group_size}: a group cannot "
                 "have that many episodes. Lower it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _tasks_of_one_kind(self) -> TrainSection:
-        if self.adapt is not None and self.tasks_of is not None:
-            raise ValueError(
-                f"tasks_of = {self.tasks_of!r} and [train.adapt] both choose the tasks to train on: leave out one of "
-                "them"
             )
         return self
 

@@ -16,6 +16,7 @@ from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
 from agentgym.training.gatherers.contract import changes_left_in
+from agentgym.training.parts import Adaptation, make_parts
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 from agentgym.training.recipe.train_section import TrainSection
@@ -222,5 +223,6 @@ class PlannedStage(PlannedPart):
 
 def _adaptations(stages: Sequence[PlannedStage], task_set: TaskSet) -> Iterator[str]:
     for stage in stages:
-        if stage.stage.section == "train" and (adapt := stage.recipe.train.adapt) is not None:
-            yield adapt.describe(task_set)
+        for part in make_parts(stage.recipe.train.parts, ()) if stage.stage.section == "train" else ():
+            if (adaptation := Adaptation.of(part, task_set)) is not None:
+                yield str(adaptation)

@@ -21,8 +21,7 @@ from agentgym.training.monitoring.callbacks import (
     success_reached_at,
 )
 from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
-from agentgym.training.parts import TrainingPart, TrainingRun, make_parts
-from agentgym.training.recipe.adapt_section import ADAPT
+from agentgym.training.parts import Adaptation, TrainingPart, TrainingRun, make_parts
 from agentgym.training.rollouts.trl_policy import TrlPolicy
 from agentgym.training.samplers.sources import sampler_of
 from agentgym.training.stages.context import Learner, RunContext
@@ -88,29 +87,10 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     The learner's weights are trained in place, from the last complete checkpoint if there is one, and saved.
     Returns: the trained model, as it was saved.
     """
-    if (adapt := context.recipe.train.adapt) is None:
-        return _reinforce(context, learner)
-    if adapt.split == "held_out":
-        context.processes.share(lambda: _note_adaptation(context, learner))
-    words = joined(context.adapted, adapt.describe(context.task_set))
-    rollouts = context.rollouts.with_config(reward=adapt.make_reward())
-    task_set = adapt.tasks(context.task_set)
-    return _reinforce(replace(context, rollouts=rollouts, task_set=task_set, adapted=words), learner)
-
-
-def _note_adaptation(context: RunContext, learner: Learner) -> None:
-    note_held_out_use(
-        context.task_set,
-        "held_out",
-        context.task_set["held_out"],
-        policy=learner.policy.name,
-        label=f"{context.folder.path.resolve()}/{ADAPT}",
-        seed=context.recipe.seed,
-    )
-
-
-def _reinforce(context: RunContext, learner: Learner) -> Learner:
     section, checkpoints, processes = context.recipe.train, context.folder.checkpoints, context.processes
+    needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
+    named = make_parts(section.parts, needed)
+    context = _with_tasks_of_parts(context, learner, named)
     section.check_tasks(context.task_set)  # `tasks_of` is resolved by now
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
@@ -120,8 +100,7 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
     context = replace(context, rollouts=scheduled_rollouts(context))
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
-        needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
-        named = [gatherer_for(context, stream), *make_parts(section.parts, needed)]
+        named = [gatherer_for(context, stream), *named]
         changes = {name: value for part in named for name, value in part.rollout_changes().items()}
         context = replace(context, rollouts=context.rollouts.with_config(**changes))
         parts, run = parts_around(context, learner, sampler, stream, named), training_run(context, learner, checkpoint)
@@ -142,6 +121,28 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
         restore(learner.full_model, healthy)
     model = save_final(learner.full_model, learner.processing_class, checkpoints, processes)
     return context.learner(model, learner.processing_class)
+
+
+def _with_tasks_of_parts(context: RunContext, learner: Learner, parts: Sequence[TrainingPart]) -> RunContext:
+    """Return the context with the tasks that the parts choose, and with what they adapt the policy to."""
+    task_set, adapted = context.task_set, context.adapted
+    for part in parts:
+        if (adaptation := Adaptation.of(part, context.task_set)) is not None:
+            adapted = joined(adapted, str(adaptation))
+            context.processes.share(partial(_note_use, context, learner, adaptation))
+        task_set = part.training_tasks(task_set)
+    return replace(context, task_set=task_set, adapted=adapted)
+
+
+def _note_use(context: RunContext, learner: Learner, adaptation: Adaptation) -> None:
+    note_held_out_use(
+        context.task_set,
+        adaptation.split,
+        adaptation.tasks,
+        policy=learner.policy.name,
+        label=f"{context.folder.path.resolve()}/adapt",
+        seed=context.recipe.seed,
+    )
 
 
 def _finish(parts: Sequence[TrainingPart], run: TrainingRun) -> None:

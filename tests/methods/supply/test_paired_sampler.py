@@ -13,11 +13,11 @@ from lookup_runs import RECIPE, recipe
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig, Task, TaskSet
 from agentgym.errors import RecipeError, TaskError
+from agentgym.methods.adapt import Adapt
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.majority_vote import CoReward
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.samplers.contract import make_sampler
 
 
@@ -74,7 +74,7 @@ def test_a_recipe_with_co_reward_is_accepted_at_once():
 def test_adaptation_keeps_which_tasks_ask_the_same_and_nothing_else_of_the_truth():
     task_set = paired_set()
     with_answers = [replace(task, truth={**task.truth, "answer": "7"}) for task in task_set["train"]]
-    adapted = AdaptSection(reward="co_reward").tasks(
+    adapted = Adapt(reward="co_reward").training_tasks(
         TaskSet("x", {"train": with_answers, "validation": task_set["validation"]})
     )
     assert [task.truth for task in adapted["train"]] == [{"pair": str(index // 2)} for index in range(64)]

@@ -14,22 +14,31 @@ from typer.testing import CliRunner
 
 from agentgym import TaskSet
 from agentgym.cli.app import app
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError, SplitLeakError
 from agentgym.evaluation.held_out_uses import held_out_uses
 from agentgym.evaluation.record import Evaluation, manifest_of
 from agentgym.evaluation.text import format_evaluation, format_gains
+from agentgym.methods.adapt import Adapt
 from agentgym.registry import load_task_set
 from agentgym.storage.adaptations import adaptations_of, joined, note_adaptations
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.recipe.adapt_section import AdaptSection
+from agentgym.training.fit import TrainingPlan, check_parts
 
 ADAPT = {"split": "held_out", "reward": "majority_vote(argument='side')"}
 IMITATION = {"steps": 150, "learning_rate": 3e-3, "imperfect_oracle": 0.8}
 MEASURE = {"kind": "evaluate"}
-PLAY = {"steps": 2, "tasks_per_step": 8, "group_size": 5, "estimator": "grpo", "adapt": ADAPT, "validate_every": 1}
+PLAY = {
+    "steps": 2,
+    "tasks_per_step": 8,
+    "group_size": 5,
+    "estimator": "grpo",
+    "parts": {"adapt": ADAPT},
+    "validate_every": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +134,7 @@ def test_the_mark_travels_with_the_weights_into_other_evaluations_and_runs(adapt
 
 def test_unlabelled_tasks_are_only_trained_on_and_nothing_else_is_changed():
     task_set = load_task_set("test/lookup-v1")
-    unlabelled = AdaptSection(split="held_out").tasks(task_set)
+    unlabelled = Adapt(split="held_out").training_tasks(task_set)
     assert [task.parameters for task in unlabelled["train"]] == [task.parameters for task in task_set["held_out"]]
     assert not any(task.truth or task.hints for task in unlabelled["train"])
     assert list(unlabelled["validation"]) == list(task_set["validation"])
@@ -137,16 +146,21 @@ def test_unlabelled_tasks_are_only_trained_on_and_nothing_else_is_changed():
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"adapt": {"reward": "test_lookup"}}, "'test_lookup' names a reward that judges each episode"),
-        ({"adapt": {"reward": "by_task"}}, "'by_task' names a reward that judges each episode"),
-        ({"adapt": {"reward": "majority_vot"}}, "Did you mean 'majority_vote'"),
-        ({"adapt": {"reward": "majority_vote(compare='sounds')"}}, "compare = 'sounds'"),
-        ({"adapt": {"split": "validation"}}, r"train.adapt.split"),
-        ({"adapt": {}, "tasks_of": "steps"}, "both choose the tasks to train on"),
-        ({"adapt": {}, "gather": ["success_replay"]}, "MajorityVote judges whole groups"),
-        ({"adapt": {}, "gather": ["variants"]}, "no training task of test/lookup-v1 has both words"),
-        ({"adapt": {}, "staleness": 1}, "train.adapt lets another reward judge than validations do"),
-        ({"adapt": {}, "objective": "grao", "experts": {}}, "test/lookup-v1 has no oracle"),
+        ({"parts": {"adapt": {"reward": "test_lookup"}}}, "'test_lookup' names a reward that judges each episode"),
+        ({"parts": {"adapt": {"reward": "by_task"}}}, "'by_task' names a reward that judges each episode"),
+        ({"parts": {"adapt": {"reward": "majority_vot"}}}, "Did you mean 'majority_vote'"),
+        ({"parts": {"adapt": {"reward": "majority_vote(compare='sounds')"}}}, "compare = 'sounds'"),
+        (
+            {"parts": {"adapt": {"split": "validation"}}},
+            "'split' of 'adapt' is 'validation'",
+        ),
+        ({"parts": {"adapt": {}}, "gather": ["success_replay"]}, "MajorityVote judges whole groups"),
+        ({"parts": {"adapt": {}}, "gather": ["variants"]}, "no training task of test/lookup-v1 has both words"),
+        (
+            {"parts": {"adapt": {}}, "staleness": 1},
+            r"\[train.parts.adapt\] lets another reward judge than validations do",
+        ),
+        ({"parts": {"adapt": {}}, "objective": "grao", "experts": {}}, "test/lookup-v1 has no oracle"),
     ],
 )
 def test_what_an_adaptation_cannot_do_is_refused_before_a_run(train, message):
@@ -158,4 +172,19 @@ def test_what_an_adaptation_cannot_do_is_refused_before_a_run(train, message):
 
 def test_a_split_without_tasks_cannot_be_adapted_to():
     with pytest.raises(RecipeError, match="test/none-v1 has no tasks in this split"):
-        AdaptSection(split="held_out").tasks(TaskSet("test/none-v1", {}))
+        Adapt(split="held_out").training_tasks(TaskSet("test/none-v1", {}))
+
+
+def test_another_choice_of_the_tasks_is_refused():
+    chosen = recipe(train__parts={"adapt": {}}, train__tasks_of="steps")
+    plan = TrainingPlan(chosen.train, chosen.episode, chosen.tasks.load())
+    with pytest.raises(RecipeError, match="both choose the tasks to train on"):
+        check_parts([Adapt()], plan)
+
+
+def test_the_section_of_earlier_versions_is_the_part():
+    data = recipe().model_dump(exclude_none=True)
+    data["train"]["adapt"] = ADAPT
+    with pytest.warns(AgentGymDeprecationWarning, match=r"train\.adapt is now train\.parts\.adapt"):
+        chosen = Recipe.parse(data)
+    assert chosen.train.parts == {"adapt": ADAPT}
