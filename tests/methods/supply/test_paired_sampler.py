@@ -59,7 +59,7 @@ def test_a_reward_of_pairs_is_refused_with_a_sampler_that_does_not_draw_pairs(sa
     where = {"train": RECIPE["train"] | sampler} if is_adapted else {"reward": {"name": "co_reward"}}
     chosen = RECIPE | {"train": RECIPE["train"] | sampler} | where
     if is_adapted:
-        chosen["train"] |= {"adapt": {"reward": "co_reward"}}
+        chosen["train"] |= {"parts": {"adapt": {"reward": "co_reward"}}}
     with pytest.raises(RecipeError, match=r"no group could be judged\. Set train\.sampler = 'paired'"):
         check_before_start(Recipe.parse(chosen), paired_set())
 
