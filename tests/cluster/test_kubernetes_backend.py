@@ -73,9 +73,7 @@ async def test_a_pod_is_claimed_when_those_before_are_full_and_all_are_released_
         assert len(cluster.claims) == 1
         second = await asyncio.gather(*(backend.create(SPEC) for _ in range(2)))
         assert len(cluster.claims) == len({await sandbox.host_pid() for sandbox in [*first, *second]}) == 2
-        with pytest.raises(
-            SandboxUnavailable, match=r"all 2 pod\(s\) of the warm pool 'agentgym' already had 2 sandboxes"
-        ):
+        with pytest.raises(SandboxUnavailable, match="2 pods of the warm pool 'agentgym' already had 2 sandboxes"):
             await backend.create(SPEC)
         await first[0].close()
         assert (await (await backend.create(SPEC)).exec(["echo", "room"])).text == "room\n"
