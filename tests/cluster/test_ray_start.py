@@ -112,7 +112,7 @@ def test_a_process_is_connected_to_one_cluster_and_says_so_where_it_is_given_ano
 
 @needs_ray
 def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
-    with pytest.raises(ClusterError, match=r"has 2 node\(s\), but machine.nodes asks for 9.*cluster up --join"):
+    with pytest.raises(ClusterError, match=r"has 2 nodes, but machine.nodes asks for 9.*cluster up --join"):
         connect(cluster.address, 9)
 
 
