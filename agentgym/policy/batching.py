@@ -2,16 +2,20 @@
 
 A batch starts when every live episode waits for its reply. Without lockstep it also starts as soon as it is full or
 its oldest request has waited long enough. The work runs in its own thread, one batch at a time, so that the event
-loop stays free.
+loop stays free. A StreamBatcher's batch answers each request as soon as it is done, and takes in new ones meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import override
 
 from agentgym.errors import PolicyError
 
@@ -65,6 +69,7 @@ class Batcher(Generic[J, R]):
         self.max_batch, self.max_wait_s, self.lockstep = max_batch, max_wait_s, lockstep
         self._live: set[str] = set()
         self._pending: list[_Waiting[J, R]] = []
+        self._changing_pending = Lock()  # the worker thread of a StreamBatcher takes from it
         self._running: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,16 +85,23 @@ class Batcher(Generic[J, R]):
             )
         loop = self._enter_loop()
         waiting: _Waiting[J, R] = _Waiting(job, episode, loop.create_future())
-        self._pending.append(waiting)
-        self._look(loop)
-        if not self.lockstep and self._timer is None:
-            self._timer = loop.call_later(self.max_wait_s, self._expire, loop)
+        with self._changing_pending:
+            self._pending.append(waiting)
+        self._look_soon(loop)
         try:
             return await waiting.future
         finally:
-            if waiting in self._pending:  # cancelled before its batch began
-                self._pending.remove(waiting)
+            with self._changing_pending:
+                is_waiting = waiting in self._pending  # cancelled before its batch began
+                if is_waiting:
+                    self._pending.remove(waiting)
+            if is_waiting:
                 self._look(loop)
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether jobs wait or run."""
+        return bool(self._pending) or self._running is not None
 
     def started(self, episode: str) -> None:
         """Make batches wait for this episode."""
@@ -117,6 +129,11 @@ class Batcher(Generic[J, R]):
             self._loop, self._running, self._timer, self._settle = loop, None, None, 0
             self._pending.clear()  # the event loop of the waiting tasks has ended, and so have they
         return loop
+
+    def _look_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._look(loop)
+        if not self.lockstep and self._timer is None:
+            self._timer = loop.call_later(self.max_wait_s, self._expire, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start a batch, if one is due, after a few passes of the event loop: later requests can still join."""
@@ -148,21 +165,28 @@ class Batcher(Generic[J, R]):
             self._timer = None
         if self.lockstep:
             self._pending.sort(key=lambda waiting: waiting.episode)
-        taken = len(self._pending) if self.lockstep else self.max_batch
-        begun, self._pending = self._pending[:taken], self._pending[taken:]
+        begun = self._take(len(self._pending) if self.lockstep else self.max_batch)
         self._running = loop.create_task(self._work(loop, begun))
 
+    def _take(self, count: int) -> list[_Waiting[J, R]]:
+        """Remove and return the first jobs that wait."""
+        with self._changing_pending:
+            taken, self._pending = self._pending[:count], self._pending[count:]
+        return taken
+
     async def _work(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
-        """Run the collected jobs in batches. In lockstep the jobs form a round that later jobs cannot join."""
+        """Run the collected jobs. In lockstep the jobs form a round that later jobs cannot join."""
         try:
-            for first in range(0, len(begun), self.max_batch):
-                await self._run_batch(loop, begun[first : first + self.max_batch])
+            await self._run_round(loop, begun)
         finally:
             self._running = None
         if self._pending:
-            self._look(loop)
-            if not self.lockstep and self._timer is None:
-                self._timer = loop.call_later(self.max_wait_s, self._expire, loop)
+            self._look_soon(loop)
+
+    async def _run_round(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
+        """Run the jobs in batches."""
+        for first in range(0, len(begun), self.max_batch):
+            await self._run_batch(loop, begun[first : first + self.max_batch])
 
     async def _run_batch(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting[J, R]]) -> None:
         try:
@@ -175,6 +199,106 @@ class Batcher(Generic[J, R]):
         for waiting, result in zip(batch, results, strict=True):
             if not waiting.future.done():
                 waiting.future.set_result(result)
+
+
+class JobStream(Generic[J]):
+    """The jobs of a running batch, as the worker thread sees them: it takes each in order, and finishes it when done.
+
+    Args:
+        begun: the jobs that the batch begins with.
+        more: returns jobs that have come meanwhile; called in the worker thread when no other job is left.
+
+    The last job returns only when the worker has stopped, so that whoever has all results finds the model as it was.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begun: Sequence[_Waiting[J, J]],
+        more: Callable[[], Sequence[_Waiting[J, J]]] = lambda: (),
+    ) -> None:
+        self._loop, self._more = loop, more
+        self._waiting, self._taken = deque(begun), dict[int, _Waiting[J, J]]()
+        self._last: _Waiting[J, J] | None = None  # done, and kept until another is taken or the worker has stopped
+
+    @property
+    def next(self) -> J | None:
+        """Return the next job without taking it; None if there is none now. Cancelled jobs are left out."""
+        if not self._waiting:
+            self._waiting.extend(self._more())
+        while self._waiting and self._waiting[0].future.done():
+            self._waiting.popleft()
+        return self._waiting[0].job if self._waiting else None
+
+    def take(self) -> J:
+        """Take the next job."""
+        waiting = self._waiting.popleft()
+        self._taken[id(waiting.job)] = waiting
+        if self._last is not None:
+            self._loop.call_soon_threadsafe(_return_job, self._last)
+            self._last = None
+        return waiting.job
+
+    def finish(self, job: J) -> None:
+        """Return a job that was taken to the one who submitted it."""
+        waiting = self._taken.pop(id(job))
+        if self._taken or self.next is not None:
+            self._loop.call_soon_threadsafe(_return_job, waiting)
+        else:
+            self._last = waiting
+
+    def end(self) -> None:
+        """Return the last job; called in the event loop, after the worker has stopped."""
+        if self._last is not None:
+            _return_job(self._last)
+
+    def fail(self, error: Exception) -> None:
+        """Fail all jobs that are not finished; called in the event loop, after the worker has stopped."""
+        for waiting in [*self._taken.values(), *self._waiting]:
+            if not waiting.future.done():
+                waiting.future.set_exception(_as_policy_error(error))
+
+
+class StreamBatcher(Batcher[J, J]):
+    """A Batcher whose jobs return as soon as they are done, while others of their batch still run.
+
+    Args:
+        stream: does the jobs of a JobStream, in the worker thread, until none is left.
+        pauses: returns whether no job may join a running batch, so that it ends and the worker can do something else.
+        options: as for Batcher.
+
+    Without lockstep, jobs that are submitted meanwhile join the batch. In lockstep all jobs of a round are there from
+    its start.
+    """
+
+    def __init__(
+        self,
+        stream: Callable[[JobStream[J]], None],
+        worker: ThreadPoolExecutor,
+        *,
+        pauses: Callable[[], bool] = lambda: False,
+        **options: Any,
+    ) -> None:
+        super().__init__(lambda jobs: jobs, worker, **options)
+        self._stream, self._pauses = stream, pauses
+
+    @override
+    async def _run_round(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, J]]) -> None:
+        jobs = JobStream(loop, begun) if self.lockstep else JobStream(loop, begun, self._joining)
+        try:
+            await loop.run_in_executor(self._worker, self._stream, jobs)
+        except Exception as error:  # noqa: BLE001  whatever the model raised belongs to those who asked
+            jobs.fail(error)
+        finally:
+            jobs.end()
+
+    def _joining(self) -> list[_Waiting[J, J]]:
+        return [] if self._pauses() else self._take(self.max_batch)
+
+
+def _return_job(waiting: _Waiting[J, J]) -> None:
+    if not waiting.future.done():
+        waiting.future.set_result(waiting.job)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

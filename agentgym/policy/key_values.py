@@ -1,12 +1,13 @@
 """Keys and values of many conversations: the cache in which a batch decodes, and the prefix that a turn leaves.
 
-A model's own cache is copied at every token. This cache is a single block, written in place: rows can be loaded from
-earlier turns, saved for later turns, and dropped when finished.
+A model's own cache is copied at every token. This cache is a single block, written in place: rows come from earlier
+turns, are saved for later turns, and join and leave a running batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +61,9 @@ class BlockLayer(DynamicLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
         """Append new keys and values to the existing ones; return all of them."""
-        data, begin = self._owner.data, self._owner.used
+        data, begin, rows = self._owner.data, self._owner.used, len(key_states)
         end = begin + key_states.shape[-2]
-        keys, values = data[2 * self._layer_index], data[2 * self._layer_index + 1]
+        keys, values = data[2 * self._layer_index, :rows], data[2 * self._layer_index + 1, :rows]
         keys[:, :, begin:end] = key_states
         values[:, :, begin:end] = value_states
         return keys[:, :, :end], values[:, :, :end]
@@ -73,12 +74,12 @@ class BlockLayer(DynamicLayer):
 
 
 class Block:
-    """[2 * layers, B, heads, columns, head_dim] keys and values, written in place.
+    """[2 * layers, rows, heads, columns, head_dim] keys and values, written in place.
 
     Attributes:
-        data: the tensor.
-        used: the number of filled columns, the same for all rows; increased by `advance` after a forward pass, because
-            all layers of one pass write to the same columns.
+        data: the tensor. A forward pass of fewer rows uses the first ones.
+        used: the number of filled columns, the same for all rows. Increase it after a forward pass, because all layers
+            of one pass write to the same columns.
         cache: the cache to pass to the model.
     """
 
@@ -89,16 +90,154 @@ class Block:
         self.used = 0
         self.cache = Cache(layers=[BlockLayer(self, layer_index) for layer_index in range(parts // 2)])
 
-    def advance(self, columns: int) -> None:
-        """Count the columns of a finished forward pass."""
-        self.used += columns
 
-    def keep(self, rows: torch.Tensor) -> None:
-        """Keep (or repeat) only these rows, in this order."""
-        selected = self.data.new_zeros(self.data.shape[0], len(rows), *self.data.shape[2:])
-        selected[..., : self.used, :] = self.data[:, rows, :, : self.used]
-        self.data = selected
+class RunningRows(ABC):
+    """The keys and values of the rows that are sampled together.
 
-    def take(self, row: int, columns: torch.Tensor) -> torch.Tensor:
-        """Return a copy of one row's columns, for a KVPrefix."""
-        return self.data[:, row].index_select(2, columns)
+    Attributes:
+        lengths: the number of tokens of each row.
+    """
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    @property
+    @abstractmethod
+    def cache(self) -> Any:
+        """Return the cache to pass to the model for the next token of each row."""
+
+    @abstractmethod
+    def mask(self, device: torch.device) -> torch.Tensor:
+        """Return [B, columns] 1 on each row's tokens and on the next one."""
+
+    @abstractmethod
+    def keep(self, order: list[int]) -> None:
+        """Keep only these rows, in this order. A row that changes its place comes from behind those that are kept."""
+
+    def advance(self) -> None:
+        """Count the token of a finished forward pass."""
+        self.lengths = [length + 1 for length in self.lengths]
+
+
+class SlotLayer(DynamicLayer):
+    """One layer's view of the slots."""
+
+    def __init__(self, owner: Slots, layer_index: int) -> None:
+        super().__init__()
+        self._owner, self._layer_index = owner, layer_index
+        self.is_initialized = True
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
+        """Write the key and value of each row's next token behind its others; return all of them."""
+        rows, columns = self._owner.places
+        keys, values = self._owner.data[2 * self._layer_index], self._owner.data[2 * self._layer_index + 1]
+        keys[rows, :, columns], values[rows, :, columns] = key_states[:, :, 0], value_states[:, :, 0]
+        count, end = len(key_states), self.get_seq_length() + 1
+        return keys[:count, :, :end], values[:count, :, :end]
+
+    def get_seq_length(self) -> int:
+        """Return the number of tokens of the longest row."""
+        return max(self._owner.lengths)
+
+
+class Slots(RunningRows):
+    """Rows in one block, each from the first column on. A row may join at any time, and takes a place that is free.
+
+    Args:
+        max_tokens: the most tokens that the block may have room for, unless the rows need more.
+
+    Attributes:
+        data: [2 * layers, slots, heads, columns, head_dim] the keys and values; the first slots are in use.
+        places: the rows, and the column of the next token of each.
+    """
+
+    STEP = 128
+    """What the number of columns is a multiple of."""
+
+    def __init__(self, max_tokens: int) -> None:
+        super().__init__()
+        self._max_tokens = max_tokens
+        self._most: list[int] = []  # tokens that each row can have at its end
+        self._cache: Cache | None = None
+        self.data = torch.empty(0)
+        self.places: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
+
+    @property
+    def cache(self) -> Any:
+        device = self.data.device
+        self.places = torch.arange(len(self.lengths), device=device), torch.tensor(self.lengths, device=device)
+        return self._cache
+
+    def mask(self, device: torch.device) -> torch.Tensor:
+        columns = torch.arange(max(self.lengths) + 1, device=device)
+        return (columns <= torch.tensor(self.lengths, device=device)[:, None]).long()
+
+    def join(self, rows: Iterable[torch.Tensor], lengths: Sequence[int], most: Sequence[int]) -> None:
+        """Add rows.
+
+        Args:
+            rows: [2 * layers, heads, tokens, head_dim] the keys and values of each.
+            lengths: the number of tokens of each. most: the most that it can have at its end.
+        """
+        begin = len(self.lengths)
+        self._most += most
+        self.lengths += lengths
+        for index, row in enumerate(rows, begin):
+            if index == begin:
+                self._make_room(row, begin)
+            self.data[:, index, :, : row.shape[2]] = row
+
+    def keep(self, order: list[int]) -> None:
+        for index, old in enumerate(order):
+            if index != old:
+                self.data[:, index, :, : self.lengths[old]] = self.data[:, old, :, : self.lengths[old]]
+        self.lengths, self._most = ([values[old] for old in order] for values in (self.lengths, self._most))
+
+    def take(self, row: int) -> torch.Tensor:
+        """Return [2 * layers, heads, tokens, head_dim] a copy of a row."""
+        return self.data[:, row, :, : self.lengths[row]].clone()
+
+    def _make_room(self, like: torch.Tensor, filled: int) -> None:
+        """Let the block have room for all rows.
+
+        Args:
+            like: [2 * layers, heads, any, head_dim] an example of a row. filled: the rows that the block holds.
+        """
+        parts, heads, _, head_dim = like.shape
+        slots, columns = self.data.shape[1:4:2] if self._cache is not None else (0, 0)
+        if len(self.lengths) <= slots and max(self._most) <= columns:
+            return
+        columns = max(columns, -(-max(self._most) // self.STEP) * self.STEP)
+        if len(self.lengths) > slots:  # some more, if rows join one by one
+            more = len(self.lengths) // 4 if filled else 0
+            slots = max(len(self.lengths), min(len(self.lengths) + more, self._max_tokens // columns))
+        before, width = self.data, max(self.lengths[:filled], default=0)
+        self.data = torch.zeros(parts, slots, heads, columns, head_dim, dtype=like.dtype, device=like.device)
+        if filled:
+            self.data[:, :filled, :, :width] = before[:, :filled, :, :width]
+        self._cache = Cache(layers=[SlotLayer(self, layer_index) for layer_index in range(parts // 2)])
+
+
+class PlainRows(RunningRows):
+    """Rows in a model's own cache, padded on the left, for layers that no block can hold. No row can join later."""
+
+    def __init__(self, cache: Cache, lengths: list[int], device: torch.device) -> None:
+        super().__init__()
+        self._cache, self.lengths, self._device = cache, lengths, device
+        self._width = max(lengths)
+
+    @property
+    def cache(self) -> Any:
+        return self._cache
+
+    def mask(self, device: torch.device) -> torch.Tensor:
+        columns = torch.arange(self._width + 1, device=device)
+        return (columns >= self._width - torch.tensor(self.lengths, device=device)[:, None]).long()
+
+    def keep(self, order: list[int]) -> None:
+        self._cache.batch_select_indices(torch.tensor(order, device=self._device))
+        self.lengths = [self.lengths[old] for old in order]
+
+    def advance(self) -> None:
+        super().advance()
+        self._width += 1

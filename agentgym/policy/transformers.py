@@ -12,15 +12,16 @@ import torch
 from typing_extensions import override
 
 from agentgym.errors import ContextFull, PolicyError
-from agentgym.policy.batching import Batcher
+from agentgym.policy.batching import Batcher, JobStream, StreamBatcher
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, entropy_of_top, of_chosen, score
+from agentgym.policy.decoding import Decoder, DecodeRequest, RowSource, fits
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker
 from agentgym.policy.logit_hooks.contract import make_hook
 from agentgym.policy.logit_hooks.tilts import LogitTilt
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
+from agentgym.policy.scoring import entropy_of_top, of_chosen, score
 from agentgym.policy.swap_lock import SwapLock
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class TransformersPolicy(Policy):
             raise ValueError(
                 f"max_batch_tokens = {max_batch_tokens} is not valid: a batch must hold at least one token."
             )
-        self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
+        self.max_batch, self.max_batch_tokens, self.reuse_mib = max_batch, max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
         if not eos_token_ids:  # other messages exclude the model's own end tokens too
@@ -99,13 +100,14 @@ class TransformersPolicy(Policy):
         self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
         self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="agentgym-model")
-        options: dict[str, Any] = {"max_batch": max_batch, "max_wait_s": max_wait_s, "lockstep": lockstep}
-        self._rows: Batcher[DecodeRequest, DecodeRequest] = Batcher(self._sample, self._worker, **options)
+        options: dict[str, Any] = {"max_batch": max_batch, "max_wait_s": max_wait_s}
         self._pairs: Batcher[tuple[Sequence[int], Sequence[int], int], list[float]] = Batcher(
-            self._score, self._worker, max_batch=max_batch, max_wait_s=max_wait_s
+            self._score, self._worker, **options
+        )
+        self._rows: StreamBatcher[DecodeRequest] = StreamBatcher(
+            self._sample, self._worker, pauses=lambda: self._pairs.is_busy, lockstep=lockstep, **options
         )
         self._pasts: dict[str, KVPrefix] = {}
-        self._weights: tuple[int, int, int] = (0, 0, 0)
         self._live: set[str] = set()
         self._swap_lock = SwapLock()
 
@@ -211,29 +213,28 @@ class TransformersPolicy(Policy):
         self._pasts.clear()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
-        self._weights = self._weights_now()
-        for row in rows:
-            if row.past is not None and row.past.weights != (self._weights, row.role):
-                row.past = None
+    def _sample(self, jobs: JobStream[DecodeRequest]) -> None:
         with evaluating(self.model, self.autocast):
-            for role in sorted({row.role for row in rows}):  # keys and values of a shared prefix differ between roles
-                own = [row for row in rows if row.role == role]
-                with in_roles(self.model, [role]):
-                    for batch in batches_within(own, self.max_batch_tokens):
-                        self._decode(batch)
-        return rows
+            while (row := jobs.next) is not None:
+                with in_roles(self.model, [row.role]):  # keys and values differ between roles
+                    self._decode(_RowsOfRole(self, jobs, row.role))
 
-    def _decode(self, rows: Sequence[DecodeRequest]) -> None:
-        """Sample the rows of one batch until all have ended."""
+    def _decode(self, rows: RowSource) -> None:
+        """Sample rows until none is left."""
         Decoder(
             self.model,
             self.pad_token_id,
             self.eos_token_ids,
-            weights=(self._weights, rows[0].role),
+            max_tokens=self.max_batch_tokens,
             swap_lock=self._swap_lock,
             read_version=lambda: self.version,
         ).run(rows)
+
+    def admit(self, row: DecodeRequest) -> None:
+        """Prepare a row for sampling: drop keys and values that other weights computed."""
+        row.weights = self._weights_now(), row.role
+        if row.past is not None and row.past.weights != row.weights:
+            row.past = None
 
     def _score(self, jobs: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> list[list[float]]:
         values: dict[int, list[float]] = {}
@@ -280,6 +281,28 @@ class TransformersPolicy(Policy):
         size = past.block.element_size() * past.block.numel()
         while len(self._pasts) * size > self.reuse_mib * 2**20:  # entries are of similar size; drop the oldest
             self._pasts.pop(next(iter(self._pasts)))
+
+
+class _RowsOfRole:
+    """The next rows of a stream that have one role, as many as a batch has room for."""
+
+    def __init__(self, policy: TransformersPolicy, jobs: JobStream[DecodeRequest], role: str) -> None:
+        self._policy, self._jobs, self._role = policy, jobs, role
+
+    def take(self, running: Sequence[DecodeRequest]) -> list[DecodeRequest]:
+        taken: list[DecodeRequest] = []
+        while self._has_room([*running, *taken]):
+            taken.append(self._jobs.take())
+            self._policy.admit(taken[-1])
+        return taken
+
+    def _has_room(self, rows: Sequence[DecodeRequest]) -> bool:
+        if len(rows) >= self._policy.max_batch or (row := self._jobs.next) is None or row.role != self._role:
+            return False
+        return fits(row, rows, self._policy.max_batch_tokens)
+
+    def finish(self, row: DecodeRequest) -> None:
+        self._jobs.finish(row)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Reply, Request, Sampling
-from agentgym.policy.decoding import DecodeRequest
+from agentgym.policy.decoding import DecodeRequest, RowSource
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
@@ -117,7 +117,8 @@ class VisionPolicy(TransformersPolicy):
                 f"should give {expected}. Write the whole conversation with one renderer, and pass its messages along."
             )
 
-    def _decode(self, rows: Sequence[DecodeRequest]) -> None:
+    def _decode(self, source: RowSource) -> None:
+        rows = source.take([])
         with self._swap_lock.computing(), _plain_generation(self.model), torch.no_grad():
             for row in rows:
                 row.version = self.version
@@ -130,6 +131,8 @@ class VisionPolicy(TransformersPolicy):
                 pad_token_id=self.pad_token_id,
                 do_sample=False,
             )
+        for row in rows:
+            source.finish(row)
 
     def _score(self, pairs: Sequence[Any]) -> list[list[float]]:
         rows = [row for row, _ in pairs]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy import Request, Sampling, TemplateRenderer, TransformersPolicy, decoding
+from agentgym.policy import Request, Sampling, TemplateRenderer, TransformersPolicy, decoding, scoring
 from agentgym.policy.formats.tags import Tags
 from agentgym.policy.local import load as load
 from agentgym.training.recipe.train_section import TrainSection
@@ -262,29 +262,33 @@ async def test_score_is_teacher_forced_and_batched(policy, model, requests):
 
 
 async def test_a_bound_on_a_batchs_tokens_changes_no_token(model, renderer, requests, monkeypatch):
-    """Several batches are decoded where the keys and values of one would hold more; scores likewise."""
-    batches = []
-    run = decoding.Decoder.run
-    monkeypatch.setattr(decoding.Decoder, "run", lambda self, rows: batches.append(len(rows)) or run(self, rows))
+    """A row waits where the keys and values of the running ones would hold more with it; scores likewise."""
+    widths = []
+    step = decoding._Batch.step
+    monkeypatch.setattr(decoding._Batch, "step", lambda self: widths.append(len(self.rows)) or step(self))
     free, bound = TransformersPolicy(model, renderer), TransformersPolicy(model, renderer, max_batch_tokens=200)
-    expected, replies = await together(free, requests), await together(bound, requests)
-    assert batches[0] == len(requests) == sum(batches[1:])
-    assert len(batches) > 3
+    expected = await together(free, requests)
+    assert max(widths) == len(requests)
+    widths.clear()
+    replies = await together(bound, requests)
+    assert 1 < max(widths) < len(requests) / 2
     assert [reply.token_ids for reply in replies] == [reply.token_ids for reply in expected]
     pairs = [(request.prefix_ids, request.prefix_ids[: 1 + index]) for index, request in enumerate(requests)]
-    at_once = decoding.score(model, 0, pairs)
-    monkeypatch.setattr(decoding, "SCORED_AT_ONCE", 1)
-    for scores, others in zip(at_once, decoding.score(model, 0, pairs), strict=True):
+    at_once = scoring.score(model, 0, pairs)
+    monkeypatch.setattr(scoring, "SCORED_AT_ONCE", 1)
+    for scores, others in zip(at_once, scoring.score(model, 0, pairs), strict=True):
         assert scores == pytest.approx(others, abs=1e-4)
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 20)), min_size=1), st.integers(1, 300))
-def test_batches_hold_every_row_once_in_order_within_the_budget(sizes, budget):
+def test_rows_fit_together_within_the_budget_and_one_alone_always(sizes, budget):
     rows = [decoding.DecodeRequest([0] * prefix, Sampling(), limit) for prefix, limit in sizes]
-    batches = decoding.batches_within(rows, budget)
-    assert [row for batch in batches for row in batch] == rows
-    for batch in batches:
-        assert len(batch) == 1 or max(len(row.prefix) + row.limit for row in batch) * len(batch) <= budget
+    running: list[decoding.DecodeRequest] = []
+    for row in rows:
+        if decoding.fits(row, running, budget):
+            running.append(row)
+    assert rows[0] in running
+    assert len(running) == 1 or max(row.longest for row in running) * len(running) <= budget
 
 
 async def test_training_mode_is_restored_and_never_used(renderer, requests):

@@ -17,10 +17,10 @@ from agentgym.errors import RecipeError
 from agentgym.messages import Message
 from agentgym.policy.adapters import has_adapter, own_model
 from agentgym.policy.checkpoint import tokenizer_of
-from agentgym.policy.decoding import score
 from agentgym.policy.http import RetryPolicy
 from agentgym.policy.pool import PolicyPool
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.scoring import score
 from agentgym.policy.transformers import evaluating
 from agentgym.policy.vllm import VllmPolicy, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
