@@ -3,7 +3,8 @@
     python benchmarks/sampling.py [--model models/smollm2-135m] [--vllm .venv-vllm/bin/python]
 
 Both get the same prefixes and make as many tokens at temperature 1. `generate` samples whole batches at once and keeps
-neither log-probabilities nor anything from turn to turn; ours gets a request for each turn of each episode.
+neither log-probabilities nor anything from turn to turn; ours gets a request for each turn of each episode. In the rows
+of unequal replies a batch of `generate` ends with its longest, and rows of ours come and go.
 Rounds alternate; the ratio is of medians, and the limit to meet is 1.0. `--vllm` adds a server of its own.
 """
 
@@ -49,10 +50,12 @@ NEVER = 10**9  # a token that no model samples: every reply has its full length
 class Conversations:
     """The prompts and tool results, the same for every sampler."""
 
-    def __init__(self, episodes: int, turns: int, vocabulary: int) -> None:
+    def __init__(self, episodes: int, turns: int, vocabulary: int, *, unequal: bool = False) -> None:
         rng = np.random.default_rng(0)
         self.prompts = rng.integers(10, vocabulary - 10, (episodes, PROMPT)).tolist()
         self.results = rng.integers(10, vocabulary - 10, (turns, episodes, RESULT)).tolist()
+        lengths = np.minimum(rng.geometric(1 / REPLY, (turns, episodes)), 4 * REPLY)
+        self.lengths = (lengths if unequal else np.full_like(lengths, REPLY)).tolist()
 
     async def play(self, policy: Policy) -> int:
         """Play all episodes at once. Returns: how many tokens were sampled."""
@@ -62,7 +65,7 @@ class Conversations:
         ids, sampled, name = list(self.prompts[index]), 0, f"episode {index}"
         policy.episode_started(name)
         for turn, results in enumerate(self.results):
-            sampling = Sampling(max_tokens=REPLY, seed=index * 100 + turn)
+            sampling = Sampling(max_tokens=self.lengths[turn][index], seed=index * 100 + turn)
             reply = await policy.generate(Request([], prefix_ids=ids, sampling=sampling, episode=name, turn=turn))
             assert reply.token_ids is not None
             sampled += len(reply.token_ids)
@@ -73,18 +76,18 @@ class Conversations:
     def generate(self, model: torch.nn.Module) -> int:
         """Play the same by plain `generate`, one turn of all episodes at once."""
         ids = torch.tensor(self.prompts)
-        for results in self.results:
+        for results, lengths in zip(self.results, self.lengths, strict=True):
             ids = model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 do_sample=True,
                 top_k=0,
-                min_new_tokens=REPLY,
-                max_new_tokens=REPLY,
+                min_new_tokens=max(lengths),
+                max_new_tokens=max(lengths),
                 pad_token_id=0,
             )
             ids = torch.cat([ids, torch.tensor(results)], 1)
-        return len(self.prompts) * len(self.results) * REPLY
+        return sum(map(sum, self.lengths))
 
 
 def main() -> None:
@@ -115,10 +118,10 @@ def main() -> None:
         table = Table(
             title=f"{arguments.episodes} episodes, {arguments.rounds} rounds, {torch.get_num_threads()} threads"
         )
-        for column in ("", "turns", "tokens/s, median", "least", "most", "ratio"):
+        for column in ("", "turns", "replies", "tokens/s, median", "least", "most", "ratio"):
             table.add_column(column, justify="right" if column else "left")
-        for turns in (1, 3):
-            conversations = Conversations(arguments.episodes, turns, len(tokenizer))
+        for turns, unequal in ((1, False), (3, False), (3, True)):
+            conversations = Conversations(arguments.episodes, turns, len(tokenizer), unequal=unequal)
             samplers: dict[str, Callable[[], int]] = {"plain generate": lambda: conversations.generate(model)}  # noqa: B023
             for name, policy in policies.items():
                 samplers[name] = lambda policy=policy: runner.run(conversations.play(policy))  # noqa: B023
@@ -127,7 +130,7 @@ def main() -> None:
             for name, values in speeds.items():
                 median = statistics.median(values)
                 cells = (f"{value:,.0f}" for value in (median, min(values), max(values)))
-                table.add_row(name, str(turns), *cells, f"{median / plain:.2f}")
+                table.add_row(name, str(turns), "unequal" if unequal else "equal", *cells, f"{median / plain:.2f}")
         show_table(table)
         for policy in policies.values():
             runner.run(policy.close())

@@ -208,7 +208,7 @@ class JobStream(Generic[J]):
         begun: the jobs that the batch begins with.
         more: returns jobs that have come meanwhile; called in the worker thread when no other job is left.
 
-    The last job returns only when the worker has stopped, so that whoever has all results finds the model as it was.
+    The last job returns only when the worker has stopped, so that the model is as before when all results are there.
     """
 
     def __init__(

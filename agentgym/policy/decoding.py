@@ -24,8 +24,8 @@ from agentgym.policy.key_values import (
     Block,
     KVPrefix,
     PlainRows,
+    RowSlots,
     RunningRows,
-    Slots,
     can_share,
     parts_of,
     uniform,
@@ -193,16 +193,18 @@ class _Batch:
         self.decoder = decoder
         self.device = decoder.model.device
         self.rows: list[DecodeRequest] = []
-        self.values: RunningRows = Slots(decoder.max_tokens)
+        self.values: RunningRows = RowSlots(decoder.max_tokens)
         self.logits = torch.empty(0)  # [B, V] of each row's next token
         self.versions: list[int] = []  # of the weights that computed each row's logits
         self.chances: list[np.ndarray] = []  # by row, a number in [0, 1) for each token
+        self.temperature = self.top_p = torch.empty(0)  # [B] of each row
+        self.is_hooked = False
         self.mask_ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id() of the mask, which is kept alive here
 
     @property
     def is_open(self) -> bool:
         """Return whether rows can join those that run."""
-        return isinstance(self.values, Slots)
+        return isinstance(self.values, RowSlots)
 
     def join(self, rows: Sequence[DecodeRequest]) -> None:
         """Add rows, and compute the logits after each prefix. Equal prefixes are computed once."""
@@ -259,7 +261,7 @@ class _Batch:
         computed = torch.stack(parts_of(cache)) if block is None else block.data
         columns = [row.nonzero()[:, 0] for row in seen]
         own = (computed[:, index].index_select(2, columns[index]) for index in source)
-        assert isinstance(self.values, Slots)
+        assert isinstance(self.values, RowSlots)
         self.values.join(own, [len(row.prefix) for row in rows], [row.longest for row in rows])
         return logits
 
@@ -330,7 +332,7 @@ class _Batch:
     def _retire(self, continues: Sequence[bool]) -> None:
         """Remove the rows that ended. Later rows take their places."""
         for index, (row, goes_on) in enumerate(zip(self.rows, continues, strict=True)):
-            if not goes_on and row.keep and isinstance(self.values, Slots):
+            if not goes_on and row.keep and isinstance(self.values, RowSlots):
                 known = [*row.prefix, *row.tokens][: self.values.lengths[index]]
                 row.left = KVPrefix(known, self.values.take(index), row.weights)
         left = sum(continues)
@@ -346,7 +348,7 @@ class _Batch:
             self.values.keep(order)
             self._read_sampling()
         else:
-            self.values = Slots(self.decoder.max_tokens)
+            self.values = RowSlots(self.decoder.max_tokens)
 
     def _advance(self) -> None:
         """Compute the logits of each row's next token."""

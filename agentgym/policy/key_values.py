@@ -122,7 +122,7 @@ class RunningRows(ABC):
 class SlotLayer(DynamicLayer):
     """One layer's view of the slots."""
 
-    def __init__(self, owner: Slots, layer_index: int) -> None:
+    def __init__(self, owner: RowSlots, layer_index: int) -> None:
         super().__init__()
         self._owner, self._layer_index = owner, layer_index
         self.is_initialized = True
@@ -140,7 +140,7 @@ class SlotLayer(DynamicLayer):
         return max(self._owner.lengths)
 
 
-class Slots(RunningRows):
+class RowSlots(RunningRows):
     """Rows in one block, each from the first column on. A row may join at any time, and takes a place that is free.
 
     Args:

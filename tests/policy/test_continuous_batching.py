@@ -15,7 +15,7 @@ from agentgym.errors import PolicyError
 from agentgym.policy import Request, Sampling, TransformersPolicy, decoding
 from agentgym.policy.batching import StreamBatcher
 from agentgym.policy.decoding import Decoder, DecodeRequest
-from agentgym.policy.key_values import Slots
+from agentgym.policy.key_values import RowSlots
 
 
 class Arriving:
@@ -53,7 +53,7 @@ def rows_of(seed: int, count: int = 12) -> list[tuple[int, DecodeRequest]]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("columns", [1, 128])
 def test_a_row_that_joins_says_what_it_says_alone(model, monkeypatch, seed, columns):
-    monkeypatch.setattr(Slots, "STEP", columns)
+    monkeypatch.setattr(RowSlots, "STEP", columns)
     source = Arriving(rows_of(seed))
     Decoder(model, 0, (7, 8)).run(source)
     assert source.widest > 2
@@ -73,7 +73,7 @@ def test_a_row_goes_on_from_what_it_left(model):
     """A second turn, which joins others, begins with the keys and values of the first."""
     first = [row for _, row in rows_of(5)]
     Decoder(model, 0, (7, 8)).run(first)
-    again = []
+    turns = []
     for past in (False, True):
         rows = [
             (
@@ -85,8 +85,8 @@ def test_a_row_goes_on_from_what_it_left(model):
         for _, row in rows:
             row.past, row.left = (row.left if past else None), None
         Decoder(model, 0, (7, 8)).run(Arriving(rows))
-        again.append([row for _, row in rows])
-    for fresh, reused in zip(*again, strict=True):
+        turns.append([row for _, row in rows])
+    for fresh, reused in zip(*turns, strict=True):
         assert fresh.tokens == reused.tokens
         assert fresh.logprobs == pytest.approx(reused.logprobs, abs=1e-4)
 
