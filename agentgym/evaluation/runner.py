@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -11,14 +12,15 @@ from functools import partial
 
 from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
+from agentgym.environment.contract import Environment
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
-from agentgym.evaluation.least_budgets import warn_of_few_turns
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.price import PRICE, Price, Spending
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.evaluation.search import EpisodeSearch, SearchUsage
 from agentgym.policy.contract import Policy
+from agentgym.registry import load
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import check_environment_options
 from agentgym.rollout.manager import EpisodeManager
@@ -282,3 +284,25 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         row.outcome.append(dict(trajectory.outcome) if trajectory.scored else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
     return row
+
+
+def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:
+    """Warn if `Environment.least_turns` of any task exceeds `budgets.max_turns`."""
+    most = config.budgets.max_turns
+    needed = [count for task in tasks if (count := _least_turns(task, config)) > most]
+    if needed:
+        warnings.warn(
+            (
+                f"{len(needed)} of {len(tasks)} tasks cannot be solved within max_turns = {most}, because they "
+                f"need up to {max(needed)} turns. Give max_turns={max(needed)} or more (--max-turns on the "
+                "command line)."
+            ),
+            stacklevel=3,
+        )
+
+
+def _least_turns(task: Task, config: RolloutConfig) -> int:
+    environment = config.environment_for(task)
+    factory = load("environments", environment) if isinstance(environment, str) else environment
+    least = getattr(factory, "least_turns", Environment.least_turns)
+    return int(least(task))

@@ -7,8 +7,8 @@ Each check runs the code under test. A finding says what the check did, what cam
 
 environments.py      check_environment, which runs the checks in these files:
     instance_checks.py  the same seed gives the same episode; checkpoints restore
-    call_checks.py      every call is answered with a result
-    close_checks.py     `close` frees everything (leaks.py counts what is left in the process)
+    pace_checks.py      every call is answered with a result, and blocks no other episode
+    close_checks.py     `close` frees everything that the process counts
     episode_checks.py   which agents may succeed in whole episodes, and which must not
 arguments.py         right, wrong and hostile arguments for any tool
 tools.py, task_sets.py, rewards.py, estimators.py, objectives.py, policies.py, call_formats.py, backends/

@@ -13,7 +13,7 @@ from agentgym.reward.contract import Reward
 from agentgym.sandbox import Backend
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
-from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks, pace_checks
+from agentgym.testing import close_checks, episode_checks, instance_checks, pace_checks
 from agentgym.testing.farming import check_farming
 from agentgym.testing.findings import Findings
 from agentgym.testing.reward_hacks import try_hacks
@@ -70,7 +70,7 @@ async def check_environment(
         if not await pace_checks.check_pace(subject):
             findings.conclude()  # the checks below call each tool dozens of times
         await instance_checks.check_determinism_and_isolation(subject)
-        await call_checks.check_answers(subject)
+        await pace_checks.check_answers(subject)
         await instance_checks.check_checkpoint(subject)
         await close_checks.check_close(subject)
         checked.append(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig, Task, TaskSet, registry, seed_of
-from agentgym.cli.descriptions import describe
+from agentgym.cli.listing import describe
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy

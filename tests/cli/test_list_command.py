@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from agentgym import registry
 from agentgym.cli.app import app
-from agentgym.cli.descriptions import describe
-from agentgym.cli.listing import in_columns
+from agentgym.cli.listing import describe, in_columns
 
 USER_CODE = str(Path(__file__).with_name("acme_counter.py"))
 AT_80_COLUMNS = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from agentgym import Budgets, Message, RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate, load_task_set
-from agentgym.evaluation.least_budgets import warn_of_few_turns
+from agentgym.evaluation.runner import warn_of_few_turns
 from agentgym.testing import Counter, TargetReached
 
 

@@ -12,7 +12,7 @@ MOST_PUBLIC_NAMES = 250
 MOST_FUNCTIONS_WITH_MANY_PARAMETERS = 20
 MANY_PARAMETERS = 8
 MOST_PARAMETERS_THAT_ARE_A_RECIPE = 10
-MOST_IMPORTED_MODULES = 25
+MOST_IMPORTED_MODULES = 20
 
 FRAMEWORK = [path for path in source_files() if path.parts[0] == "agentgym"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -62,5 +62,6 @@ def test_no_file_imports_more_modules_of_the_framework():
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentgym")
         }
         for path in FRAMEWORK
+        if path.parts[1:] != ("__init__.py",)  # an index: it names modules for type checkers alone
     }
     assert {path: len(names) for path, names in imports.items() if len(names) > MOST_IMPORTED_MODULES} == {}

@@ -28,13 +28,13 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.reinforce_parts import (
     gatherer_for,
-    loss_requirements,
     parts_around,
     scheduled_rollouts,
     training_run,
 )
 from agentgym.training.stages.selection import check_experts
 from agentgym.training.stages.streaming import streaming
+from agentgym.training.stages.update_parts import loss_requirements
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 

@@ -15,67 +15,18 @@ from agentgym.storage.adaptations import note_adaptations
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.gatherers.contract import WrappedGatherer
-from agentgym.training.loss_inputs.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
-from agentgym.training.loss_inputs.optimal_values import OptimalValues
-from agentgym.training.loss_inputs.teacher import TeacherScores
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
 from agentgym.training.monitoring.credit_audit import CreditLog
-from agentgym.training.objectives import LossRequirements
-from agentgym.training.objectives.contract import make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
-from agentgym.training.recipe.train_section import ExpertsSection, TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.samplers.contract import restore_sampler, save_sampler
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
-from agentgym.training.stages.selection import EXPERTS_MANIFEST, expert_episodes
 from agentgym.training.stages.streaming import Streaming
-from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates
-
-OPTIMAL_VALUES = "optimal_values.json"
-
-
-def loss_requirements(section: TrainSection) -> list[LossRequirements]:
-    """Return what the objective and each term need."""
-    terms = [term.row_losses for term in make_terms(section.terms)]
-    return [needs_of(losses) for losses in (make_objective(section.objective), *terms)]
-
-
-def input_parts(context: RunContext, learner: Learner) -> list[TrainingPart]:
-    """Make the built-in parts that the objective or a term needs.
-
-    Raises: RecipeError if the stored experts solved nothing.
-    """
-    section = context.recipe.train
-    needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
-    parts: list[TrainingPart] = []
-    if section.teacher is not None and "teacher" in needed:
-        parts.append(TeacherScores(section.teacher))
-    if section.experts is not None and "experts" in needed:
-        parts.append(ExpertEpisodes(_experts(context, learner, section.experts)))
-    if "optimal_values" in needed:
-        reference = section.reference
-        parts.append(
-            OptimalValues(
-                lambda model: context.learner(model, learner.processing_class).policy,
-                episodes=reference.episodes,
-                temperature=reference.temperature,
-                file=context.folder.checkpoints / OPTIMAL_VALUES,
-            )
-        )
-    return parts
-
-
-def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> Experts:
-    if not section.episodes:
-        return ScriptedExperts(context.task_set, section.scripted_player, learner.renderer)
-    choose = partial(expert_episodes, context.stage, context.task_set["train"])
-    chosen = context.stored_episodes.choose(learner.renderer, section, choose, file=EXPERTS_MANIFEST)
-    return StoredExperts(list(chosen.episodes.values()))
-
+from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates, input_parts, loss_requirements
 
 SHOWN_METRICS = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
 """Metrics shown beside the progress bar, with their titles."""

@@ -1,10 +1,11 @@
-"""Training parts of the update: the reference model, learning rate, entropies and order of roles."""
+"""Training parts of the update: the reference model, entropies, order of roles, and the inputs of the losses."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,21 @@ from agentgym.policy.checkpoint import save_atomically
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
+from agentgym.training.loss_inputs.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
+from agentgym.training.loss_inputs.optimal_values import OptimalValues
+from agentgym.training.loss_inputs.teacher import TeacherScores
 from agentgym.training.model.sharding import full_state, is_sharded
+from agentgym.training.objectives.contract import LossRequirements, make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.processes import Processes
-from agentgym.training.recipe.train_section import ReferenceSection, TrainSection
+from agentgym.training.recipe.train_section import ExpertsSection, ReferenceSection, TrainSection
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.selection import EXPERTS_MANIFEST, expert_episodes
 
 REFERENCE = "reference"
 """Name of the reference's folder: in the run's checkpoints, and in each checkpoint if the reference moves."""
 
+OPTIMAL_VALUES = "optimal_values.json"
 BEST = "best.json"
 """Name of the file in the reference's folder with the success of a reference of the kind "best"."""
 
@@ -183,3 +191,42 @@ class RoleUpdates(TrainingPart):
     @override
     def callbacks(self) -> Sequence[Any]:
         return [RoleRotation(self._every)] if self._every else []
+
+
+def loss_requirements(section: TrainSection) -> list[LossRequirements]:
+    """Return what the objective and each term need."""
+    terms = [term.row_losses for term in make_terms(section.terms)]
+    return [needs_of(losses) for losses in (make_objective(section.objective), *terms)]
+
+
+def input_parts(context: RunContext, learner: Learner) -> list[TrainingPart]:
+    """Make the built-in parts that the objective or a term needs.
+
+    Raises: RecipeError if the stored experts solved nothing.
+    """
+    section = context.recipe.train
+    needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
+    parts: list[TrainingPart] = []
+    if section.teacher is not None and "teacher" in needed:
+        parts.append(TeacherScores(section.teacher))
+    if section.experts is not None and "experts" in needed:
+        parts.append(ExpertEpisodes(_experts(context, learner, section.experts)))
+    if "optimal_values" in needed:
+        reference = section.reference
+        parts.append(
+            OptimalValues(
+                lambda model: context.learner(model, learner.processing_class).policy,
+                episodes=reference.episodes,
+                temperature=reference.temperature,
+                file=context.folder.checkpoints / OPTIMAL_VALUES,
+            )
+        )
+    return parts
+
+
+def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> Experts:
+    if not section.episodes:
+        return ScriptedExperts(context.task_set, section.scripted_player, learner.renderer)
+    choose = partial(expert_episodes, context.stage, context.task_set["train"])
+    chosen = context.stored_episodes.choose(learner.renderer, section, choose, file=EXPERTS_MANIFEST)
+    return StoredExperts(list(chosen.episodes.values()))

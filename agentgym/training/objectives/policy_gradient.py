@@ -1,4 +1,4 @@
-"""PPO with a critic of turns."""
+"""The policy gradient as it is (REINFORCE), and clipped with a critic of turns (PPO)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import torch
 
 from agentgym.number_types import Positive
 from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss
+
+
+def reinforce(tokens: TokenBatch) -> torch.Tensor:
+    """-A log pi, without a ratio and without a clip: right for one optimiser step on each batch of episodes.
+
+    Source: Williams 1992, https://doi.org/10.1007/BF00992696.
+    """
+    return tokens.per_row(-tokens.advantages * tokens.logps)
 
 
 @define_loss(LossRequirements(critic=True, estimator="turn_gae"))
