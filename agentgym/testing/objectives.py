@@ -97,6 +97,6 @@ def _random_batch(logits: torch.Tensor, draws: torch.Generator) -> TokenBatch:
         expert_returns=torch.ones_like(returns),
         outcomes={"success": successes},
         teacher_logps=logps[..., 0].detach() + 0.1 * noise[0],
-        optimal_values=torch.full_like(returns, 0.5),
+        inputs={"optimal_values": torch.full_like(returns, 0.5)},
         usual_entropies=torch.tensor([1.0, 2.0, float("nan")], dtype=logits.dtype),
     )

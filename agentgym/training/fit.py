@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.reward.contract import Reward
 from agentgym.task.task_set import TaskSet
@@ -77,3 +78,8 @@ def check_parts(parts: Sequence[PlannedPart], plan: TrainingPlan) -> None:
     for part in parts:
         for reason in (*part.conflicts(plan), *part.requires(plan)):
             raise RecipeError(reason)
+
+
+def is_implied(name: str) -> bool:
+    """Return whether a loss that needs this input gets the part of the same name without naming it in the recipe."""
+    return name in registry.names("training_parts") and bool(registry.load("training_parts", name).is_implied)

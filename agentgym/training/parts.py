@@ -29,7 +29,7 @@ from agentgym.policy.contract import Policy, Renderer
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
-from agentgym.training.fit import PlannedPart
+from agentgym.training.fit import PlannedPart, is_implied
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
@@ -53,6 +53,7 @@ class TrainingRun:
         task_set: the training tasks. rollouts: plays their episodes.
         policy: the trained policy. tokenizer, renderer: the policy's.
         show: prints a line.
+        make_policy: makes a policy that samples from another model, such as the reference, with the recipe's options.
     """
 
     train: TrainSection
@@ -66,6 +67,7 @@ class TrainingRun:
     tokenizer: Any
     renderer: Renderer
     show: Callable[[str], None]
+    make_policy: Callable[[Any], Policy]
 
 
 class TrainingPart(PlannedPart):
@@ -75,10 +77,12 @@ class TrainingPart(PlannedPart):
         label: the part's name in the recipe, for messages.
         provides: names of the inputs that the part gives to losses, as in `LossRequirements.from_parts`. A part that
             provides inputs is made only if the objective or a term needs one of them.
+        is_implied: whether a loss that needs the part gets it with its defaults if the recipe does not name it.
     """
 
     label: str = ""
     provides: ClassVar[tuple[str, ...]] = ()
+    is_implied: ClassVar[bool] = False
 
     def training_tasks(self, task_set: TaskSet) -> TaskSet:
         """Return the task set that the stage trains on, made from the run's task set."""
@@ -148,7 +152,7 @@ class TrainingPart(PlannedPart):
 
 
 def make_parts(named: Mapping[str, Mapping[str, Any]], needed: Collection[str]) -> list[TrainingPart]:
-    """Make the parts of [train.parts], leaving out each part that only provides unneeded inputs.
+    """Make the parts of [train.parts] and those that losses imply, without parts that only provide unneeded inputs.
 
     Args:
         named: the options of each part, by registered name.
@@ -156,7 +160,8 @@ def make_parts(named: Mapping[str, Mapping[str, Any]], needed: Collection[str]) 
     Raises: UnknownNameError; CreditError for unknown options.
     """
     parts = []
-    for name, options in named.items():
+    implied: dict[str, Mapping[str, Any]] = {name: {} for name in sorted(needed) if is_implied(name)}
+    for name, options in (implied | dict(named)).items():
         part: TrainingPart = load_part("training_parts", name, options)()
         part.label = f"[train.parts.{name}]"
         if not part.provides or set(part.provides) & set(needed):

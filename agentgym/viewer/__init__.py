@@ -1,6 +1,6 @@
 """The page that shows runs: `agentgym view`. It is read-only and served to this machine only.
 
 `shelf` finds the runs, `opened_run` reads a run that may still be written, `application` answers the page's requests,
-`guard` refuses all other requests, `serving` starts the server. The page is the report's page: see
+`serving` starts the server, which refuses all other requests. The page is the report's page: see
 agentgym.evaluation.report.
 """

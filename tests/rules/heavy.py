@@ -96,7 +96,6 @@ HEAVY_MODULES = {
     "agentgym.training.loss.policy_loss": "train",
     "agentgym.methods.scale_plan.measuring": "train",
     "agentgym.training.loss.entropy_history": "train",
-    "agentgym.training.loss_inputs.optimal_values": "train",
     "agentgym.training.loss_inputs.teacher": "train",
     "agentgym.training.loss_inputs.experts": "train",
     "agentgym.training.stages.reinforce_parts": "train",

@@ -35,7 +35,7 @@ def everything(values: torch.Tensor, **changes: Any) -> TokenBatch:
         "behaviour_logps": fixed - torch.tensor([[0.05, -0.1, 0.1, 0.0], [0.1, 0.0, -0.05, 0.1]]),
         "reference_logps": fixed - 0.3,
         "teacher_logps": fixed + torch.tensor([0.4, -0.2, 0.3, 0.1]),
-        "optimal_values": torch.tensor([0.4, 0.4], dtype=values.dtype),
+        "inputs": {"optimal_values": torch.tensor([0.4, 0.4], dtype=values.dtype)},
         "expert_returns": torch.tensor([0.5, 0.5], dtype=values.dtype),
         "mean_length": 3.0,
         "help_removed": torch.tensor([True, False]),

@@ -17,11 +17,11 @@ from transformers import TrainerState
 
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
+from agentgym.methods.objectives.apo import soft_maximum
 from agentgym.policy import make_tokenizer
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.storage.run_folder import RunFolder, checkpoint_in
 from agentgym.training import Recipe
-from agentgym.training.loss_inputs.optimal_values import soft_maximum
 from agentgym.training.monitoring.callbacks import ValidationCallback, success_reached_at
 from agentgym.training.recipe.train_section import ReferenceSection
 from agentgym.training.stages.update_parts import ReferenceCallback

@@ -15,6 +15,7 @@ from agentgym.credit import estimator
 from agentgym.errors import CreditError, RecipeError, ShapeError, UnknownNameError
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
+from agentgym.training.loss.grpo_batches import input_column
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.objectives.contract import TrlLoss, losses_by_row, make_objective, make_term
 from agentgym.training.processes import Processes
@@ -208,7 +209,7 @@ def test_a_batch_in_parts_with_terms_has_the_gradient_of_the_batch(tokenizer, tm
     batch = trainer._generate_and_score_completions(rows())
     trainer._kl = 0.1
     batch["ref_per_token_logps"] = batch["old_per_token_logps"] - 0.3
-    batch["optimal_values"] = torch.full((len(rows()),), 0.4)
+    batch[input_column("optimal_values")] = torch.full((len(rows()),), 0.4)
     at_once = gradients(trainer, batch)
     trainer._microbatch_tokens = 40
     assert len(trainer._parts_of(batch)) > 2

@@ -203,7 +203,7 @@ def test_the_best_policy_near_the_reference_has_no_loss_under_apo(parameters):
 
     def tokens_of(logps: torch.Tensor) -> TokenBatch:
         tokens = group_of(logps[:, None], returns.tolist())
-        return replace(tokens, reference_logps=reference[:, None], optimal_values=value.expand(10))
+        return replace(tokens, reference_logps=reference[:, None], inputs={"optimal_values": value.expand(10)})
 
     assert float(make_objective("apo(beta=0.5)")(tokens_of(best)).abs().max()) < 1e-20
     assert float(make_objective("apo(beta=0.5)")(tokens_of(reference)).min()) > 0
@@ -231,7 +231,7 @@ def test_on_the_flip_problem_apo_comes_to_the_best_policy_near_the_reference():
     assert float((policy().exp() * (policy() - best)).sum().detach()) > 0.05
     for _ in range(200):
         tokens = group_of(policy()[:, None], returns.tolist())
-        tokens = replace(tokens, reference_logps=reference[:, None], optimal_values=value.expand(3))
+        tokens = replace(tokens, reference_logps=reference[:, None], inputs={"optimal_values": value.expand(3)})
         optimiser.zero_grad()
         (reference.exp() * objective(tokens)).sum().backward()
         optimiser.step()

@@ -57,7 +57,7 @@ _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 """Losses that TRL divides by the whole batch's tokens. TRL divides bnpo by a part's tokens, other losses by rows."""
 
 _OUTCOME, _INPUT = "outcome/", "input/"
-_INPUT_FIELDS = ("expert_returns", "optimal_values", "teacher_logps")
+_INPUT_FIELDS = ("expert_returns", "teacher_logps")
 """Columns of training parts with their own field in TokenBatch."""
 _BY_GROUP = ("group_returns", "group_successes")
 """Columns with one number per episode of the group; their width may happen to equal the token width."""
@@ -267,7 +267,6 @@ def token_batch(
         expert_returns=batch.get("expert_returns"),
         outcomes={name.removeprefix(_OUTCOME): values for name, values in batch.items() if name.startswith(_OUTCOME)},
         teacher_logps=batch.get("teacher_logps"),
-        optimal_values=batch.get("optimal_values"),
         usual_entropies=usual_entropies,
         inputs={name.removeprefix(_INPUT): values for name, values in batch.items() if name.startswith(_INPUT)},
         help_removed=batch["help_removed"],

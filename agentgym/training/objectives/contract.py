@@ -47,8 +47,6 @@ class TokenBatch:
         expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN where there is none.
         outcomes: by name, (B,) the values of each outcome component; NaN where an episode does not have it.
         teacher_logps: (B, T) `logps` under the teacher; None in a run without one.
-        optimal_values: (B,) the value of each episode's task under the best policy near the reference; None in a run
-            that does not estimate it.
         first_attempt_turns: (B,) number of turns of each episode's first attempt; all turns if there is one attempt.
         help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without that help;
             None for a batch without help.
@@ -76,7 +74,6 @@ class TokenBatch:
     expert_returns: torch.Tensor | None = None
     outcomes: Mapping[str, torch.Tensor] = field(default_factory=dict)
     teacher_logps: torch.Tensor | None = None
-    optimal_values: torch.Tensor | None = None
     usual_entropies: torch.Tensor | None = None
     first_attempt_turns: torch.Tensor | None = None
     help_removed: torch.Tensor | None = None
@@ -184,7 +181,7 @@ class LossRequirements:
         estimator: the estimator for a recipe that names none; "" for the recipe's default.
         corrects_old_policies: the loss itself reweights tokens sampled by an older policy, so the estimator need not.
         group_outcomes: needs `success` of a group of whole, independent episodes.
-        reference: needs `reference_logps`. teacher: needs `teacher_logps`. optimal_values: needs `optimal_values`.
+        reference: needs `reference_logps`. teacher: needs `teacher_logps`.
         past_entropies: needs `usual_entropies`, which checkpoints then store.
         whole_groups: an episode's loss depends on the rest of its group, so batches hold whole groups.
         rows: whose episodes the loss is computed on.
@@ -200,7 +197,6 @@ class LossRequirements:
     group_outcomes: bool = False
     reference: bool = False
     teacher: bool = False
-    optimal_values: bool = False
     past_entropies: bool = False
     whole_groups: bool = False
     rows: tuple[EpisodeKind, ...] = ("policy",)
@@ -211,8 +207,8 @@ class LossRequirements:
     @property
     def from_parts(self) -> tuple[str, ...]:
         """Return what training parts must provide, by the names in their `provides`."""
-        flags = [name for name in ("teacher", "optimal_values") if getattr(self, name)]
-        return (*flags, *(kind for kind in self.rows if kind != "policy"), *self.parts)
+        teacher = ("teacher",) if self.teacher else ()
+        return (*teacher, *(kind for kind in self.rows if kind != "policy"), *self.parts)
 
 
 F = TypeVar("F", bound=Callable[..., torch.Tensor])

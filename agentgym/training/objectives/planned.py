@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError
-from agentgym.training.fit import PlannedPart, TrainingPlan
+from agentgym.training.fit import PlannedPart, TrainingPlan, is_implied
 from agentgym.training.objectives.contract import LossRequirements, TrlLoss, make_objective, make_terms, needs_of
 from agentgym.training.objectives.trl_losses import LOSES_TURNS, RATIO_BY_EPISODE
 from agentgym.training.recipe.train_section import TrainSection
@@ -29,7 +29,7 @@ _ONLY_IN_LOSSES_OF_TRL = (
     "vespo_",
 )
 """Options of GRPOConfig, or their prefixes, that only TRL's own losses read."""
-_BUILT_IN = ("teacher", "experts", "optimal_values")
+_BUILT_IN = ("teacher", "experts")
 """Training parts that the recipe has sections for."""
 _CRITICS = {"values", "action_values", "token_values"}
 """Signals that a critic gives."""
@@ -60,7 +60,7 @@ class PlannedLoss(PlannedPart):
         if "experts" in needs.rows and train.experts is None:
             yield f"{self.key} needs episodes of an expert. Add [train.experts], with player = 'oracle'."
         for name in needs.from_parts:
-            if name not in (*_BUILT_IN, *train.parts):
+            if name not in (*_BUILT_IN, *train.parts) and not is_implied(name):
                 yield (
                     f"{self.key} needs the training part {name!r}. Name its options in [train.parts.{name}], see "
                     "`agentgym list training_parts`."
@@ -73,15 +73,6 @@ class PlannedLoss(PlannedPart):
                 f"{self.key} trains on other episodes than the policy's, which works in one process, not in "
                 f"{plan.process_count}."
             )
-        if not self.needs.optimal_values:
-            return
-        if plan.policy.lora or plan.vllm is not None:
-            yield (
-                f"{self.key} plays episodes with the reference model, which works neither with [policy.lora] nor with "
-                "[vllm]."
-            )
-        if (kind := plan.train.reference.moves_as) != "fixed":
-            yield f"{self.key} needs a reference that stays, not one of the kind {kind!r}."
 
 
 class PlannedObjective(PlannedLoss):

@@ -14,6 +14,8 @@ from agentgym.errors import RecipeError
 RENAMED_KEYS: dict[str, str] = {
     "train.adapt": "train.parts.adapt",
     "train.corrections": "train.parts.corrections",
+    "train.reference.episodes": "train.parts.optimal_values.episodes",
+    "train.reference.temperature": "train.parts.optimal_values.temperature",
     "train.learning_rate": "train.optimiser.learning_rate",
     "train.snr_learning_rate": "train.parts.snr_learning_rate",
     "train.optimiser.snr_learning_rate": "train.parts.snr_learning_rate",

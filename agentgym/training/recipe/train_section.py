@@ -95,10 +95,6 @@ class ReferenceSection(Section):
     """The share of the current weights: 1 is a reset, a small share with `reset_every = 1` a moving average."""
     reset_optimiser: bool = False
     """Forget the optimiser's moments with each reset."""
-    episodes: Count = 8
-    """How many episodes the reference plays of each task for the objective `apo`."""
-    temperature: Positive = 0.5
-    """The temperature of the soft maximum over the returns of these episodes."""
 
     @model_validator(mode="after")
     def _keys_of_its_kind(self) -> ReferenceSection:

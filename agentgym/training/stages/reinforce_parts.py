@@ -68,6 +68,7 @@ def training_run(context: RunContext, learner: Learner, checkpoint: Path | None)
         tokenizer=learner.tokenizer,
         renderer=learner.renderer,
         show=partial(context.console.print, markup=False, highlight=False, soft_wrap=True),
+        make_policy=lambda model: context.learner(model, learner.processing_class).policy,
     )
 
 

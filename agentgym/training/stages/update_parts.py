@@ -19,7 +19,6 @@ from agentgym.policy.lora_options import LoraOptions
 from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
 from agentgym.training.loss_inputs.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
-from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import TeacherScores
 from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.objectives.contract import LossRequirements, make_objective, make_terms, needs_of
@@ -32,7 +31,6 @@ from agentgym.training.stages.selection import EXPERTS_MANIFEST, expert_episodes
 REFERENCE = "reference"
 """Name of the reference's folder: in the run's checkpoints, and in each checkpoint if the reference moves."""
 
-OPTIMAL_VALUES = "optimal_values.json"
 BEST = "best.json"
 """Name of the file in the reference's folder with the success of a reference of the kind "best"."""
 
@@ -211,16 +209,6 @@ def input_parts(context: RunContext, learner: Learner) -> list[TrainingPart]:
         parts.append(TeacherScores(section.teacher))
     if section.experts is not None and "experts" in needed:
         parts.append(ExpertEpisodes(_experts(context, learner, section.experts)))
-    if "optimal_values" in needed:
-        reference = section.reference
-        parts.append(
-            OptimalValues(
-                lambda model: context.learner(model, learner.processing_class).policy,
-                episodes=reference.episodes,
-                temperature=reference.temperature,
-                file=context.folder.checkpoints / OPTIMAL_VALUES,
-            )
-        )
     return parts
 
 

@@ -12,8 +12,8 @@ import pytest
 from problem_episodes import BEHAVIOUR, EPISODES, Names, episodes
 
 from agentgym import Task, Trajectory
+from agentgym.methods.objectives.apo import OptimalValues
 from agentgym.training import Rollouts
-from agentgym.training.loss_inputs.optimal_values import OptimalValues
 
 
 class Recorded(Rollouts):
@@ -34,10 +34,12 @@ def test_the_value_that_is_kept_is_that_of_all_paths(name: str, tmp_path: Path):
     """beta log sum of p exp(R / beta) over every path, kept in the file and not estimated a second time."""
     problem, beta, file = BEHAVIOUR[name], 0.5, tmp_path / "values.json"
     rollouts = Recorded(episodes(problem, EPISODES[name], Names()))
-    values = OptimalValues(lambda model: None, episodes=EPISODES[name], temperature=beta, file=file)
+    values = OptimalValues(episodes=EPISODES[name], temperature=beta)
+    values.read_values(file)
     exact = beta * math.log(sum(p.probability * math.exp(p.return_from(0) / beta) for p in problem.paths))
     task = Task("t", "test/none-v1", "question")
-    assert values.of([task, task], rollouts) == [pytest.approx(exact, abs=1e-12)] * 2
-    reopened = OptimalValues(lambda model: None, episodes=EPISODES[name], temperature=beta, file=file)
-    assert reopened.of([task], rollouts) == [json.loads(file.read_text())["t"]]
+    assert values.estimate([task, task], rollouts) == [pytest.approx(exact, abs=1e-12)] * 2
+    reopened = OptimalValues(episodes=EPISODES[name], temperature=beta)
+    reopened.read_values(file)
+    assert reopened.estimate([task], rollouts) == [json.loads(file.read_text())["t"]]
     assert rollouts.plays == 1
