@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import subprocess
@@ -247,3 +248,21 @@ def test_seeds_of_neighbours_are_unlike_and_always_the_same():
     assert len(seeds) == 200
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert seed_of("a", "bc") != seed_of("ab", "c")
+
+
+def test_the_copies_of_a_task_keep_every_other_field():
+    fields: dict[str, object] = {f.name: f.name for f in dataclasses.fields(Task)}
+    task = Task(**{**fields, "parameters": {"a": [1]}, "truth": {"b": 2}, "hints": ("h",)})
+    assert task.copy() == task
+    assert task.copy().parameters["a"] is not task.parameters["a"]
+    assert task.public() == replace(task, truth=None, hints=(), origin=None)
+
+
+def test_a_task_of_another_class_is_copied_with_its_own_fields():
+    @dataclasses.dataclass(frozen=True)
+    class Dated(Task):
+        year: int = 0
+
+    task = Dated("a", "acme/sql-v1", truth=[1], year=1999)
+    assert task.copy() == task
+    assert task.public() == Dated("a", "acme/sql-v1", year=1999)

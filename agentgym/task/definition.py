@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from agentgym.errors import TaskError
@@ -124,7 +124,9 @@ class Task:
 
     def _with(self, parameters: Mapping[str, Any], truth: Any, hints: tuple[str, ...], origin: Origin | None) -> Task:
         """Return `replace(self, ...)`, without its loop over all fields: each episode copies its task twice."""
-        return type(self)(
+        if type(self) is not Task:
+            return replace(self, parameters=parameters, truth=truth, hints=hints, origin=origin)
+        return Task(
             self.id,
             self.environment,
             self.prompt,
