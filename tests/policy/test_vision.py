@@ -102,7 +102,7 @@ def test_collapsed_ids_hold_each_image_once(parts):
 
 async def test_a_prefix_without_its_images_is_refused(policy):
     messages = conversation(RED)
-    with pytest.raises(PolicyError, match="image tokens, but the 0 image"):
+    with pytest.raises(PolicyError, match="image tokens, but 0 images"):
         await policy.generate(Request((Message("user", "none"),), (), policy.renderer.prompt(messages, ())))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+from itertools import product
+from typing import Any
 
 import pytest
 
@@ -23,20 +25,36 @@ ELSEWHERE = {
 }
 """Backends that need a cluster, and where they are tested."""
 THEMES = tuple(dict.fromkeys(check.theme for check in (*CONTRACT, *ATTACKS)))
+SHARED_BY_BACKENDS = (
+    "A guest that was taken over",
+    "A channel's process",
+    "Commands",
+    "Python",
+    "Files",
+    "Channels",
+    "Its own episode",
+    "What comes later",
+    "Snapshots and their forks",
+)
+"""Themes about code of the host and of the guest that `namespaces` and `docker` share: on docker they play at night."""
 pytestmark = pytest.mark.needs_namespaces
 
 
+def cases() -> list[Any]:
+    """Return a case for each theme on each backend."""
+    params = []
+    for name, theme in product(registry.names("backends"), THEMES):
+        if name in ELSEWHERE:
+            continue
+        marks = [pytest.mark.needs_docker] if name == "docker" else []
+        if name == "docker" and theme in SHARED_BY_BACKENDS:
+            marks.append(pytest.mark.thorough)
+        params.append(pytest.param(name, theme, id=f"{name}-{theme}", marks=marks))
+    return params
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize(
-    "backend",
-    [
-        pytest.param(name, marks=[pytest.mark.needs_docker] if name == "docker" else [])
-        for name in registry.names("backends")
-        if name not in ELSEWHERE
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize(("backend", "theme"), cases(), indirect=["backend"])
 async def test_the_backend_passes_its_checks(backend, theme):
     """One contract suite over every registered backend that works on this machine."""
     await check_backend(backend, only={check.name for check in (*CONTRACT, *ATTACKS) if check.theme == theme})

@@ -118,7 +118,7 @@ def mutated(tmp_path_factory):
         yield package
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_tests_pass_on_the_copy(mutated):
     """Else an error would be caught by something else than itself."""
     assert mutated.passes(needed_tests(MUTANTS, ALWAYS))
