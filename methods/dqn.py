@@ -114,7 +114,7 @@ class DqnPolicy(Policy):
 
     @torch.no_grad()
     def values(self, messages: Sequence[Message], calls: Sequence[Call]) -> np.ndarray:
-        """Return the value of each of n calls after the messages, [n]. Raises: PolicyError if there is no call."""
+        """Return the value of each of n calls after the messages, [n]. Raises: PolicyError if `calls` is empty."""
         numbers: np.ndarray = self._network(torch.from_numpy(self._features(messages, calls)))[:, 0].numpy()
         return numbers
 

@@ -47,7 +47,7 @@ def new_ledger(folder: Path | None) -> Iterator[Ledger | None]:
 
 
 def open_run(path: Path) -> tuple[RunFolder, Ledger]:
-    """Return the folder of an existing run and its ledger. Raises: LedgerError if there is no run, or no ledger."""
+    """Return the folder of an existing run and its ledger. Raises: LedgerError if the folder holds no episodes."""
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 

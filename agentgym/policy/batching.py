@@ -8,6 +8,7 @@ loop stays free. A StreamBatcher's batch answers each request as soon as it is d
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,11 +38,10 @@ class _Waiting(Generic[J, R]):
     future: asyncio.Future[R] = field(compare=False)
 
 
-class Batcher(Generic[J, R]):
-    """Collects jobs, runs them as one batch, and returns each its result.
+class Collector(ABC, Generic[J, R]):
+    """Collects jobs, runs them together, and returns each its result.
 
     Args:
-        run: maps jobs to their results, in order; called in the worker thread, never concurrently.
         worker: the thread; may be shared, so that two batchers never use one model at the same time.
         max_batch: jobs in one batch.
         max_wait_s: the longest a job waits for others to join it. Unused in lockstep.
@@ -53,7 +53,6 @@ class Batcher(Generic[J, R]):
 
     def __init__(
         self,
-        run: Callable[[Sequence[J]], Sequence[R]],
         worker: ThreadPoolExecutor,
         *,
         max_batch: int = 64,
@@ -65,7 +64,7 @@ class Batcher(Generic[J, R]):
                 f"max_batch = {max_batch} and max_wait_s = {max_wait_s} are not valid: max_batch must be at least 1, "
                 "and max_wait_s at least 0."
             )
-        self._run, self._worker = run, worker
+        self._worker = worker
         self.max_batch, self.max_wait_s, self.lockstep = max_batch, max_wait_s, lockstep
         self._live: set[str] = set()
         self._pending: list[_Waiting[J, R]] = []
@@ -183,8 +182,25 @@ class Batcher(Generic[J, R]):
         if self._pending:
             self._look_soon(loop)
 
+    @abstractmethod
     async def _run_round(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
-        """Run the jobs in batches."""
+        """Run these jobs in the worker thread, and return or fail each."""
+
+
+class Batcher(Collector[J, R]):
+    """Collects jobs, runs them as one batch, and returns all results at its end.
+
+    Args:
+        run: maps jobs to their results, in order; called in the worker thread, never concurrently.
+        worker, options: as for Collector.
+    """
+
+    def __init__(self, run: Callable[[Sequence[J]], Sequence[R]], worker: ThreadPoolExecutor, **options: Any) -> None:
+        super().__init__(worker, **options)
+        self._run = run
+
+    @override
+    async def _run_round(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
         for first in range(0, len(begun), self.max_batch):
             await self._run_batch(loop, begun[first : first + self.max_batch])
 
@@ -259,13 +275,13 @@ class JobStream(Generic[J]):
                 waiting.future.set_exception(_as_policy_error(error))
 
 
-class StreamBatcher(Batcher[J, J]):
-    """A Batcher whose jobs return as soon as they are done, while others of their batch still run.
+class StreamBatcher(Collector[J, J]):
+    """Collects jobs, runs them together, and returns each as soon as it is done, while others still run.
 
     Args:
         stream: does the jobs of a JobStream, in the worker thread, until none is left.
         pauses: returns whether no job may join a running batch, so that it ends and the worker can do something else.
-        options: as for Batcher.
+        worker, options: as for Collector.
 
     Without lockstep, jobs that are submitted meanwhile join the batch. In lockstep all jobs of a round are there from
     its start.
@@ -279,7 +295,7 @@ class StreamBatcher(Batcher[J, J]):
         pauses: Callable[[], bool] = lambda: False,
         **options: Any,
     ) -> None:
-        super().__init__(lambda jobs: jobs, worker, **options)
+        super().__init__(worker, **options)
         self._stream, self._pauses = stream, pauses
 
     @override

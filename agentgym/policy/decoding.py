@@ -109,21 +109,6 @@ class RowSource(Protocol):
         ...
 
 
-class ListedRows:
-    """A source of the given rows, which all begin together. They can be read when the decoder has returned."""
-
-    def __init__(self, rows: Sequence[DecodeRequest]) -> None:
-        self._rows = list(rows)
-
-    def take(self, running: Sequence[DecodeRequest]) -> list[DecodeRequest]:
-        """Return all rows the first time."""
-        taken, self._rows = self._rows, []
-        return taken
-
-    def finish(self, row: DecodeRequest) -> None:
-        """Do nothing."""
-
-
 class Decoder:
     """Samples from one model.
 
@@ -155,9 +140,8 @@ class Decoder:
         self.ends = frozenset(eos_token_ids)
         self.shares = can_share(model.config)
 
-    def run(self, rows: Sequence[DecodeRequest] | RowSource) -> None:
+    def run(self, source: RowSource) -> None:
         """Sample every row to its end. The caller has put the model into eval mode."""
-        source = ListedRows(rows) if isinstance(rows, Sequence) else rows
         # Quantised layers may replace their own tensors, which training could not use if made in inference mode.
         quantised = getattr(self.model, "is_quantized", False)
         with torch.no_grad() if quantised else torch.inference_mode():
@@ -352,10 +336,10 @@ class _Batch:
 
     def _advance(self) -> None:
         """Compute the logits of each row's next token."""
-        cache, mask = self.values.cache, self.values.mask(self.device)
-        positions = torch.tensor(self.values.lengths, device=self.device)[:, None]
+        lengths = torch.tensor(self.values.lengths, device=self.device)
+        mask, cache = self.values.next_pass(lengths)
         tokens = torch.tensor([row.tokens[-1] for row in self.rows], device=self.device)[:, None]
-        self.logits = self.decoder.forward(tokens, mask, positions, cache)
+        self.logits = self.decoder.forward(tokens, mask, lengths[:, None], cache)
         self.values.advance()
         self.versions = [self.decoder.version] * len(self.rows)
 

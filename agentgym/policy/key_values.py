@@ -61,9 +61,9 @@ class BlockLayer(DynamicLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
         """Append new keys and values to the existing ones; return all of them."""
-        data, begin, rows = self._owner.data, self._owner.used, len(key_states)
+        data, begin = self._owner.data, self._owner.used
         end = begin + key_states.shape[-2]
-        keys, values = data[2 * self._layer_index, :rows], data[2 * self._layer_index + 1, :rows]
+        keys, values = data[2 * self._layer_index], data[2 * self._layer_index + 1]
         keys[:, :, begin:end] = key_states
         values[:, :, begin:end] = value_states
         return keys[:, :, :end], values[:, :, :end]
@@ -77,9 +77,8 @@ class Block:
     """[2 * layers, rows, heads, columns, head_dim] keys and values, written in place.
 
     Attributes:
-        data: the tensor. A forward pass of fewer rows uses the first ones.
-        used: the number of filled columns, the same for all rows. Increase it after a forward pass, because all layers
-            of one pass write to the same columns.
+        data: the tensor.
+        used: the number of columns that are filled before a forward pass, the same for all rows.
         cache: the cache to pass to the model.
     """
 
@@ -101,14 +100,14 @@ class RunningRows(ABC):
     def __init__(self) -> None:
         self.lengths: list[int] = []
 
-    @property
     @abstractmethod
-    def cache(self) -> Any:
-        """Return the cache to pass to the model for the next token of each row."""
+    def next_pass(self, lengths: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Prepare the forward pass of each row's next token.
 
-    @abstractmethod
-    def mask(self, device: torch.device) -> torch.Tensor:
-        """Return [B, columns] 1 on each row's tokens and on the next one."""
+        Args:
+            lengths: [B] `lengths` as a tensor on the model's device.
+        Returns: [B, columns] the attention mask, and the cache.
+        """
 
     @abstractmethod
     def keep(self, order: list[int]) -> None:
@@ -148,7 +147,7 @@ class RowSlots(RunningRows):
 
     Attributes:
         data: [2 * layers, slots, heads, columns, head_dim] the keys and values; the first slots are in use.
-        places: the rows, and the column of the next token of each.
+        places: the rows of the next forward pass, and the column of the next token of each.
     """
 
     STEP = 128
@@ -162,15 +161,10 @@ class RowSlots(RunningRows):
         self.data = torch.empty(0)
         self.places: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
 
-    @property
-    def cache(self) -> Any:
-        device = self.data.device
-        self.places = torch.arange(len(self.lengths), device=device), torch.tensor(self.lengths, device=device)
-        return self._cache
-
-    def mask(self, device: torch.device) -> torch.Tensor:
-        columns = torch.arange(max(self.lengths) + 1, device=device)
-        return (columns <= torch.tensor(self.lengths, device=device)[:, None]).long()
+    def next_pass(self, lengths: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        self.places = torch.arange(len(lengths), device=lengths.device), lengths
+        columns = torch.arange(max(self.lengths) + 1, device=lengths.device)
+        return (columns <= lengths[:, None]).long(), self._cache
 
     def join(self, rows: Iterable[torch.Tensor], lengths: Sequence[int], most: Sequence[int]) -> None:
         """Add rows.
@@ -226,13 +220,9 @@ class PlainRows(RunningRows):
         self._cache, self.lengths, self._device = cache, lengths, device
         self._width = max(lengths)
 
-    @property
-    def cache(self) -> Any:
-        return self._cache
-
-    def mask(self, device: torch.device) -> torch.Tensor:
-        columns = torch.arange(self._width + 1, device=device)
-        return (columns >= self._width - torch.tensor(self.lengths, device=device)[:, None]).long()
+    def next_pass(self, lengths: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        columns = torch.arange(self._width + 1, device=lengths.device)
+        return (columns >= self._width - lengths[:, None]).long(), self._cache
 
     def keep(self, order: list[int]) -> None:
         self._cache.batch_select_indices(torch.tensor(order, device=self._device))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -217,7 +217,7 @@ class TransformersPolicy(Policy):
         with evaluating(self.model, self.autocast):
             while (row := jobs.next) is not None:
                 with in_roles(self.model, [row.role]):  # keys and values differ between roles
-                    self._decode(_RowsOfRole(self, jobs, row.role))
+                    self._decode(_RowsOfRole(self, jobs, row.role, self._weights_now))
 
     def _decode(self, rows: RowSource) -> None:
         """Sample rows until none is left."""
@@ -229,12 +229,6 @@ class TransformersPolicy(Policy):
             swap_lock=self._swap_lock,
             read_version=lambda: self.version,
         ).run(rows)
-
-    def admit(self, row: DecodeRequest) -> None:
-        """Prepare a row for sampling: drop keys and values that other weights computed."""
-        row.weights = self._weights_now(), row.role
-        if row.past is not None and row.past.weights != row.weights:
-            row.past = None
 
     def _score(self, jobs: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> list[list[float]]:
         values: dict[int, list[float]] = {}
@@ -286,20 +280,27 @@ class TransformersPolicy(Policy):
 class _RowsOfRole:
     """The next rows of a stream that have one role, as many as a batch has room for."""
 
-    def __init__(self, policy: TransformersPolicy, jobs: JobStream[DecodeRequest], role: str) -> None:
-        self._policy, self._jobs, self._role = policy, jobs, role
+    def __init__(
+        self,
+        policy: TransformersPolicy,
+        jobs: JobStream[DecodeRequest],
+        role: str,
+        weights_now: Callable[[], Hashable],
+    ) -> None:
+        self._policy, self._jobs, self._role, self._weights_now = policy, jobs, role, weights_now
 
     def take(self, running: Sequence[DecodeRequest]) -> list[DecodeRequest]:
         taken: list[DecodeRequest] = []
-        while self._has_room([*running, *taken]):
+        while (row := self._jobs.next) is not None and self._has_room(row, [*running, *taken]):
             taken.append(self._jobs.take())
-            self._policy.admit(taken[-1])
+            row.weights = self._weights_now(), row.role
+            if row.past is not None and row.past.weights != row.weights:
+                row.past = None
         return taken
 
-    def _has_room(self, rows: Sequence[DecodeRequest]) -> bool:
-        if len(rows) >= self._policy.max_batch or (row := self._jobs.next) is None or row.role != self._role:
-            return False
-        return fits(row, rows, self._policy.max_batch_tokens)
+    def _has_room(self, row: DecodeRequest, others: Sequence[DecodeRequest]) -> bool:
+        policy = self._policy
+        return row.role == self._role and len(others) < policy.max_batch and fits(row, others, policy.max_batch_tokens)
 
     def finish(self, row: DecodeRequest) -> None:
         self._jobs.finish(row)

@@ -84,7 +84,7 @@ class BudgetUsage:
         if exact:
             self.tokens += len(turn.token_ids)
         elif "prompt_tokens" in turn.usage:
-            prompt_tokens, written = int(turn.usage["prompt_tokens"]), int(turn.usage["completion_tokens"])
+            prompt_tokens, written = int(turn.usage["prompt_tokens"]), int(turn.usage.get("completion_tokens", 0))
             if turn.index == 0:
                 self._first_prompt_tokens = prompt_tokens
             self.tokens = max(prompt_tokens - self._first_prompt_tokens, 0) + written

@@ -26,7 +26,9 @@ async def check_answers(subject: CheckSubject) -> None:
     try:
         await recorded.open()
         cases = [("a tool that does not exist", Call("no_such_tool", {"x": 1}), ResultStatus.UNKNOWN_TOOL)]
-        cases.append(("a call that is none", Call("", {}, error="That is no call."), ResultStatus.MALFORMED))
+        cases.append(
+            ("a call that cannot be read", Call("", {}, error="This call cannot be read."), ResultStatus.MALFORMED)
+        )
         for case, call, status in cases:
             await _check_result(recorded, findings, case, call, status)
         for tool in recorded.environment.tools.values():
@@ -55,7 +57,7 @@ async def _check_result(
         )
         return
     if not isinstance(result, Result):
-        findings.add(f"{case} gave {short(result)}, which is no Result.")
+        findings.add(f"{case} gave {short(result)}, which is not a Result.")
         return
     if status is not None and result.status is not status:
         findings.add(f"{case} came back as {result.status}, expected {status}: {short(plain(result.content))}")

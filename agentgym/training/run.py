@@ -69,6 +69,8 @@ def train(
             for note in learning_rate_notes(stages):
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
         write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
+        if resume or extend:
+            run.forget((), 0)  # no row, but lines of an earlier agentgym get the digests that further lines have
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)
             for dependency in depends_on_steps(recipe.train, recipe.make_reward(task_set), task_set):

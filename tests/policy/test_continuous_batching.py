@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from row_sources import decode
 
 from agentgym.errors import PolicyError
 from agentgym.policy import Request, Sampling, TransformersPolicy, decoding
@@ -61,7 +62,7 @@ def test_a_row_that_joins_says_what_it_says_alone(model, monkeypatch, seed, colu
     alone = {row.sampling.seed: row for _, row in rows_of(seed)}
     for row in source.finished:
         expected = alone[row.sampling.seed]
-        Decoder(model, 0, (7, 8)).run([expected])
+        decode(Decoder(model, 0, (7, 8)), [expected])
         assert row.tokens == expected.tokens
         assert row.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
         assert row.finish_reason == expected.finish_reason
@@ -72,7 +73,7 @@ def test_a_row_that_joins_says_what_it_says_alone(model, monkeypatch, seed, colu
 def test_a_row_goes_on_from_what_it_left(model):
     """A second turn, which joins others, begins with the keys and values of the first."""
     first = [row for _, row in rows_of(5)]
-    Decoder(model, 0, (7, 8)).run(first)
+    decode(Decoder(model, 0, (7, 8)), first)
     turns = []
     for past in (False, True):
         rows = [

@@ -214,3 +214,11 @@ def test_the_metrics_of_an_earlier_agentgym_get_their_digests_when_the_run_is_re
     folder.log(2, "train")
     assert [row["step"] for row in folder.metrics()] == [0, 1, 2]
     assert folder.metrics_file.read_text().count("file_digest") == 3
+
+
+def test_no_metrics_of_an_earlier_agentgym_are_lost_when_the_first_stage_of_a_resumed_run_only_logs(tmp_path):
+    folder = RunFolder(tmp_path).create()
+    folder.metrics_file.write_text('{"time": 1, "step": 1, "phase": "train"}\n')
+    folder.forget((), 0)  # as every resumed run does
+    folder.log(1, "evaluation")
+    assert [row["phase"] for row in folder.metrics()] == ["train", "evaluation"]

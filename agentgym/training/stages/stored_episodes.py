@@ -77,7 +77,7 @@ def sources_of(section: ReadsEpisodes, name: str, players: Sequence[NamedStage])
     Args:
         name: the name of the stage that reads the episodes.
         players: the earlier stages whose episodes the ledger stores.
-    Raises: RecipeError for a name without episodes, or if there is no name and no stage to read.
+    Raises: RecipeError for a name without episodes, or if the section names none and no earlier stage played any.
     """
     names = section.episodes
     if not names and section.reads_last_player:

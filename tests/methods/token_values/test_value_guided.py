@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from row_sources import decode
 
 from agentgym.errors import PolicyError
 from agentgym.methods.token_values.guided import GuidedTurn
@@ -58,7 +59,7 @@ def sample(model, count: int, turn_of) -> list[DecodeRequest]:
     for seed in range(count):
         hook = turn_of()
         rows.append(DecodeRequest(PREFIX, Sampling(seed=seed), limit=LENGTH, hook=hook, tilt=hook.tilt))
-    Decoder(model, 0, ()).run(rows)
+    decode(Decoder(model, 0, ()), rows)
     return rows
 
 
