@@ -16,6 +16,8 @@ from typing import Any
 from agentgym.errors import ClusterError
 
 MODE_VARIABLE = "RAY_AUTH_MODE"
+_chosen_here = False
+"""Whether this module has set RAY_AUTH_MODE to `token`, for the cluster last connected to."""
 ASK_S = 5.0
 """How long a cluster may take to say whether it admits a process."""
 _ASK = "import sys; from agentgym.cluster.ray_access import refuses; sys.exit(7 if refuses(sys.argv[1]) else 0)"
@@ -24,14 +26,18 @@ _ASK = "import sys; from agentgym.cluster.ray_access import refuses; sys.exit(7 
 def send_token_if_asked(address: str) -> None:
     """Make this process and its children send Ray's token, if the cluster at the address asks for one.
 
-    If RAY_AUTH_MODE is set, leave it unchanged.
+    If the user has set RAY_AUTH_MODE, leave it unchanged.
 
     Raises: ClusterError if the cluster asks for a token that this process does not send, or if the program that
         listens at the address does not answer as a cluster does.
     """
-    if MODE_VARIABLE not in os.environ and _has_token() and _refuses_without_token(address):
-        os.environ[MODE_VARIABLE] = "token"
-        import_module("ray._raylet").Config.initialize("")  # make Ray read its variables again
+    global _chosen_here
+    if MODE_VARIABLE not in os.environ or _chosen_here:
+        asks = _has_token() and _refuses_without_token(address)
+        if asks != _chosen_here:
+            os.environ.update({MODE_VARIABLE: "token"}) if asks else os.environ.pop(MODE_VARIABLE)
+            import_module("ray._raylet").Config.initialize("")  # make Ray read its variables again
+            _chosen_here = asks
     sends = os.environ.get(MODE_VARIABLE, "").lower() == "token"
     if (sends and not _has_token()) or refuses(address):  # asking with a missing token would end the process
         given = "another one" if sends and _has_token() else "none"
@@ -71,7 +77,12 @@ def refuses(address: str) -> bool:
 def _has_token() -> bool:
     """Return whether Ray finds a token: in RAY_AUTH_TOKEN, the file in RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token."""
     loader = getattr(import_module("ray._raylet"), "AuthenticationTokenLoader", None)  # older versions know no tokens
-    return loader is not None and bool(loader.instance().has_token(ignore_auth_mode=True))
+    if loader is None:
+        return False
+    try:
+        return bool(loader.instance().has_token(ignore_auth_mode=True))
+    finally:
+        loader.instance().reset_cache()  # with a token in its cache, Ray refuses the calls of a cluster without one
 
 
 def check_connected_to(address: str, ray: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -137,8 +138,8 @@ async def _probe(worker: Any, backend: str | None) -> dict[str, Any]:
     except TimeoutError:
         return {"broken": f"no worker answered within {PROBE_S:g} s"}
     except Exception as error:  # noqa: BLE001  after any error the node is unusable
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
-        return {"broken": f"its worker failed: {type(error).__name__}: {lines[-1] if lines else ''}"}
+        said = re.split(r"^\s.*\n", str(error).strip(), flags=re.MULTILINE)[-1]  # what follows a traceback, or a list
+        return {"broken": f"its worker failed: {type(error).__name__}: {' '.join(said.split()).removesuffix('.')}"}
 
 
 def _fault(answer: Mapping[str, Any]) -> str:
