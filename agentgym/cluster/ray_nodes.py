@@ -138,8 +138,8 @@ async def _probe(worker: Any, backend: str | None) -> dict[str, Any]:
     except TimeoutError:
         return {"broken": f"no worker answered within {PROBE_S:g} s"}
     except Exception as error:  # noqa: BLE001  after any error the node is unusable
-        said = re.split(r"^\s.*\n", str(error).strip(), flags=re.MULTILINE)[-1]  # what follows a traceback, or a list
-        return {"broken": f"its worker failed: {type(error).__name__}: {' '.join(said.split()).removesuffix('.')}"}
+        reason = re.split(r"^\s.*\n", str(error).strip(), flags=re.MULTILINE)[-1]  # what follows a traceback, or a list
+        return {"broken": f"its worker failed: {type(error).__name__}: {' '.join(reason.split()).removesuffix('.')}"}
 
 
 def _fault(answer: Mapping[str, Any]) -> str:

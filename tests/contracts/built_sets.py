@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentgym import TaskSet, load, load_task_set
-from agentgym.registry import names
+from agentgym.registry import Kind, names, origin
 
 together, thorough = pytest.mark.together, pytest.mark.thorough
 
@@ -31,14 +31,19 @@ def each_task_set(*, one_of_a_namespace: bool = False) -> Any:
 
     With `one_of_a_namespace`, `make test` tries the first set of each namespace (`sql`, `text`), `make test-all` all.
     """
-    first = {name.partition("/")[0]: name for name in reversed(names("task_sets"))}.values()
+    first = {name.partition("/")[0]: name for name in reversed(installed("task_sets"))}.values()
     return pytest.mark.parametrize(
         "name",
         [
             pytest.param(name, marks=[together(name), *([] if name in first or not one_of_a_namespace else [thorough])])
-            for name in names("task_sets")
+            for name in installed("task_sets")
         ],
     )
+
+
+def installed(kind: Kind) -> list[str]:
+    """The names that packages register, without those that other tests have registered in this process."""
+    return [name for name in names(kind) if origin(kind, name)]
 
 
 def each_environment(*, without: Collection[str] = (), at_night: Collection[str] = ()) -> Any:
@@ -46,7 +51,7 @@ def each_environment(*, without: Collection[str] = (), at_night: Collection[str]
 
     On those of `at_night`, `make test-all` alone tries it.
     """
-    task_sets = {name: load("environments", name).task_set for name in names("environments") if name not in without}
+    task_sets = {name: load("environments", name).task_set for name in installed("environments") if name not in without}
     return pytest.mark.parametrize(
         "name",
         [

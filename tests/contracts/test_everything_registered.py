@@ -9,7 +9,7 @@ import os
 import warnings
 
 import pytest
-from built_sets import each_environment, set_of
+from built_sets import each_environment, installed, set_of
 from pins import PINS, tools_digest
 
 from agentgym import Reward, SandboxSpec
@@ -65,7 +65,7 @@ async def backends_of_this_loop():
 
 
 def of(kind):
-    return pytest.mark.parametrize("name", names(kind))
+    return pytest.mark.parametrize("name", installed(kind))
 
 
 def playable(name):

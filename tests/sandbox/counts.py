@@ -49,9 +49,5 @@ def groups(spawner: int) -> set[str]:
     return {f"{folder}/{name}" for folder, names, _ in walk for name in names if name == f"agentgym-{spawner}"}
 
 
-def mounts() -> list[str]:
-    return sorted(Path("/proc/self/mountinfo").read_text().splitlines())
-
-
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))

@@ -16,7 +16,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from counts import groups, mounts, processes_below, working_below
+from counts import groups, processes_below, working_below
 from rootfs import assemble
 from specs import checks_about
 
@@ -25,6 +25,7 @@ from agentgym.sandbox import rootfs as rootfs_store
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.testing import check_backend
+from agentgym.testing.backends.testbed import mounts
 
 pytestmark = pytest.mark.needs_namespaces
 SYSTEM_PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable

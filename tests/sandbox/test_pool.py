@@ -11,17 +11,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below, working_below
+from counts import groups, guests_below, open_files, processes_below, working_below
 from processes import spawners
 from specs import SMALL
 
-import agentgym
+from agentgym import load_task_set, make
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox import Capabilities, NamespacesBackend, Pool
 from agentgym.sandbox.pool import admission
 from agentgym.sandbox.pool.headroom import Headroom
 from agentgym.testing import check_backend
-from agentgym.testing.backends.runs import checks
+from agentgym.testing.backends import runs, testbed
 
 pytestmark = pytest.mark.needs_namespaces
 OTHER = replace(SMALL, memory_mib=96)
@@ -60,7 +60,7 @@ COUNTED = {
 @pytest.mark.thorough  # test_backend_contract.py checks another pool
 async def test_a_pool_is_a_backend_and_keeps_the_contract():
     async with pooling(ready=2) as pool:
-        await check_backend(pool, attacks=False, only=set(checks(await pool.probe(), attacks=False)) - COUNTED)
+        await check_backend(pool, attacks=False, only=set(runs.checks(await pool.probe(), attacks=False)) - COUNTED)
         stats = pool.stats()
         assert (stats.leased, stats.waiting) == (0, 0)
         assert stats.hits > 0, "checks found sandboxes ready"
@@ -304,7 +304,7 @@ async def test_a_failed_creation_is_its_callers_and_frees_the_slot():
 
 
 async def test_a_closed_pool_leaves_nothing():
-    before = (working_below(os.getpid()), mounts(), open_files())
+    before = (working_below(os.getpid()), testbed.mounts(), open_files())
     pool = Pool(NamespacesBackend(), max_alive=4)
     await pool.warm(SMALL, 2)
     held = [await pool.create(SMALL) for _ in range(3)]
@@ -319,7 +319,7 @@ async def test_a_closed_pool_leaves_nothing():
     with pytest.raises(SandboxDied):
         await running
     await held[1].close()
-    assert (working_below(os.getpid()), mounts(), open_files()) == before
+    assert (working_below(os.getpid()), testbed.mounts(), open_files()) == before
     assert not any(groups(pid) for pid in below)
     assert pool.stats().ready == pool.stats().leased == pool.stats().changing == 0
     await (await pool.create(SMALL)).close()
@@ -375,9 +375,9 @@ def test_after_a_fork_the_child_begins_anew_and_the_parent_keeps_its_own():
 
 async def test_an_environment_takes_its_sandboxes_from_the_pool():
     async with pooling() as pool:
-        environment = agentgym.make("agentgym/code-v1", backend=pool)
+        environment = make("agentgym/code-v1", backend=pool)
         await pool.warm(environment.sandbox, 1)
-        task = agentgym.load_task_set("code/functions-v1")["train"][0].public()
+        task = load_task_set("code/functions-v1")["train"][0].public()
         await environment.reset(task, seed=0)
         assert pool.stats().hits == 1
         await environment.close()

@@ -7,10 +7,11 @@ import os
 import signal
 
 import pytest
-from counts import guests_below, mounts, open_files, processes_below
+from counts import guests_below, open_files, processes_below
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.testing.backends.testbed import mounts
 
 pytestmark = pytest.mark.needs_namespaces
 

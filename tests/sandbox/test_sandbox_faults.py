@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below, working_below
+from counts import groups, guests_below, open_files, processes_below, working_below
 from processes import spawners
 from sandbox_scripts import SCRIPT, run_script, until
 
@@ -21,6 +21,7 @@ from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.testing.backends.testbed import mounts
 
 pytestmark = pytest.mark.needs_namespaces
 

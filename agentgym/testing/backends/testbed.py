@@ -87,13 +87,18 @@ def kernel_settings() -> dict[str, str]:
     return {name: _text(f"/proc/sys/kernel/{name}") for name in names}
 
 
+def mounts() -> list[str]:
+    """Return the mounts of this host, without Docker's, which come and go with everybody's containers."""
+    return [line for line in _text("/proc/self/mountinfo").splitlines() if "/docker/" not in line]
+
+
 async def footprint(backend: Backend) -> dict[str, int]:
     """Count the things that could be left behind: sandboxes, mounts, processes, descriptors.
 
     A pool keeps sandboxes ready on purpose; these are subtracted.
     """
     own = sum(entry.owner == os.getpid() for entry in await backend.running())
-    counts = {"sandboxes": own, "mounts": _text("/proc/self/mountinfo").count("\n")}
+    counts = {"sandboxes": own, "mounts": len(mounts())}
     stats = getattr(backend, "stats", None)
     if stats is not None:
         pool_stats = stats()
