@@ -24,7 +24,18 @@ class HelpfulCommand(TyperCommand):
 
 
 class HelpfulGroup(TyperGroup):
-    """A group that lists its options, and its commands in the sections that they name."""
+    """A group that lists its options, and its commands in the sections that they name.
+
+    For a command that it lacks, it names the groups within that have one of this name.
+    """
+
+    @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        within = [name for name, command in self.commands.items() if args[0] in getattr(command, "commands", ())]
+        if within and self.get_command(ctx, args[0]) is None:
+            meant = " or ".join(repr(f"{ctx.command_path} {name} {args[0]}") for name in within)
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant}?")
+        return super().resolve_command(ctx, args)
 
     @override
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -42,6 +42,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
         (["eval", *TASKS, "--max-turn-token", "5"], "--max-turn-tokens"),
         (["eval", *TASKS, "--group-size", "none"], "Invalid value for '--group-size'"),
         (["evaluate"], "No such command 'evaluate'."),
+        (["doctor"], " sandbox doctor'?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
