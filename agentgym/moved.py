@@ -21,6 +21,7 @@ MOVED: dict[str, str] = {
     "agentgym.task_to_json": "agentgym.Task.to_json",
     "agentgym.training.gatherers.background_play": "agentgym.training.gatherers.GathererWrapper.background_play",
     "agentgym.training.gatherers.fails_whole": "agentgym.training.gatherers.GatheredGroup.fails_whole",
+    "agentgym.training.gatherers.gather_metrics": "agentgym.training.gatherers.GatheredGroup.metrics",
     "agentgym.training.gatherers.group_rewards": "agentgym.training.gatherers.GathererWrapper.group_rewards",
     "agentgym.training.gatherers.in_groups": "agentgym.training.gatherers.GatheredGroup.split",
     "agentgym.training.gatherers.success_of": "agentgym.Trajectory.success_or_reward",
@@ -222,7 +223,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
     },
     "agentgym.training.gatherers": {
         "contract": "WrappedGatherer changes_left_in",
-        "groups": "gather_metrics",
         "step": "StepRollouts",
     },
     "agentgym.training.objectives": {

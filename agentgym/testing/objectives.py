@@ -96,7 +96,9 @@ def _random_batch(logits: torch.Tensor, draws: torch.Generator) -> TokenBatch:
         mean_length=5.0,
         expert_returns=torch.ones_like(returns),
         outcomes={"success": successes},
-        teacher_logps=logps[..., 0].detach() + 0.1 * noise[0],
-        inputs={"optimal_values": torch.full_like(returns, 0.5)},
-        usual_entropies=torch.tensor([1.0, 2.0, float("nan")], dtype=logits.dtype),
+        inputs={
+            "optimal_values": torch.full_like(returns, 0.5),
+            "past_entropies": torch.where(turns == 0, 1.0, torch.where(turns == 1, 2.0, float("nan"))).to(logits),
+            "teacher": logps[..., 0].detach() + 0.1 * noise[0],
+        },
     )

@@ -15,7 +15,8 @@ from agentgym._imports import lazy_names
 if TYPE_CHECKING:
     from agentgym.training.fit import Exclusion, TrainingPlan
     from agentgym.training.loss.grpo_batches import OtherRows
-    from agentgym.training.loss.step_batch import StepBatch
+    from agentgym.training.loss.frozen_model import FrozenModel
+    from agentgym.training.loss.step_batch import BatchPass, StepBatch
     from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
+    "BatchPass": "loss.step_batch",
     "Exclusion": "fit",
+    "FrozenModel": "loss.frozen_model",
     "OtherRows": "loss.grpo_batches",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
@@ -36,7 +39,9 @@ _HOME = {
 }
 
 __all__ = [
+    "BatchPass",
     "Exclusion",
+    "FrozenModel",
     "OtherRows",
     "Recipe",
     "Rollouts",

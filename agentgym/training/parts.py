@@ -6,7 +6,8 @@ The stage `reinforce` makes the recipe's parts and calls their methods in this o
 2. `training_tasks` chooses the tasks of the stage, and `rollout_changes` changes how their episodes are played.
 3. `prepare` is called before the trainer is made. If the stage resumes from a checkpoint, `restore` follows.
 4. The trainer is made with all `trainer_options` and `callbacks`; `attach` then gets the trainer.
-5. In each step, `columns` and `other_rows` add to the batch before the loss, and `update` follows the credit.
+5. In each step, `update` follows the credit, and `columns` and `other_rows` add to the batch before the loss. Each of
+   the `passes` over the batch begins with `change_pass`; the first one calls `observe` and `end_batch`.
    `measurement_changes` changes how a validation is played, and `validated` follows the validation. `save` writes into
    each checkpoint.
 6. `finish` is called after a successful training, `close` also after a failed one.
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     import torch
 
     from agentgym.training.loss.grpo_batches import OtherRows
-    from agentgym.training.loss.step_batch import StepBatch
+    from agentgym.training.loss.step_batch import BatchPass, StepBatch
+    from agentgym.training.objectives import TokenBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,15 @@ class TrainingPart(PlannedPart):
     provides: ClassVar[tuple[str, ...]] = ()
     is_implied: ClassVar[bool] = False
 
+    @property
+    def passes(self) -> int:
+        """The number of passes over a step's batch that the part needs, each of `train.iterations` optimiser steps."""
+        return 1
+
+    def further_models(self) -> Mapping[str, str]:
+        """Return the checkpoints that the part loads beside the policy, by what they are: memory is planned for them."""
+        return {}
+
     def training_tasks(self, task_set: TaskSet) -> TaskSet:
         """Return the task set that the stage trains on, made from the run's task set."""
         return task_set
@@ -124,6 +135,20 @@ class TrainingPart(PlannedPart):
     def other_rows(self, step: StepBatch) -> Mapping[str, OtherRows]:
         """Return episodes that the policy did not play but losses are computed on, by EpisodeKind."""
         return {}
+
+    def change_pass(self, update: BatchPass) -> BatchPass:
+        """Return a pass over the batch with the part's changes. Called before the loss of each pass."""
+        return update
+
+    def observe(self, tokens: TokenBatch) -> None:
+        """Receive some of the policy's episodes as the first training pass over the batch scores them."""
+
+    def end_batch(self, gather: Callable[[Any], list[Any]]) -> None:
+        """Receive the end of the first training pass over a batch.
+
+        Args:
+            gather: returns the values that all processes give, in order. All must call it together.
+        """
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the episodes of a step. Called in the first process. Returns: metrics to log."""

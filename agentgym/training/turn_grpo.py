@@ -30,18 +30,19 @@ from agentgym.policy.contract import Policy
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.task_set import TaskSet
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
-from agentgym.training.gatherers.groups import gather_metrics
 from agentgym.training.loss.grpo_batches import (
     apply_failure_masks,
     by_token,
     check_roles,
     episode_returns,
+    have_logprobs,
     input_column,
     row_columns,
     trained_turns,
     trl_rows,
 )
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
+from agentgym.training.loss.role_metrics import role_metrics
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass
 from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.monitoring.diagnostics import Pace, credit_metrics, diagnose, engine_metrics, summarise
@@ -51,7 +52,6 @@ from agentgym.training.samplers import Sampler
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import SignalProvider, SignalRows
 from agentgym.trajectory.record import Trajectory
-from agentgym.trajectory.turn import Turn
 
 Estimator = Callable[[Group], list[np.ndarray]]
 CreditCallback = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
@@ -99,13 +99,16 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: failure treatments that override the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
-        parts: supply further inputs of the objective and the terms, and learn from the episodes.
+        parts: supply further inputs of the objective and the terms, take part in each pass over a batch, and learn from
+            the episodes.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         before_playing: called in every process before the first process plays.
         options: options of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
 
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
+
+    parts: Sequence[TrainingPart]
 
     def __init__(
         self,
@@ -138,11 +141,16 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._episodes = StepEpisodes()  # of the latest step
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         super().__init__(
-            model, reward_funcs=[episode_return], args=args, train_dataset=dataset, rollout_func=_roll_out, **options
+            model,
+            reward_funcs=[episode_return],
+            args=args,
+            train_dataset=dataset,
+            rollout_func=_roll_out,
+            parts=parts,
+            **options,
         )
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
         self.read_images_as(self.rollout_policy)
-        self.parts = parts
 
     def train(self, *args: Any, **options: Any) -> Any:
         """Train as GRPOTrainer does; meanwhile, reading the held-out split raises HeldOutError.
@@ -172,7 +180,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._add_loss_inputs(batch, own_trajectories)
         self._set_behaviour_policy(batch, second_pass)
-        self.add_roles(batch, own_trajectories)
+        self.log_metrics(role_metrics(own_trajectories, batch))
         return batch
 
     def _check_needs(self) -> None:
@@ -221,7 +229,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         episodes = [trajectory for group in self._episodes.groups for trajectory in group.episodes]
         unaided = [trajectory for group in self._episodes.groups for trajectory in group.unaided]
         self.log_metrics(summarise(unaided or episodes) | diagnose(trajectories, credit, self._group_size()))
-        self.log_metrics(gather_metrics(self._episodes.groups))
+        self.log_metrics(GatheredGroup.metrics(self._episodes.groups))
         self.log_metrics(credit_metrics(trajectories, credit, second_pass_signals))
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
@@ -352,15 +360,10 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
         turn for t in step.trajectories for turn in compress(t.turns, trained_turns(t, untrained, roles))
     ]
     check_roles(step.trajectories, roles)
-    if not all(map(_has_logprobs, turns)):
+    if not have_logprobs(turns):
         batch["logprobs"] = None  # TRL computes the old ones for the importance ratio
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]
     return {**batch, "episode_return": returns}
-
-
-def _has_logprobs(turn: Turn) -> bool:
-    """Return whether each token has a finite log-probability. vLLM may not know one, and TRL then returns None."""
-    return len(turn.logprobs) == len(turn.token_ids) and bool(np.isfinite(np.array(turn.logprobs, float)).all())
 
 
 def _concatenated(parts: Sequence[Mapping[str, SignalRows]]) -> dict[str, SignalRows]:

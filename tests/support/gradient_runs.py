@@ -18,7 +18,7 @@ from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.training import Rollouts
-from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
+from agentgym.training.experts import ExpertEpisodes, StoredExperts
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.objectives.contract import TrlLoss, make_objective
 from agentgym.training.parts import TrainingPart

@@ -23,7 +23,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.groups import gather_metrics
+from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.trajectory import PromptAddition
 
@@ -102,9 +102,9 @@ def shares(group: GatheredGroup) -> list[float]:
 
 def test_a_lock_that_nobody_guesses_has_a_gradient_with_three_quarters_of_its_digits(rollouts):
     plain = play_groups(step(rollouts, label="train-000001"))
-    assert gather_metrics(plain)["gather/useful"] == 0.0
+    assert GatheredGroup.metrics(plain)["gather/useful"] == 0.0
     groups = make_gatherer(play_groups, ["guided"])(step(rollouts))
-    metrics = gather_metrics(groups)
+    metrics = GatheredGroup.metrics(groups)
     assert metrics["gather/useful"] > 0.0
     assert metrics["gather/assisted"] == 16 * sum(group.differs for group in groups)
     assert metrics["gather/episodes"] == 8 * 16 * 4, "without a hint, and with each of three"

@@ -22,7 +22,7 @@ from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, GathererWrapper, StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.groups import gather_metrics
+from agentgym.training.gatherers.groups import GatheredGroup
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
 NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants", "instructions", "knowledge"}
@@ -151,7 +151,7 @@ def test_dynamic_sampling_plays_until_all_groups_of_a_step_differ_and_costs_what
     total = useful = 0
     for _ in range(120):
         groups = gather(draws(request(4, 4)))
-        metrics = gather_metrics(groups)
+        metrics = GatheredGroup.metrics(groups)
         assert metrics["gather/useful"] == 1.0
         assert sum(len(group.trained) for group in groups) == 16, "the rows of a step stay as many"
         assert metrics["gather/episodes"] == 4 * metrics["gather/groups"]
@@ -164,7 +164,7 @@ def test_dynamic_sampling_that_finds_too_little_trains_on_what_there_is():
     assert [outcomes(group) for group in groups if group.trained] == [[0.0, 1.0], [0.0, 1.0]]
     none = make_gatherer(given_groups(*[[1.0, 1.0]] * 2), ["dynamic(max_rounds=3)"])(draws(request()))
     assert [outcomes(group) for group in none if group.trained] == [[1.0, 1.0]] * 2
-    assert gather_metrics(none) == {
+    assert GatheredGroup.metrics(none) == {
         "gather/episodes": 12,
         "gather/trained": 4,
         "gather/groups": 6,
@@ -186,14 +186,14 @@ def test_the_rate_of_dynamic_sampling_follows_the_share_that_was_useful():
         groups = gather(draws(request(4)))
     assert counts == [4, 16, 16], "one of four was useful"
     assert [bool(group.trained) for group in groups] == [True] * 4 + [False] * 12
-    assert gather_metrics(groups)["gather/useful"] == 1.0
+    assert GatheredGroup.metrics(groups)["gather/useful"] == 1.0
 
 
 def test_the_groups_whose_returns_differ_most_are_trained_and_the_rows_of_the_others_are_empty():
     play = given_groups([1.0, 1.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.5])
     groups = make_gatherer(play, ["top_spread(share=0.25)"])(request(4))
     assert [outcomes(group) for group in groups] == [[None, None], [0.0, 1.0], [None, None], [None, None]]
-    assert gather_metrics(groups) == {
+    assert GatheredGroup.metrics(groups) == {
         "gather/episodes": 8,
         "gather/trained": 2,
         "gather/groups": 4,

@@ -13,7 +13,7 @@ from agentgym.training import Recipe
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
-@define_loss(LossRequirements(reference=True, teacher=True, group_outcomes=True))
+@define_loss(LossRequirements(reference=True, parts=("teacher",), group_outcomes=True))
 def demanding(tokens: TokenBatch) -> Any:
     """A loss that needs much."""
     return tokens.per_row(tokens.logps)
@@ -35,7 +35,7 @@ FIXED = {"reference": {"kind": "fixed"}}
         ({"objective": "demanding", "estimator": "tree"}, "compares whole episodes of a group, and those of tree"),
         ({"objective": "pacs", "trl": {"steps_per_generation": 2}}, "steps_per_generation = 2 shares out"),
         ({"objective": "demanding"}, r"needs a reference model.*Set \[train.reference\] kind"),
-        ({"objective": "demanding", "kl": 0.1}, r"needs a teacher. Name its checkpoint"),
+        ({"objective": "demanding", "kl": 0.1}, r"needs the training part 'teacher'. Name its options"),
         ({"objective": "apo"}, "needs a reference model"),
         (
             {"objective": "apo", "reference": {"kind": "best"}},
@@ -45,8 +45,8 @@ FIXED = {"reference": {"kind": "fixed"}}
             {"terms": {"entropy_bonus": {"options": {"x": 1.0}}}},
             r"The loss term 'entropy_bonus' has no",
         ),
-        ({"terms": {"teacher_kl": {}}}, "train.terms.teacher_kl needs a teacher"),
-        ({"terms": {"teacher_kl": {}}, "teacher": {"path": "./no/such"}}, "'./no/such' holds no checkpoint"),
+        ({"terms": {"teacher_kl": {}}}, "train.terms.teacher_kl needs the training part 'teacher'"),
+        ({"terms": {"teacher_kl": {}}, "parts": {"teacher": {"path": "./no/such"}}}, "'./no/such' holds no checkpoint"),
         ({"terms": {"reference_kl": {}}}, "train.terms.reference_kl needs a reference model"),
         ({"terms": {"expert_sft": {"weight": 0.3}}}, "train.terms.expert_sft needs episodes of an expert"),
         ({"terms": {"expert_sft": {"weight": 1.5}}, "experts": {}}, "has to stay between 0 and 1.*to 1.5"),

@@ -34,8 +34,10 @@ def everything(values: torch.Tensor, **changes: Any) -> TokenBatch:
     given = {
         "behaviour_logps": fixed - torch.tensor([[0.05, -0.1, 0.1, 0.0], [0.1, 0.0, -0.05, 0.1]]),
         "reference_logps": fixed - 0.3,
-        "teacher_logps": fixed + torch.tensor([0.4, -0.2, 0.3, 0.1]),
-        "inputs": {"optimal_values": torch.tensor([0.4, 0.4], dtype=values.dtype)},
+        "inputs": {
+            "optimal_values": torch.tensor([0.4, 0.4], dtype=values.dtype),
+            "teacher": fixed + torch.tensor([0.4, -0.2, 0.3, 0.1]),
+        },
         "expert_returns": torch.tensor([0.5, 0.5], dtype=values.dtype),
         "mean_length": 3.0,
         "help_removed": torch.tensor([True, False]),
@@ -106,7 +108,7 @@ def test_an_objective_has_the_gradient_of_finite_differences(logits, name):
 def test_a_term_has_the_gradient_of_finite_differences(logits, name):
     """`expert_sft` without its weight of tokens, which is held fixed."""
     fixed = everything(logits)
-    given = {key: getattr(fixed, key) for key in ("reference_logps", "teacher_logps", "behaviour_logps")}
+    given = {key: getattr(fixed, key) for key in ("reference_logps", "inputs", "behaviour_logps")}
     losses = make_term(name, 1.0, None, OPTIONS.get(name, {})).row_losses
     for kind in rows_of(name):
         assert torch.autograd.gradcheck(lambda z, r=kind: losses(everything(z, rows=r, **given)).sum(), logits)
@@ -127,7 +129,7 @@ def test_a_term_whose_weight_is_0_or_whose_phase_has_not_begun_changes_no_bit(lo
 @pytest.mark.parametrize("name", ["reinforce", "topr", "nft"])
 def test_a_reference_or_a_teacher_that_is_the_policy_changes_no_bit(logits, name):
     same = batch_of(logits).logps.detach()
-    tokens = everything(logits, reference_logps=same, teacher_logps=same)
+    tokens = everything(logits, reference_logps=same, inputs={"teacher": same})
     terms = [term("reference_kl"), term("teacher_kl")]
     alone, beside = (
         losses_by_row(tokens, make_objective(name), added, kl=kl, progress=0.5)[0]

@@ -67,7 +67,7 @@ def test_every_kind_of_input_reaches_its_loss_and_a_resumed_run_ends_bit_equal(t
         "expert_sft": {"weight": 0.3, "warmup": 0.5},
         "entropy_band": {"weight": 0.1, "options": {"low": 0.8, "high": 1.2, "relative": True}},
     }
-    inputs = {"teacher": {"path": str(teacher)}, "experts": {}, "keep_checkpoints": 4, **FIXED}
+    inputs = {"parts": {"teacher": {"path": str(teacher)}}, "experts": {}, "keep_checkpoints": 4, **FIXED}
     chosen = started_from(teacher, steps=3, objective="grao", terms=terms, optimiser={"learning_rate": 0.01}, **inputs)
     execute(chosen, tmp_path / "run")
     rows = list(RunFolder(tmp_path / "run").metrics("train"))
@@ -97,7 +97,7 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
         steps=10,
         tasks_per_step=8,
         optimiser={"learning_rate": 1e-3},
-        teacher={"path": str(teacher)},
+        parts={"teacher": {"path": str(teacher)}},
         terms={"teacher_kl": {"weight": 1.0}},
     ).model_dump(exclude_none=True)
     data["reward"] = {"weights": {"success": 0.0}}
@@ -114,14 +114,14 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
 
 
 def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
-    data = small(kl=0.0, teacher={"path": str(teacher)}, terms={"teacher_kl": {}}).model_dump(exclude_none=True)
+    data = small(kl=0.0, parts={"teacher": {"path": str(teacher)}}, terms={"teacher_kl": {}}).model_dump(exclude_none=True)
     data["tasks"]["set"] = lookup_environment.NAME
     with pytest.raises(RecipeError, match="this model's vocabulary differs from the policy's, so it"):
         execute(Recipe.parse(data), tmp_path / "run")
     make_tokenizer(["seven red boxes"] * 20, vocab_size=280).save_pretrained(tmp_path / "other")
     shutil.copy(teacher / "config.json", tmp_path / "other")
-    chosen = started_from(tmp_path / "other", teacher={"path": str(teacher)}, terms={"teacher_kl": {}})
-    with pytest.raises(RecipeError, match=r"needs a teacher with the vocabulary of policy\.path"):
+    chosen = started_from(tmp_path / "other", parts={"teacher": {"path": str(teacher)}}, terms={"teacher_kl": {}})
+    with pytest.raises(RecipeError, match=r"has another vocabulary than policy\.path"):
         check_parts_of(chosen)
 
 

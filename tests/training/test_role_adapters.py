@@ -13,10 +13,13 @@ import lookup_environment  # noqa: F401 - registers the tasks
 import pytest
 import torch
 from lookup_runs import RECIPE, execute
+from planned import check_parts_of
 from safetensors.torch import load_file
 
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, PolicyError, RecipeError
 from agentgym.messages import Message
+from agentgym.methods.role_order import RoleOrder
 from agentgym.methods.supply.observed import ObservedPairs
 from agentgym.policy import Request, Sampling, make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
@@ -26,9 +29,9 @@ from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe
+from agentgym.training import BatchPass, Recipe
 from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.loss.role_order import RoleOrder
+from agentgym.training.loss.grpo_batches import input_column
 from agentgym.training.model.models import load_model
 
 ROLES = ["pioneer", "observer"]
@@ -167,12 +170,13 @@ def updated(start: list[torch.Tensor], rate: float, order: RoleOrder | None) -> 
     batch = {  # a token of each player in every row
         "completion_mask": torch.ones(4, 2),
         "tool_mask": torch.ones(4, 2),
-        "role_of_token": torch.tensor([[0, 1]] * 4),
+        input_column("role_of_token"): torch.tensor([[0, 1]] * 4),
         "advantages": torch.stack([GAME[pair] - value for pair in JOINT])[:, None].expand(4, 2),
         "old_per_token_logps": old,
     }
     for number in range(2):
-        given = batch if order is None else order.of_pass(batch, number, lambda _: of_joint(players))
+        update = BatchPass(batch, number, lambda _: of_joint(players))
+        given = (update if order is None else order.change_pass(update)).batch
         assert order is None or (given["tool_mask"][:, 1 - number] == 0).all()
         player = players[number].clone().requires_grad_()
         logps = torch.log_softmax(player, 0)[[pair[number] for pair in JOINT]]
@@ -187,7 +191,7 @@ def test_roles_updated_in_turn_never_lose_where_all_at_once_do():
     falls = {"in turn": 0, "at once": 0}
     for step in range(20):
         start = [torch.tensor([1.0 + step / 5, 0.0], dtype=torch.float64)] * 2
-        for name, order in (("in turn", RoleOrder(["first", "second"])), ("at once", None)):
+        for name, order in (("in turn", RoleOrder(roles=["first", "second"])), ("at once", None)):
             players = start
             for _ in range(20):
                 before, players = expected(players), updated(players, 30.0, order)
@@ -209,7 +213,7 @@ def recipe(base: Path, **train) -> Recipe:
 @pytest.fixture(scope="module")
 def run(base, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("roles") / "run"
-    execute(recipe(base, roles={"rotate_every": 1}, optimiser={"learning_rate": 0.01}, kl=0.01), folder)
+    execute(recipe(base, parts={"role_rotation": {"every": 1}}, optimiser={"learning_rate": 0.01}, kl=0.01), folder)
     return folder
 
 
@@ -252,14 +256,14 @@ def test_a_run_with_roles_goes_on_where_it_was(base, run, tmp_path):
         shutil.rmtree(copy / "checkpoints" / name)
     for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "evaluation/after.json"):
         (copy / name).unlink(missing_ok=True)
-    execute(recipe(base, roles={"rotate_every": 1}, optimiser={"learning_rate": 0.01}, kl=0.01), copy, resume=True)
+    execute(recipe(base, parts={"role_rotation": {"every": 1}}, optimiser={"learning_rate": 0.01}, kl=0.01), copy, resume=True)
     first, second = final_weights(run), final_weights(copy)
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
 @pytest.mark.parametrize("order", [["observer"], ["observer", "pioneer"]])
 def test_each_pass_over_a_batch_updates_one_role(base, tmp_path, order):
-    execute(recipe(base, steps=2, roles={"order": order}, optimiser={"learning_rate": 0.01}), tmp_path / "run")
+    execute(recipe(base, steps=2, parts={"role_order": {"roles": order}}, optimiser={"learning_rate": 0.01}), tmp_path / "run")
     start = load_file(tmp_path / "run" / "checkpoints" / "warm_start" / "adapter_model.safetensors")
     end = final_weights(tmp_path / "run")
     moved = dict.fromkeys(ROLES, False)
@@ -287,16 +291,8 @@ def test_an_odd_number_of_tasks_cannot_be_shared_out():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"train": {"roles": {"order": ["judge"]}}},
-            "'judge', which has no adapter: choose from policy.lora.roles, which has pioneer, observer",
-        ),
         ({"machine": {"gradient_checkpointing": True}}, "policy.lora.roles and machine.gradient_checkpointing"),
         ({"policy": {"lora": {"roles": ["one"]}}}, "name at least two different roles"),
-        (
-            {"policy": {"lora": {"roles": []}}, "train": {"roles": {"rotate_every": 1}}},
-            "train.roles.rotate_every takes turns among the adapters of roles",
-        ),
     ],
 )
 def test_recipes_that_cannot_be_are_refused(base, changes, message):
@@ -306,3 +302,38 @@ def test_recipes_that_cannot_be_are_refused(base, changes, message):
         data[section] |= values
     with pytest.raises(RecipeError, match=message.replace("[", r"\[")):
         Recipe.parse(data)
+
+
+@pytest.mark.parametrize(
+    ("roles", "parts", "message"),
+    [
+        (
+            ROLES,
+            {"role_order": {"roles": ["judge"]}},
+            "'judge', which has no adapter: choose from policy.lora.roles, which has pioneer, observer",
+        ),
+        ([], {"role_rotation": {"every": 1}}, "role_rotation. takes turns among the adapters of roles"),
+    ],
+)
+def test_updates_of_roles_that_have_no_adapter_are_refused(base, roles, parts, message):
+    data = json.loads(json.dumps(RECIPE))
+    data["policy"] = {"path": str(base), "lora": {"roles": roles}}
+    data["train"]["parts"] = parts
+    with pytest.raises(RecipeError, match=message):
+        check_parts_of(Recipe.parse(data))
+
+
+def test_the_keys_of_earlier_versions_name_the_parts(base):
+    old = recipe(base).model_dump(exclude_none=True)
+    old["train"]["roles"] |= {"order": ["observer", "pioneer"], "rotate_every": 2}
+    with pytest.warns(AgentGymDeprecationWarning, match="train.parts.role_"):
+        new = Recipe.parse(old)
+    assert new.train.parts == {"role_order": {"roles": ["observer", "pioneer"]}, "role_rotation": {"every": 2}}
+    assert new.train.passes == 2
+
+
+def test_a_recorded_recipe_of_an_earlier_version_that_updates_roles_together_is_the_same(base):
+    old = recipe(base).model_dump(exclude_none=True)
+    old["train"]["roles"] |= {"order": [], "rotate_every": 0}
+    old["train"]["reference"] |= {"episodes": 8, "temperature": 0.5}
+    assert Recipe.parse(old) == recipe(base)

@@ -19,7 +19,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.groups import gather_metrics
+from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.training.rollouts.rollouts import Rollouts
 
@@ -99,7 +99,7 @@ def test_a_group_begins_where_all_of_it_begins_and_only_a_share_does(locked):
         assert all(bool(group.unaided) != bool(group.untrained_turns) for group in groups), (
             "samplers see whole episodes"
         )
-        assert gather_metrics(groups)["gather/episodes"] == 3 * GROUP
+        assert GatheredGroup.metrics(groups)["gather/episodes"] == 3 * GROUP
         for group in groups:
             if group.untrained_turns:
                 assert group.untrained_turns.keys() == {t.id for t in group.trained}

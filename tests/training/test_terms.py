@@ -14,9 +14,9 @@ from token_batches import batch_of
 
 from agentgym import Schedule, Task, Trajectory
 from agentgym.errors import CreditError
+from agentgym.methods.loss_terms.entropy_band import PastEntropies
 from agentgym.training import OtherRows, StepBatch, TrainingPart
-from agentgym.training.loss.entropy_history import EntropyHistory
-from agentgym.training.loss_inputs.experts import ExpertEpisodes, StoredExperts
+from agentgym.training.experts import ExpertEpisodes, StoredExperts
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 from agentgym.training.objectives.contract import WeightedTerm, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE
@@ -39,7 +39,7 @@ def test_the_gradient_of_teacher_kl_is_that_of_the_divergence_from_the_teacher()
         batch_of(torch.zeros(2, 4, 5, dtype=torch.float64)),
         logps=logps[:, None],
         own=torch.ones(10, 1),
-        teacher_logps=teacher[:, None],
+        inputs={"teacher": teacher[:, None]},
         returns=torch.zeros(10),
         max_length=1,
     )
@@ -55,7 +55,7 @@ def test_the_gradient_of_teacher_kl_is_that_of_the_divergence_from_the_teacher()
 @pytest.mark.parametrize("estimate", ["k2", "k3"])
 def test_a_teacher_that_agrees_gives_no_loss_and_no_gradient(logits, estimate):
     tokens = batch_of(logits)
-    tokens = replace(tokens, teacher_logps=tokens.logps.detach())
+    tokens = replace(tokens, inputs={"teacher": tokens.logps.detach()})
     losses = losses_of("teacher_kl", tokens, estimate=estimate)
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
     assert (losses == 0).all()
@@ -64,7 +64,7 @@ def test_a_teacher_that_agrees_gives_no_loss_and_no_gradient(logits, estimate):
 
 def test_a_teacher_can_be_kept_to_failures_and_to_good_episodes(logits):
     tokens = batch_of(logits)
-    tokens = replace(tokens, teacher_logps=tokens.logps.detach() + 1.0)
+    tokens = replace(tokens, inputs={"teacher": tokens.logps.detach() + 1.0})
     everywhere = losses_of("teacher_kl", tokens)
     assert (everywhere > 0).all()
     assert (losses_of("teacher_kl", tokens, mask="response") == everywhere * torch.tensor([0, 1])).all()
@@ -126,6 +126,12 @@ def test_the_weight_of_a_token_of_an_expert_falls_where_the_policy_is_sure(logit
     assert int((gradient.abs().sum(-1) > 0).sum()) <= 1
 
 
+def with_past(tokens: TokenBatch, usual: torch.Tensor) -> TokenBatch:
+    """A batch of which the mean entropies of earlier steps are known, by turn index."""
+    index = tokens.turns.clamp(min=0)
+    return replace(tokens, inputs={"past_entropies": torch.where(tokens.turns < 0, math.nan, usual.detach()[index])})
+
+
 def test_a_relative_band_follows_what_the_entropy_of_a_turn_was(logits):
     tokens = batch_of(logits)
     means, taken = tokens.turn_means(tokens.entropies)
@@ -133,33 +139,33 @@ def test_a_relative_band_follows_what_the_entropy_of_a_turn_was(logits):
     options = {"low": 0.8, "high": 1.2, "relative": True}
     assert (losses_of("entropy_band", tokens, **options) == 0).all()  # nothing is known of earlier steps
     usual = torch.stack([means[:, 0].mean(), means[1, 1] / 2])
-    known = replace(tokens, usual_entropies=usual.detach())
+    known = with_past(tokens, usual)
     expected = (means - 1.2 * usual).relu() ** 2 + (0.8 * usual - means).relu() ** 2
     torch.testing.assert_close(losses_of("entropy_band", known, **options), (expected * taken).sum(1) / taken.sum(1))
     assert float(losses_of("entropy_band", known, **options)[1].detach()) > 0
 
     def loss(values: torch.Tensor) -> torch.Tensor:
-        return losses_of("entropy_band", replace(batch_of(values), usual_entropies=usual.detach()), **options)
+        return losses_of("entropy_band", with_past(batch_of(values), usual), **options)
 
     assert torch.autograd.gradcheck(loss, logits)
-    first_only = replace(tokens, usual_entropies=torch.tensor([math.nan], dtype=torch.float64))
+    first_only = with_past(tokens, torch.tensor([math.nan, math.nan], dtype=torch.float64))
     assert (losses_of("entropy_band", first_only, **options) == 0).all()
 
 
 def test_the_history_of_entropies_counts_each_step_once_and_survives(logits, tmp_path):
-    history, tokens = EntropyHistory(), batch_of(logits)
+    history, tokens = PastEntropies(), batch_of(logits)
     assert history.usual() is None
     means, _ = tokens.turn_means(tokens.entropies.detach())
-    history.add(tokens)
-    history.end_step(ALONE)
+    history.observe(tokens)
+    history.end_batch(ALONE.gather)
     for _ in range(3):  # a step in parts
-        history.add(replace(tokens, entropies=tokens.entropies * 2))
-    history.end_step(ALONE)
+        history.observe(replace(tokens, entropies=tokens.entropies * 2))
+    history.end_batch(ALONE.gather)
     expected = torch.tensor([float(means[:, 0].mean()) * 1.5, float(means[1, 1]) * 1.5])
     torch.testing.assert_close(history.usual(), expected)
     history.save(tmp_path)
-    restored = EntropyHistory()
-    restored.load(tmp_path)
+    restored = PastEntropies()
+    restored.restore(tmp_path)
     torch.testing.assert_close(restored.usual(), history.usual(), rtol=0, atol=0)
 
 

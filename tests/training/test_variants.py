@@ -21,7 +21,7 @@ from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe, Rollouts
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.groups import gather_metrics
+from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 WRITTEN = ["half one", "easy one", "hard one", " HALF  one", "", "half 0", "half 8", "x" * 5000]
@@ -126,7 +126,7 @@ def test_what_differs_takes_the_place_of_what_does_not_and_everything_is_counted
         parent, id=variant.id, prompt=variant.prompt, tags=("variant",), hints=(), origin=variant.origin
     )
     assert (variant.origin.parent, writer.task.origin.parent) == (parent.id, parent.id)
-    assert gather_metrics(groups)["gather/episodes"] == 8 * (4 + 1 + 3), (
+    assert GatheredGroup.metrics(groups)["gather/episodes"] == 8 * (4 + 1 + 3), (
         "the set's, the writers, three that were solved"
     )
     unaided = [episode.task.id for group in groups for episode in group.unaided]
@@ -141,7 +141,7 @@ def test_nothing_is_written_without_a_place_or_without_a_parent(rollouts):
     nothing_is_solved = TaskSet("test/hard-v1", {"train": [quiz("hard", 0), quiz("hard", 1)]})
     for number, task_set in enumerate([everything_differs, nothing_is_solved]):
         groups = gathered(rollouts, task_set=task_set, label=f"train-{number:06d}")
-        assert gather_metrics(groups)["gather/episodes"] == 16
+        assert GatheredGroup.metrics(groups)["gather/episodes"] == 16
         assert not of(groups, "writing")
 
 

@@ -26,6 +26,7 @@ from agentgym.policy.role_adapters import in_roles
 from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage.run_folder import checkpoint_in
+from agentgym.training.checks.parts import used_parts
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.recipe import Recipe
 
@@ -108,9 +109,10 @@ def plan_memory(
         always["reference"] = (trained_bytes if section.lora else weight_bytes) / shares
     if shares > 1 and kind == "cpu":
         always["whole copy, of the first process"] = weight_bytes
-    if train.teacher is not None:
-        teacher = _shapes_of(PolicySection(path=train.teacher.path))
-        always["teacher"] = float(sum(parameter.nbytes for parameter in teacher.parameters()))
+    for part in used_parts(train):
+        for name, path in part.further_models().items():
+            further = _shapes_of(PolicySection(path=path))
+            always[name] = float(sum(parameter.nbytes for parameter in further.parameters()))
     vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing_extensions import override
 
 from agentgym import registry
+from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, PolicyError, RecipeError, UnknownNameError
 from agentgym.policy.logit_hooks.served_masks import require_vllm_form
 from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import DEMONSTRATION
+from agentgym.training.experts import PlannedExperts
 from agentgym.training.fit import PlannedPart, TrainingPlan, check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
-from agentgym.training.loss_inputs.experts import PlannedExperts
-from agentgym.training.loss_inputs.teacher import TeacherScores
 from agentgym.training.model.sharding import ShardedModel
 from agentgym.training.objectives.planned import PlannedLoss, PlannedReference, planned_losses
 from agentgym.training.parts import TrainingPart, make_parts
@@ -45,6 +45,21 @@ class BackgroundPlay(PlannedPart):
             yield (
                 f"{begins} the reward judges whole groups, and a group_quorum does not wait for them. Leave one of "
                 "them out."
+            )
+
+
+class PlannedSampler(PlannedPart):
+    """The sampler of [train], which must draw together the tasks that the reward compares."""
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        reward, sampler = plan.reward, plan.train.sampler
+        if isinstance(reward, str):
+            reward = registry.load_reward(reward)
+        if reward is not None and reward.sampler and (not sampler or parse_part(sampler).name != reward.sampler):
+            yield (
+                f"train.sampler = {sampler!r} does not draw together the tasks that the reward compares, so "
+                f"no group could be judged. Set train.sampler = {reward.sampler!r}."
             )
 
 
@@ -99,7 +114,7 @@ class PlannedHook(PlannedPart):
 def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> TrainingPlan:
     """Make the TrainingPlan that the parts of a stage may read. Raises: RecipeError."""
     recipe, reward = stage.recipe, stage.recipe.make_reward(task_set)
-    for part in _named_parts(planned_losses(recipe.train), recipe.train):
+    for part in used_parts(recipe.train):
         task_set, reward = part.training_tasks(task_set), part.rollout_changes().get("reward", reward)
     recorded = [DEMONSTRATION, *(earlier.name for earlier in stage.earlier)]
     return TrainingPlan(
@@ -126,7 +141,8 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
         (plan.vllm is not None, ServedSampling()),
         (train.generation == "trl", TrlGeneration()),
         (train.steps > 0, PlannedSignals(train.make_estimator())),
-        *((True, part) for part in (*losses, *_inputs(losses, train))),
+        *((True, loss) for loss in losses),
+        *((train.experts is not None, PlannedExperts(loss.key)) for loss in losses if "experts" in loss.needs.rows),
         (train.steps > 0, PlannedReference(losses)),
         (True, make_gatherer(play_groups, train.gather)),
         *((True, part) for part in _named_parts(losses, train)),
@@ -136,15 +152,9 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
     return [part for is_asked_for, part in parts if is_asked_for]
 
 
-def _inputs(losses: Sequence[PlannedLoss], train: TrainSection) -> list[PlannedPart]:
-    """Return the inputs that losses need and the recipe names, once for each loss that needs them."""
-    parts: list[PlannedPart] = []
-    for loss in losses:
-        if "experts" in loss.needs.rows and train.experts is not None:
-            parts.append(PlannedExperts(loss.key))
-        if loss.needs.teacher and train.teacher is not None:
-            parts.append(TeacherScores(train.teacher, loss.key))
-    return parts
+def used_parts(train: TrainSection) -> list[TrainingPart]:
+    """Return the parts of [train.parts] that a training would use. Raises: RecipeError."""
+    return _named_parts(planned_losses(train), train)
 
 
 def _named_parts(losses: Sequence[PlannedLoss], train: TrainSection) -> list[TrainingPart]:

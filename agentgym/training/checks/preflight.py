@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from agentgym import registry
-from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, TaskError
-from agentgym.reward.contract import Reward
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.task.task_set import TaskSet
-from agentgym.training.checks.parts import parts_of, plan_of
+from agentgym.training.checks.parts import PlannedSampler, parts_of, plan_of
 from agentgym.training.checks.trials import check_environments, check_reward
 from agentgym.training.fit import check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
@@ -63,7 +60,7 @@ def check_stages(stages: Sequence[PlannedStage], task_set: TaskSet, processes: P
             checked.append((stage.recipe, trains))
             _check_tasks(stage, task_set, plan.task_set)
             if trains:
-                _check_sampler(plan.train.sampler, plan.reward)
+                check_parts([PlannedSampler()], plan)
             check_parts(parts_of(plan), plan)
             _check_batches(stage, processes)
         if trains and stage.tasks_of is None:
@@ -114,19 +111,6 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet, trained: TaskSet) -> No
             f"train.sampler = {train.sampler!r} with train.gather = {train.gather} cannot be used on these tasks: "
             f"{error}"
         ) from error
-
-
-def _check_sampler(sampler: str | None, reward: Reward | str | None) -> None:
-    """Check that the sampler draws the tasks that the reward compares. Raises: RecipeError."""
-    if isinstance(reward, str):
-        reward = registry.load_reward(reward)
-    if reward is None or not reward.sampler:
-        return
-    if sampler is None or parse_part(sampler).name != reward.sampler:
-        raise RecipeError(
-            f"train.sampler = {sampler!r} does not draw together the tasks that the reward compares, so "
-            f"no group could be judged. Set train.sampler = {reward.sampler!r}."
-        )
 
 
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:

@@ -87,20 +87,20 @@ class GatheredGroup:
         other = next((t for t in self.episodes if t.opening and t.provenance.assistance is None), None)
         return episode if other is None else replace(episode, opening=other.opening, prompt_ids=list(other.prompt_ids))
 
+    @staticmethod
+    def metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
+        """Return metrics of the episodes that a step played, and of those that it learns from.
 
-def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
-    """Return metrics of the episodes that a step played, and of those that it learns from.
-
-    Returns: `gather/episodes` and `gather/groups`, the numbers played; `gather/trained`, the number of valid trained
-        episodes; `gather/useful`, the fraction of trained groups whose returns differ; `gather/assisted`, the number of
-        valid trained episodes with help, if there are any.
-    """
-    trained = [group for group in groups if group.trained]
-    assisted = sum(t.valid and t.provenance.assistance is not None for group in trained for t in group.trained)
-    return {
-        **({"gather/assisted": assisted} if assisted else {}),
-        "gather/episodes": sum(len(group.episodes) for group in groups),
-        "gather/trained": sum(t.valid for group in trained for t in group.trained),
-        "gather/groups": sum(bool(group.episodes) for group in groups),
-        "gather/useful": sum(group.differs for group in trained) / max(1, len(trained)),
-    }
+        Returns: `gather/episodes` and `gather/groups`, the numbers played; `gather/trained`, the number of valid trained
+            episodes; `gather/useful`, the fraction of trained groups whose returns differ; `gather/assisted`, the number of
+            valid trained episodes with help, if there are any.
+        """
+        trained = [group for group in groups if group.trained]
+        assisted = sum(t.valid and t.provenance.assistance is not None for group in trained for t in group.trained)
+        return {
+            **({"gather/assisted": assisted} if assisted else {}),
+            "gather/episodes": sum(len(group.episodes) for group in groups),
+            "gather/trained": sum(t.valid for group in trained for t in group.trained),
+            "gather/groups": sum(bool(group.episodes) for group in groups),
+            "gather/useful": sum(group.differs for group in trained) / max(1, len(trained)),
+        }

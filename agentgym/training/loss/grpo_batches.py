@@ -21,6 +21,7 @@ from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import EpisodeKind
 from agentgym.trajectory.record import Trajectory
+from agentgym.trajectory.turn import Turn
 
 Array = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 """Losses that TRL divides by the whole batch's tokens. TRL divides bnpo by a part's tokens, other losses by rows."""
 
 _OUTCOME, _INPUT = "outcome/", "input/"
-_INPUT_FIELDS = ("expert_returns", "teacher_logps")
+_INPUT_FIELDS = ("expert_returns",)
 """Columns of training parts with their own field in TokenBatch."""
 _BY_GROUP = ("group_returns", "group_successes")
 """Columns with one number per episode of the group; their width may happen to equal the token width."""
@@ -131,6 +132,13 @@ def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[st
         )
 
 
+def have_logprobs(turns: Sequence[Turn]) -> bool:
+    """Return whether each token has a finite log-probability. vLLM may not know one, and TRL then returns None."""
+    return all(
+        len(turn.logprobs) == len(turn.token_ids) and np.isfinite(np.array(turn.logprobs, float)).all() for turn in turns
+    )
+
+
 def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
     """Return (B, T) 1 on the tokens that the agent sampled, 0 on observations and padding."""
     own: torch.Tensor = batch["completion_mask"] * batch.get("tool_mask", 1)
@@ -155,6 +163,16 @@ def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, len
         return torch.from_numpy(np.stack(rows))
     one_more = [spread_over_tokens(t, np.arange(1.0, len(t.turns) + 1), length) for t in trajectories]
     return torch.from_numpy(np.stack(one_more)).long() - 1
+
+
+def spread(values: Sequence[Sequence[float]], turn_of_token: torch.Tensor) -> torch.Tensor:
+    """Return (B, T) the number of each token's turn; -1 for tokens of no turn.
+
+    Args:
+        values: a number for each turn of each row. turn_of_token: (B, T), -1 for tokens of no turn.
+    """
+    rows = [torch.tensor([*of_row, -1])[turns] for of_row, turns in zip(values, turn_of_token.cpu(), strict=True)]
+    return torch.stack(rows).to(turn_of_token.device)
 
 
 def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
@@ -188,6 +206,11 @@ def row_columns(
 def input_column(name: str) -> str:
     """Return the name of the batch column for a training part's input; `token_batch` reads this column."""
     return name if name in _INPUT_FIELDS else _INPUT + name
+
+
+def inputs_of(batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the columns of training parts in a batch, by the names that the parts gave."""
+    return {name.removeprefix(_INPUT): values for name, values in batch.items() if name.startswith(_INPUT)}
 
 
 def _component(trajectories: Sequence[Trajectory], name: str) -> torch.Tensor:
@@ -239,7 +262,6 @@ def token_batch(
     max_length: int,
     *,
     mean_length: float = 1.0,
-    usual_entropies: torch.Tensor | None = None,
     rows: EpisodeKind = "policy",
 ) -> TokenBatch:
     """Make the TokenBatch for objectives and loss terms from TRL's batch and the model's forward pass.
@@ -266,9 +288,7 @@ def token_batch(
         mean_length=mean_length,
         expert_returns=batch.get("expert_returns"),
         outcomes={name.removeprefix(_OUTCOME): values for name, values in batch.items() if name.startswith(_OUTCOME)},
-        teacher_logps=batch.get("teacher_logps"),
-        usual_entropies=usual_entropies,
-        inputs={name.removeprefix(_INPUT): values for name, values in batch.items() if name.startswith(_INPUT)},
+        inputs=inputs_of(batch),
         help_removed=batch["help_removed"],
         first_attempt_turns=batch["first_attempt_turns"],
         rows=rows,

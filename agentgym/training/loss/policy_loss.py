@@ -12,7 +12,6 @@ from trl import GRPOTrainer
 
 from agentgym.policy.contract import Policy
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
-from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.grpo_batches import (
     OtherRows,
     joined,
@@ -26,9 +25,9 @@ from agentgym.training.loss.grpo_batches import (
 )
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike, parts_of
-from agentgym.training.loss.role_order import RoleOrder, role_metrics
 from agentgym.training.loss.row_data import ForwardPass, RowData, read_row_data
 from agentgym.training.loss.separate_rows import separated
+from agentgym.training.loss.step_batch import BatchPass, PassPart
 from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.sharding import ShardingTrainer
@@ -88,8 +87,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         kl: weight of the KL to the reference model, which exists if `args.beta` is not 0; None to use `args.beta`.
         microbatch_tokens: maximum number of tokens, with padding, of the parts of a batch.
         group_gradients: measures the gradient of each group; each part then holds rows of only one group.
-        role_order: the order of roles that are updated one after the other; None to update all together.
-        entropy_history: the policy's entropies in earlier steps; by default, a new history if a term needs one.
+        parts: take part in each pass over a batch.
     """
 
     def __init__(
@@ -102,11 +100,10 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         kl: float | None = None,
         microbatch_tokens: int = MICROBATCH_TOKENS,
         group_gradients: GradientMeasure | None = None,
-        role_order: RoleOrder | None = None,
-        entropy_history: EntropyHistory | None = None,
+        parts: Sequence[PassPart] = (),
         **options: Any,
     ) -> None:
-        self.group_gradients, self._role_order = group_gradients, role_order
+        self.group_gradients, self.parts = group_gradients, parts
         self._objective, self._terms, self._microbatch_tokens = objective, terms, microbatch_tokens
         self._kl = float(args.beta if kl is None else kl)
         self._pass = ForwardPass()  # upcoming or most recent
@@ -114,14 +111,14 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._other_rows: Mapping[EpisodeKind, OtherRows] = {}  # of this step
         with silence_rollout_func_warning():
             super().__init__(model, args=args, **options)
-        if (adapters := role_adapters_of(self.model)) is not None:
-            adapters.attach(self.model)  # after TRL has added its frozen copy
+        self.role_adapters = role_adapters_of(self.model)
+        if self.role_adapters is not None:
+            self.role_adapters.attach(self.model)  # after TRL has added its frozen copy
         self.token_masks = TokenMasks(self.temperature)
         project_labelled_only(self.model, self.token_masks)
         if self.ref_model is not None:
             project_labelled_only(self.ref_model, self.token_masks)
         self.processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
-        self.entropy_history = entropy_history or (EntropyHistory() if self._needs_past_entropies else None)
 
     def read_images_as(self, policy: Policy) -> None:
         """Prepare the images of rows as this policy reads them, if it reads any."""
@@ -135,12 +132,6 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         """Raise CreditError if the loss would give the turns of an episode the mean of their different advantages."""
         if self._objective is None:
             check_turn_credit(self.importance_sampling_level, advantages)
-
-    def add_roles(self, batch: dict[str, Any], trajectories: Sequence[Trajectory]) -> None:
-        """Add the role of each token if roles are updated in order, and log the roles' metrics."""
-        if self._role_order is not None:
-            batch["role_of_token"] = self._role_order.by_token(trajectories, batch["turn_of_token"])
-        self.log_metrics(role_metrics(trajectories, batch))
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -186,9 +177,11 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         """Compute the loss in parts. Logs the gap of sampled and recomputed log-probabilities as guard/drift."""
         gaps: list[torch.Tensor] = []
-        if self._role_order is not None:
-            number = self._step // self.args.steps_per_generation % self.num_iterations
-            inputs = self._role_order.of_pass(inputs, number, lambda batch: self._scores(model, batch)[0])
+        number = self._step // self.args.steps_per_generation % self.num_iterations
+        update = BatchPass(inputs, number, lambda batch: self._scores(model, batch)[0])
+        for part in self.parts:
+            update = part.change_pass(update)
+        inputs = update.batch
         if needs_of(self._objective).whole_groups:
             self._linearise(model, inputs)
         own_parts = self._parts_of(inputs)
@@ -203,8 +196,9 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         for name, values in metrics.items():
             values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
         self.log_metrics(_summed(of_others))
-        if self.entropy_history is not None and model.training and self._is_first_pass:
-            self.entropy_history.end_step(self.processes)
+        if model.training and self._is_first_pass:
+            for part in self.parts:
+                part.end_batch(self.processes.gather)
         own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
         total, count = map(sum, zip(*self.processes.gather(own_gap), strict=True))
         if count:
@@ -311,10 +305,6 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         of_terms = {f"The term {term.name}": needs_of(term.row_losses) for term in self._terms}
         return {"The objective": needs_of(self._objective), **of_terms}
 
-    @property
-    def _needs_past_entropies(self) -> bool:
-        return any(needs_of(term.row_losses).past_entropies for term in self._terms)
-
     def _score(self, model: Any, inputs: Mapping[str, Any]) -> None:
         """Run the model over a batch, as TRL does for its own losses."""
         ids, mask = (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
@@ -365,18 +355,11 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self, part: LossPart, logps: torch.Tensor, entropies: torch.Tensor
     ) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Return (B,) the summed losses of our objective and the terms, and their means as metrics."""
-        history = self.entropy_history
-        tokens = token_batch(
-            part.inputs,
-            logps,
-            entropies,
-            self.max_completion_length,
-            mean_length=part.mean_length,
-            usual_entropies=None if history is None else history.usual(),
-            rows=part.kind,
-        )
-        if history is not None and part.kind == "policy" and self.model.training and self._is_first_pass:
-            history.add(tokens)
+        length = self.max_completion_length
+        tokens = token_batch(part.inputs, logps, entropies, length, mean_length=part.mean_length, rows=part.kind)
+        if part.kind == "policy" and self.model.training and self._is_first_pass:
+            for observer in self.parts:
+                observer.observe(tokens)
         objective = self._objective_of(part.inputs)
         losses, metrics = losses_by_row(tokens, objective, self._terms, kl=self._kl, progress=self._progress())
         per_process = self.processes.gather(metrics)

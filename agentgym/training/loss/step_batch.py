@@ -1,16 +1,17 @@
-"""StepBatch: a step before its loss is computed, as the training parts see it."""
+"""A step before its loss is computed, and each pass over it, as the training parts see them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
 
 from agentgym.task.definition import Task
-from agentgym.training.loss.grpo_batches import OtherRows, imitation_rows
+from agentgym.training.loss.grpo_batches import OtherRows, imitation_rows, input_column, inputs_of, own_tokens, spread
 from agentgym.training.loss.row_data import ROW_DATA, RowData
+from agentgym.training.objectives import TokenBatch
 from agentgym.training.processes import Processes
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
@@ -63,6 +64,19 @@ class StepBatch:
         groups: torch.Tensor = self.batch["group_of_row"].cpu()
         return groups
 
+    @property
+    def own_trajectories(self) -> Sequence[Trajectory]:
+        """Return the episode of each row of this process."""
+        return self.trainer.processes.own_part(self.trajectories)
+
+    def by_turn(self, values: Sequence[Sequence[float]]) -> torch.Tensor:
+        """Return (B, T) the number of each token's turn; -1 for tokens of no turn.
+
+        Args:
+            values: a number for each turn of each row's episode.
+        """
+        return spread(values, self.batch["turn_of_token"])
+
     def share(self, make: Callable[[], T]) -> T:
         """Call `make` in the first process and return its result in every process. All must call this together."""
         return self.trainer.processes.share(make)
@@ -81,3 +95,78 @@ class StepBatch:
         # The policy imitates without the token masks of the sampler.
         batch[ROW_DATA] = [replace(self.trainer.row_data(episode), masks=()) for episode, _ in episodes]
         return OtherRows(batch, count)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPass:
+    """One pass over a step's batch, before its loss is computed.
+
+    Attributes:
+        batch: a batch in TRL's format.
+        number: the number of the pass over the batch, from 0.
+        score: returns (B, T) the current log-probabilities of the own tokens of a batch.
+    """
+
+    batch: dict[str, Any]
+    number: int
+    score: Callable[[dict[str, Any]], torch.Tensor]
+
+    @property
+    def own(self) -> torch.Tensor:
+        """Return (B, T) 1 on the tokens that the pass trains on."""
+        return own_tokens(self.batch)
+
+    @property
+    def advantages(self) -> torch.Tensor:
+        """Return (B, T) the advantage of each token's turn."""
+        advantages: torch.Tensor = self.batch["advantages"]
+        return advantages
+
+    @property
+    def behaviour_logps(self) -> torch.Tensor:
+        """Return (B, T) log-probabilities under the policy that sampled the tokens."""
+        logps: torch.Tensor = self.batch["old_per_token_logps"]
+        return logps
+
+    @property
+    def turns(self) -> torch.Tensor:
+        """Return (B, T) the index of each token's turn; -1 where the token is not the agent's."""
+        turns: torch.Tensor = self.batch["turn_of_token"]
+        return turns
+
+    @property
+    def inputs(self) -> Mapping[str, torch.Tensor]:
+        """Return the columns that training parts have given, by name."""
+        return inputs_of(self.batch)
+
+    def logps(self, own: torch.Tensor) -> torch.Tensor:
+        """Return (B, T) the current log-probabilities where `own` is 1, without gradient."""
+        return self.score({**self.batch, "tool_mask": own})
+
+    def changed(
+        self,
+        *,
+        own: torch.Tensor | None = None,
+        advantages: torch.Tensor | None = None,
+        inputs: Mapping[str, torch.Tensor] = {},
+    ) -> BatchPass:
+        """Return the pass with other own tokens, other advantages, or further inputs of losses."""
+        columns = {"tool_mask": own, "advantages": advantages}
+        batch = {**self.batch, **{name: column for name, column in columns.items() if column is not None}}
+        return replace(self, batch=batch | {input_column(name): values for name, values in inputs.items()})
+
+
+class PassPart(Protocol):
+    """Takes part in the passes over a batch, as every TrainingPart does."""
+
+    def change_pass(self, update: BatchPass) -> BatchPass:
+        """Return the pass with the part's changes."""
+        ...
+
+    def observe(self, tokens: TokenBatch) -> None:
+        """Receive some of the policy's episodes as the first training pass scores them."""
+        ...
+
+    def end_batch(self, gather: Callable[[Any], list[Any]]) -> None:
+        """Receive the end of the first training pass over a batch."""
+        ...

@@ -46,13 +46,10 @@ class TokenBatch:
         group_successes: (B, G) outcome component `success` of the same episodes; NaN for failed or unjudged ones.
         expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN where there is none.
         outcomes: by name, (B,) the values of each outcome component; NaN where an episode does not have it.
-        teacher_logps: (B, T) `logps` under the teacher; None in a run without one.
         first_attempt_turns: (B,) number of turns of each episode's first attempt; all turns if there is one attempt.
         help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without that help;
             None for a batch without help.
         inputs: (B,) or (B, T) further columns from training parts, by name.
-        usual_entropies: (K,) mean entropy in earlier steps of all turns with the same index, in nats; NaN where
-            unknown, None in the first step.
         rows: whose episodes the batch holds.
         proximal_logps: (B, T) `logps` under the model at the start of this batch's update, without gradient; None where
             they equal `logps`, as with one iteration per batch.
@@ -73,8 +70,6 @@ class TokenBatch:
     mean_length: float = 1.0
     expert_returns: torch.Tensor | None = None
     outcomes: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    teacher_logps: torch.Tensor | None = None
-    usual_entropies: torch.Tensor | None = None
     first_attempt_turns: torch.Tensor | None = None
     help_removed: torch.Tensor | None = None
     inputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
@@ -181,8 +176,7 @@ class LossRequirements:
         estimator: the estimator for a recipe that names none; "" for the recipe's default.
         corrects_old_policies: the loss itself reweights tokens sampled by an older policy, so the estimator need not.
         group_outcomes: needs `success` of a group of whole, independent episodes.
-        reference: needs `reference_logps`. teacher: needs `teacher_logps`.
-        past_entropies: needs `usual_entropies`, which checkpoints then store.
+        reference: needs `reference_logps`.
         whole_groups: an episode's loss depends on the rest of its group, so batches hold whole groups.
         rows: whose episodes the loss is computed on.
         parts: registered names of the training parts that supply the batch's `inputs`.
@@ -196,8 +190,6 @@ class LossRequirements:
     corrects_old_policies: bool = False
     group_outcomes: bool = False
     reference: bool = False
-    teacher: bool = False
-    past_entropies: bool = False
     whole_groups: bool = False
     rows: tuple[EpisodeKind, ...] = ("policy",)
     parts: tuple[str, ...] = ()
@@ -207,8 +199,7 @@ class LossRequirements:
     @property
     def from_parts(self) -> tuple[str, ...]:
         """Return what training parts must provide, by the names in their `provides`."""
-        teacher = ("teacher",) if self.teacher else ()
-        return (*teacher, *(kind for kind in self.rows if kind != "policy"), *self.parts)
+        return (*(kind for kind in self.rows if kind != "policy"), *self.parts)
 
 
 F = TypeVar("F", bound=Callable[..., torch.Tensor])

@@ -24,7 +24,6 @@ _BY_TOKEN = (
     "logps",
     "own",
     "reference_logps",
-    "teacher_logps",
     "turns",
 )
 _MAPPINGS = ("outcomes", "inputs")
@@ -86,6 +85,6 @@ def _changed(tokens: TokenBatch, change: Callable[[str, torch.Tensor], torch.Ten
     changed: dict[str, Any] = {
         field.name: change(field.name, value)
         for field in fields(tokens)
-        if isinstance(value := getattr(tokens, field.name), torch.Tensor) and field.name != "usual_entropies"
+        if isinstance(value := getattr(tokens, field.name), torch.Tensor)
     }
     return replace(tokens, **mappings, **changed)

@@ -29,8 +29,8 @@ _ONLY_IN_LOSSES_OF_TRL = (
     "vespo_",
 )
 """Options of GRPOConfig, or their prefixes, that only TRL's own losses read."""
-_BUILT_IN = ("teacher", "experts")
-"""Training parts that the recipe has sections for."""
+_EXPERTS = "experts"
+"""The training part that the recipe has a section for."""
 _CRITICS = {"values", "action_values", "token_values"}
 """Signals that a critic gives."""
 
@@ -55,12 +55,10 @@ class PlannedLoss(PlannedPart):
                 f"{self.key} needs a reference model, and the run keeps none. Set [train.reference] kind, for example "
                 "to 'fixed'."
             )
-        if needs.teacher and train.teacher is None:
-            yield f"{self.key} needs a teacher. Name its checkpoint as `path` in [train.teacher]."
-        if "experts" in needs.rows and train.experts is None:
+        if _EXPERTS in needs.rows and train.experts is None:
             yield f"{self.key} needs episodes of an expert. Add [train.experts], with player = 'oracle'."
         for name in needs.from_parts:
-            if name not in (*_BUILT_IN, *train.parts) and not is_implied(name):
+            if name not in (_EXPERTS, *train.parts) and not is_implied(name):
                 yield (
                     f"{self.key} needs the training part {name!r}. Name its options in [train.parts.{name}], see "
                     "`agentgym list training_parts`."

@@ -25,13 +25,25 @@ RENAMED_KEYS: dict[str, str] = {
     "train.audit_sample": "train.audit.sample",
     "train.audit_continuations": "train.audit.continuations",
     "train.trainable_roles": "train.roles.trainable",
-    "train.role_order": "train.roles.order",
-    "train.rotate_roles_every": "train.roles.rotate_every",
+    "train.role_order": "train.parts.role_order.roles",
+    "train.roles.order": "train.parts.role_order.roles",
+    "train.rotate_roles_every": "train.parts.role_rotation.every",
+    "train.roles.rotate_every": "train.parts.role_rotation.every",
+    "train.teacher": "train.parts.teacher",
 }
 """Old keys and their current names, both with their sections.
 
 An old key works and warns until the release that agentgym.deprecation names.
 """
+_FORMER_DEFAULTS: dict[str, Any] = {
+    "train.reference.episodes": 8,
+    "train.reference.temperature": 0.5,
+    "train.role_order": [],
+    "train.roles.order": [],
+    "train.rotate_roles_every": 0,
+    "train.roles.rotate_every": 0,
+}
+"""The values of old keys, now options of a training part, with which there was no such part: records have them."""
 
 
 def override_key(data: dict[str, Any], text: str) -> None:
@@ -57,6 +69,9 @@ def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
     for old, new in RENAMED_KEYS.items():
         section, name = _section_with(current, old)
         if name not in section:
+            continue
+        if old in _FORMER_DEFAULTS and section[name] == _FORMER_DEFAULTS[old]:
+            del section[name]
             continue
         new_section, new_name = _section_with(current, new)
         if new_name in new_section:

@@ -89,17 +89,6 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _roles_that_fit(self) -> Recipe:
         roles = self.policy.lora.roles if self.policy.lora else []
-        if unknown := [role for role in self.train.roles.order if role not in roles]:
-            known = ", ".join(roles) or "none"
-            raise ValueError(
-                f"train.roles.order names {unknown[0]!r}, which has no adapter: choose from policy.lora.roles, which "
-                f"has {known}"
-            )
-        if self.train.roles.rotate_every and not roles:
-            raise ValueError(
-                "train.roles.rotate_every takes turns among the adapters of roles, and there are none: set "
-                "policy.lora.roles, or leave it out"
-            )
         without = {
             "[vllm]": self.vllm is not None,
             "machine.sharding": self.machine.sharding is not None,

@@ -40,13 +40,8 @@ class AuditSection(KeyGroup):
 
 
 class RolesSection(KeyGroup):
-    """Which of the agent's roles are trained, and in which order."""
+    """Which of the agent's roles are trained."""
 
     trainable: list[str] = []
     """Train only on turns in these roles, for example ["planner"]. The others are read, and count in the credit of the
     episode. By default all turns are trained on."""
-    order: list[str] = []
-    """Update these roles one after the other in each step, each given the updates of the roles before it. By default
-    all roles are updated together."""
-    rotate_every: Every = 0
-    """After how many steps the roles exchange the adapters of [policy.lora] `roles`. 0 never exchanges them."""

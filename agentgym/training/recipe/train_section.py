@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -10,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from agentgym import registry
 from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
+from agentgym.credit.named_parts import load_part
 from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.number_types import Positive
@@ -123,13 +125,6 @@ class ReferenceSection(Section):
         return "moving_average" if self.mix < 1 else "reset"
 
 
-class TeacherSection(Section):
-    """A model that scores the agent's tokens for terms such as `teacher_kl`."""
-
-    path: str
-    """A local checkpoint, a run folder or a hub name, with the vocabulary of the policy."""
-
-
 class ExpertsSection(ReadsEpisodes):
     """Episodes of an expert on the tasks of each step, for losses that imitate it, such as `expert_sft` and `grao`.
 
@@ -219,8 +214,6 @@ class TrainSection(Section):
     """The weight of KL(policy, reference) per token, averaged over tokens as the objective does."""
     reference: ReferenceSection = ReferenceSection()
     """The reference model."""
-    teacher: TeacherSection | None = None
-    """A model that some terms and objectives need."""
     experts: ExpertsSection | None = None
     """Episodes that some terms and objectives need."""
     parts: Annotated[dict[str, dict[str, Any]], BeforeValidator(_chosen_parts)] = {}
@@ -330,7 +323,8 @@ class TrainSection(Section):
     @property
     def passes(self) -> int:
         """The number of optimiser steps on each batch of episodes."""
-        return self.iterations * max(len(self.roles.order), 1)
+        parts = (load_part("training_parts", name, options)() for name, options in self.parts.items())
+        return self.iterations * prod(part.passes for part in parts)
 
     @property
     def is_streamed(self) -> bool:

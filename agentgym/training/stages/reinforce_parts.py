@@ -26,7 +26,7 @@ from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming
-from agentgym.training.stages.update_parts import PastEntropies, Reference, RoleUpdates, input_parts, loss_requirements
+from agentgym.training.stages.update_parts import Reference, input_parts
 
 SHOWN_METRICS = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
 """Metrics shown beside the progress bar, with their titles."""
@@ -102,11 +102,7 @@ def parts_around(
         TrainingProgress(context, STREAM_METRICS if stream is not None else {}),
         Validation(context, learner, parts),
         Reference(section, learner.model, learner.processing_class, context.processes),
-        RoleUpdates(section, recipe.policy.lora),
     ]
-    requirements = loss_requirements(section)
-    if any(needs.past_entropies for needs in requirements):
-        parts.append(PastEntropies())
     if sampler is not None:
         parts.append(TaskSampling(sampler, sampler if stream is None else stream.sampler))
     return [

@@ -1,4 +1,4 @@
-"""Training parts of the update: the reference model, entropies, order of roles, and the inputs of the losses."""
+"""Training parts of the update: the reference model, and the episodes of an expert."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from typing_extensions import override
 
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.checkpoint import save_atomically
-from agentgym.policy.lora_options import LoraOptions
-from agentgym.training.loss.entropy_history import EntropyHistory
-from agentgym.training.loss.role_order import RoleOrder, RoleRotation
-from agentgym.training.loss_inputs.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
-from agentgym.training.loss_inputs.teacher import TeacherScores
+from agentgym.training.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
 from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.objectives.contract import LossRequirements, make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart, TrainingRun
@@ -151,46 +147,6 @@ class Reference(TrainingPart):
         self._making.close()
 
 
-class PastEntropies(TrainingPart):
-    """The policy's entropies in earlier steps, for terms that need them."""
-
-    def __init__(self) -> None:
-        self._history = EntropyHistory()
-
-    @override
-    def trainer_options(self) -> Mapping[str, Any]:
-        return {"entropy_history": self._history}
-
-    @override
-    def save(self, folder: Path) -> None:
-        self._history.save(folder)
-
-    @override
-    def restore(self, folder: Path) -> None:
-        self._history.load(folder)
-
-
-class RoleUpdates(TrainingPart):
-    """The order in which roles are updated, and the rotation of their adapters.
-
-    Args:
-        lora: the policy's LoRA options; None for a policy without adapters.
-    """
-
-    def __init__(self, section: TrainSection, lora: LoraOptions | None) -> None:
-        order = section.roles.order
-        self._order = RoleOrder(order, lora.roles[0]) if order and lora is not None else None
-        self._every = section.roles.rotate_every * section.passes
-
-    @override
-    def trainer_options(self) -> Mapping[str, Any]:
-        return {"role_order": self._order}
-
-    @override
-    def callbacks(self) -> Sequence[Any]:
-        return [RoleRotation(self._every)] if self._every else []
-
-
 def loss_requirements(section: TrainSection) -> list[LossRequirements]:
     """Return what the objective and each term need."""
     terms = [term.row_losses for term in make_terms(section.terms)]
@@ -204,12 +160,9 @@ def input_parts(context: RunContext, learner: Learner) -> list[TrainingPart]:
     """
     section = context.recipe.train
     needed = {name for needs in loss_requirements(section) for name in needs.from_parts}
-    parts: list[TrainingPart] = []
-    if section.teacher is not None and "teacher" in needed:
-        parts.append(TeacherScores(section.teacher))
-    if section.experts is not None and "experts" in needed:
-        parts.append(ExpertEpisodes(_experts(context, learner, section.experts)))
-    return parts
+    if section.experts is None or not needed & set(ExpertEpisodes.provides):
+        return []
+    return [ExpertEpisodes(_experts(context, learner, section.experts))]
 
 
 def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> Experts:
