@@ -11,8 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
-from agentgym.moved import MovedPackages
+from agentgym.moved import MovedPackages, lazy_names
 
 if TYPE_CHECKING:
     from agentgym._imports import install_command
@@ -21,11 +20,13 @@ if TYPE_CHECKING:
     from agentgym.environment.state import Checkpoint, ObservedState, Outlook
     from agentgym.errors import (
         AgentGymError,
+        ConformanceError,
         ContextFull,
         CreditError,
         EnvironmentServerError,
         EpisodesFailed,
         EvaluationError,
+        FilesNotCaptured,
         HeldOutError,
         JudgeError,
         LedgerError,
@@ -60,9 +61,11 @@ if TYPE_CHECKING:
         load_reward,
         load_task_set,
         make,
+        names,
         prototype,
         register,
         shared_backend,
+        task_set_for,
     )
     from agentgym.reward.combined import Combined, Gate, Schedule
     from agentgym.reward.contract import Reward
@@ -93,11 +96,13 @@ _HOME = {
     ),
     "errors": (
         "AgentGymError",
+        "ConformanceError",
         "ContextFull",
         "CreditError",
         "EnvironmentServerError",
         "EpisodesFailed",
         "EvaluationError",
+        "FilesNotCaptured",
         "HeldOutError",
         "JudgeError",
         "LedgerError",
@@ -142,9 +147,11 @@ _HOME = {
         "load_reward",
         "load_task_set",
         "make",
+        "names",
         "prototype",
         "register",
         "shared_backend",
+        "task_set_for",
     ),
     "reward.combined": (
         "Combined",
@@ -180,6 +187,7 @@ __all__ = [
     "Call",
     "Checkpoint",
     "Combined",
+    "ConformanceError",
     "Content",
     "ContextFull",
     "CreditError",
@@ -188,6 +196,7 @@ __all__ = [
     "EpisodeManager",
     "EpisodesFailed",
     "EvaluationError",
+    "FilesNotCaptured",
     "Gate",
     "GuestModule",
     "GuestObject",
@@ -243,11 +252,13 @@ __all__ = [
     "load_reward",
     "load_task_set",
     "make",
+    "names",
     "prototype",
     "register",
     "reward_function",
     "seed_of",
     "shared_backend",
+    "task_set_for",
     "tool",
 ]
 __version__ = "0.3.0"

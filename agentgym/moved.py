@@ -1,19 +1,23 @@
-"""Public names that have moved: their old imports work for one release, with a warning that gives the new place.
+"""How packages find their public names: on first use, and for one release also where they were, with a warning.
 
-`MOVED` is the one table. A package looks here in its `__getattr__` (`lazy_names`, `moved_names`). A
-package that is gone as a whole is found by `MovedPackages`, which `agentgym` puts before Python's finders. New
-places are strings and are imported at use, so the core depends on none of them.
+`MOVED` is the one table of names that have moved. A package looks here in its `__getattr__`
+(`lazy_names`, `moved_names`). A package that is gone as a whole is found by `MovedPackages`, which `agentgym` puts
+before Python's finders. New places are strings and are imported at use, so the core depends on none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
+
+__all__ = ["lazy_names", "moved_names"]
 
 MOVED: dict[str, str] = {
     "agentgym.SPLITS": "agentgym.TaskSet.SPLITS",
@@ -100,8 +104,7 @@ A function may have become a method or a property of a class: `agentgym.Task.pai
 _INTERNAL: dict[str, dict[str, str]] = {
     "agentgym": {
         "messages": "images_of",
-        "errors": "ConformanceError DuplicateNameError FilesNotCaptured RegistrationError ReplayDiverged ShapeError "
-        "SplitLeakError",
+        "errors": "DuplicateNameError RegistrationError ReplayDiverged ShapeError SplitLeakError",
     },
     "agentgym.cli": {
         "fields": "Fields",
@@ -166,7 +169,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "contract": "make_hook",
     },
     "agentgym.reward": {
-        "contract": "validate_spans",
         "functions": "FunctionReward",
         "comparison": "fold_answer read_number same_answer same_data same_number",
     },
@@ -179,7 +181,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "contract": "Connection Layer",
         "guest.root": "AGENT_ID",
         "host.sessions": "SessionLog replay_sessions",
-        "limits": "LIMITS",
         "metering": "SandboxMeter combine_usage metered usage_counts usage_since",
         "network.account": "NetworkLimits",
         "pool.stats": "PoolStats",
@@ -302,6 +303,33 @@ def moved_names(package: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         return moved_name(package, name)
 
+    return __getattr__
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that imports its public names on first use. Its `dir()` lists them from the
+    start.
+
+    A name that has moved to another package is found there, with a warning: see `MOVED`.
+
+    Args:
+        package: the package's own `__name__`.
+        homes: name to the module that defines it, relative to the package: `{"Recipe": "recipe"}`. If the name there
+            differs, it follows a colon: `{"load_vision_policy": "vision:load"}`.
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in homes:
+            return moved_name(package, name)
+        module, _, attribute = homes[name].partition(":")
+        value = getattr(import_module(f".{module}", package), attribute or name)
+        setattr(sys.modules[package], name, value)  # asked for once only
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    sys.modules[package].__dict__["__dir__"] = __dir__
     return __getattr__
 
 

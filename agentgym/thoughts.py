@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+__all__ = ["THOUGHTS"]
+
 THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
     "<think>": "</think>",
     "[THINK]": "[/THINK]",

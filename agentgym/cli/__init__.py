@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
+from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.cli.console import out, resumable
+    from agentgym.cli.console import err, out, progress_bar, resumable, run
     from agentgym.cli.fields import takes
     from agentgym.cli.task_offer import OfferOptions
     from agentgym.cli.user_code import Import
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 _HOME = {
     "Import": "user_code",
     "OfferOptions": "task_offer",
+    "err": "console",
     "out": "console",
+    "progress_bar": "console",
     "resumable": "console",
+    "run": "console",
     "takes": "fields",
 }
 
-__all__ = ["Import", "OfferOptions", "out", "resumable", "takes"]
+__all__ = ["Import", "OfferOptions", "err", "out", "progress_bar", "resumable", "run", "takes"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

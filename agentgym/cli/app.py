@@ -9,18 +9,15 @@ import typer
 
 from agentgym._imports import install_command
 from agentgym.cli import (
-    check,
     cluster,
     compare,
     credit,
-    dev,
     evaluate,
     export,
     listing,
     model,
     new,
     play,
-    publish,
     report,
     rerun,
     rollout,
@@ -147,8 +144,6 @@ for name, command, panel in (
     ("view", view.view, INSPECT),
     ("report", report.report, INSPECT),
     ("export", export.export, INSPECT),
-    ("check", check.check, BUILD),
-    ("publish", publish.publish, BUILD),
 ):
     app.command(name, cls=FieldsCommand, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", cls=OpenGroup, rich_help_panel=BUILD)
@@ -159,4 +154,6 @@ app.add_typer(serve.app, name="serve", cls=OpenGroup, rich_help_panel=START)
 app.add_typer(cluster.app, name="cluster", cls=OpenGroup, rich_help_panel=START)
 app.add_typer(rerun.app, name="episodes", cls=OpenGroup, rich_help_panel=INSPECT)
 app.add_typer(credit.app, name="credit", cls=OpenGroup, rich_help_panel=INSPECT)
-app.add_typer(dev.app, name="dev", cls=OpenGroup, hidden=True)  # for maintainers: docs/credit.md, docs/security.md
+dev = typer.Typer(help="For maintainers: benchmarks of estimators, attacks on sandboxes.", no_args_is_help=True)
+dev.callback()(lambda: None)  # a group, whose commands are all registered: docs/credit.md, docs/security.md
+app.add_typer(dev, name="dev", cls=OpenGroup, hidden=True)

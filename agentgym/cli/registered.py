@@ -2,7 +2,7 @@
 
 `"tasks.mix" = "acme.mixing:mix"` adds `agentgym tasks mix`. The entry point names a function with the annotations of
 Typer, or a `typer.Typer` with several commands. It is imported when that command runs, or when the help of its group
-is shown. A built-in command keeps its name.
+is shown, in the section that the function names as its `panel`. A built-in command keeps its name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _command_from(registered: Any, name: str) -> Any:
     application = registered
     if not isinstance(registered, typer.Typer):
         application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        application.command(name, cls=FieldsCommand)(registered)
+        application.command(name, cls=FieldsCommand, rich_help_panel=getattr(registered, "panel", None))(registered)
     command = typer.main.get_command(application)
     command.name = name
     return command

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
+from agentgym.moved import lazy_names
 from agentgym.policy.contract import Renderer, Reply, Request, Sampling
 
 if TYPE_CHECKING:

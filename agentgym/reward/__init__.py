@@ -16,6 +16,7 @@ from agentgym.reward.contract import (
     validate_components,
     validate_each,
     validate_feedback,
+    validate_spans,
 )
 from agentgym.reward.submission import judge_submission, read_submission
 from agentgym.text import fold_text
@@ -31,6 +32,7 @@ __all__ = [
     "validate_components",
     "validate_each",
     "validate_feedback",
+    "validate_spans",
 ]
 
 

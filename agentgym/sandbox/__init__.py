@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
+from agentgym.moved import lazy_names
 from agentgym.sandbox.contract import (
     Backend,
     Capabilities,
@@ -27,12 +27,14 @@ from agentgym.sandbox.contract import (
     Snapshot,
     Usage,
 )
+from agentgym.sandbox.limits import LIMITS
 from agentgym.sandbox.snapshot_cache import shared_snapshot
 from agentgym.sandbox.toolchain_check import toolchain_fault
 
 if TYPE_CHECKING:
     from agentgym.sandbox import rootfs
     from agentgym.sandbox.docker.backend import DockerBackend
+    from agentgym.sandbox.host.guest_sandbox import replaced_guest
     from agentgym.sandbox.namespaces.backend import NamespacesBackend
     from agentgym.sandbox.network.proxy import Proxy
     from agentgym.sandbox.pool.pool import Pool
@@ -44,9 +46,11 @@ _HOME = {
     "Pool": "pool.pool",
     "Proxy": "network.proxy",
     "cache_folder": "rootfs.store",
+    "replaced_guest": "host.guest_sandbox",
 }
 
 __all__ = [
+    "LIMITS",
     "Backend",
     "Capabilities",
     "Channel",
@@ -60,6 +64,7 @@ __all__ = [
     "Snapshot",
     "Usage",
     "cache_folder",
+    "replaced_guest",
     "rootfs",
     "shared_snapshot",
     "toolchain_fault",

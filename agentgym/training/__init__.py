@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
+from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.fit import Exclusion, TrainingPlan
-    from agentgym.training.loss.grpo_batches import OtherRows
     from agentgym.training.loss.frozen_model import FrozenModel
+    from agentgym.training.loss.grpo_batches import OtherRows
     from agentgym.training.loss.step_batch import BatchPass, StepBatch
     from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe

@@ -92,7 +92,7 @@ class TrainingPart(PlannedPart):
         return 1
 
     def further_models(self) -> Mapping[str, str]:
-        """Return the checkpoints that the part loads beside the policy, by what they are: memory is planned for them."""
+        """Return the checkpoints that the part loads beside the policy, by what they are, for plans of memory."""
         return {}
 
     def training_tasks(self, task_set: TaskSet) -> TaskSet:

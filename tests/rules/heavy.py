@@ -97,7 +97,6 @@ HEAVY_MODULES = {
     "agentgym.methods.scale_plan.measuring": "train",
     "agentgym.training.loss.frozen_model": "train",
     "agentgym.training.experts": "train",
-    "agentgym.methods.loss_terms.entropy_band": "train",
     "agentgym.training.stages.reinforce_parts": "train",
     "agentgym.training.stages.reinforce": "train",
     "agentgym.training.stages.update_parts": "train",

@@ -77,7 +77,7 @@ def is_shown(path: Path, node: Definition) -> bool:
     if isinstance(node, ast.Module):
         return False
     marks = {ast.unparse(mark).split("(")[0].rpartition(".")[2] for mark in node.decorator_list}
-    is_attack = path.parts[:3] == ("agentgym", "testing", "backends") and "target" in (
+    is_attack = path.parts[:2] == ("testing", "backends") and "target" in (
         [argument.arg for argument in node.args.args] if not isinstance(node, ast.ClassDef) else []
     )
     return bool(marks & SHOWN) or is_attack or (path.parts[:2], node.name) in registered()

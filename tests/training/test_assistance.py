@@ -23,7 +23,6 @@ from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.loss.grpo_batches import trl_rows
 from agentgym.trajectory import PromptAddition
 

@@ -22,7 +22,6 @@ from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, GathererWrapper, StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.groups import GatheredGroup
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
 NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants", "instructions", "knowledge"}

@@ -114,7 +114,9 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
 
 
 def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
-    data = small(kl=0.0, parts={"teacher": {"path": str(teacher)}}, terms={"teacher_kl": {}}).model_dump(exclude_none=True)
+    data = small(kl=0.0, parts={"teacher": {"path": str(teacher)}}, terms={"teacher_kl": {}}).model_dump(
+        exclude_none=True
+    )
     data["tasks"]["set"] = lookup_environment.NAME
     with pytest.raises(RecipeError, match="this model's vocabulary differs from the policy's, so it"):
         execute(Recipe.parse(data), tmp_path / "run")

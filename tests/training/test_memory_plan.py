@@ -77,7 +77,12 @@ def test_a_plan_follows_the_recipe(folder):
     assert lora.training["activations"] < plain.training["activations"]
     assert plan_of(folder, train={"kl": 0.1}).always["reference"] == size
     assert plan_of(folder, train={"reference": {"kind": "fixed"}}).always["reference"] == size
-    assert plan_of(folder, train={"parts": {"teacher": {"path": str(folder)}}, "terms": {"teacher_kl": {}}}).always["teacher"] == size
+    assert (
+        plan_of(folder, train={"parts": {"teacher": {"path": str(folder)}}, "terms": {"teacher_kl": {}}}).always[
+            "teacher"
+        ]
+        == size
+    )
     on_gpu = plan_memory(recipe_of(folder), device="cuda", available=1e12)
     assert on_gpu.training["weights in bfloat16"] == size / 2
     saved = sum(plain.always.values())

@@ -210,10 +210,13 @@ def recipe(base: Path, **train) -> Recipe:
     return Recipe.parse(data)
 
 
+ROTATED = {"parts": {"role_rotation": {"every": 1}}, "optimiser": {"learning_rate": 0.01}, "kl": 0.01}
+
+
 @pytest.fixture(scope="module")
 def run(base, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("roles") / "run"
-    execute(recipe(base, parts={"role_rotation": {"every": 1}}, optimiser={"learning_rate": 0.01}, kl=0.01), folder)
+    execute(recipe(base, **ROTATED), folder)
     return folder
 
 
@@ -256,14 +259,21 @@ def test_a_run_with_roles_goes_on_where_it_was(base, run, tmp_path):
         shutil.rmtree(copy / "checkpoints" / name)
     for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "evaluation/after.json"):
         (copy / name).unlink(missing_ok=True)
-    execute(recipe(base, parts={"role_rotation": {"every": 1}}, optimiser={"learning_rate": 0.01}, kl=0.01), copy, resume=True)
+    execute(
+        recipe(base, parts={"role_rotation": {"every": 1}}, optimiser={"learning_rate": 0.01}, kl=0.01),
+        copy,
+        resume=True,
+    )
     first, second = final_weights(run), final_weights(copy)
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
 @pytest.mark.parametrize("order", [["observer"], ["observer", "pioneer"]])
 def test_each_pass_over_a_batch_updates_one_role(base, tmp_path, order):
-    execute(recipe(base, steps=2, parts={"role_order": {"roles": order}}, optimiser={"learning_rate": 0.01}), tmp_path / "run")
+    execute(
+        recipe(base, steps=2, parts={"role_order": {"roles": order}}, optimiser={"learning_rate": 0.01}),
+        tmp_path / "run",
+    )
     start = load_file(tmp_path / "run" / "checkpoints" / "warm_start" / "adapter_model.safetensors")
     end = final_weights(tmp_path / "run")
     moved = dict.fromkeys(ROLES, False)

@@ -7,7 +7,9 @@ import builtins
 import math
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -256,3 +258,22 @@ class GuestSandbox:
             reason = f"The sandbox sent an invalid reply ({type(error).__name__}: {error!s:.200}). It is closed."
             self._link.close(reason)
             raise SandboxDied(reason) from error
+
+
+@asynccontextmanager
+async def replaced_guest(sandbox: object) -> AsyncIterator[socket.socket | None]:
+    """Put a socket in the place of a sandbox's guest, to check the host against a guest that has been taken over.
+
+    Yields: the guest's end of the link; None for a sandbox without a guest process. Close the sandbox afterwards.
+    """
+    if not isinstance(sandbox, GuestSandbox):
+        yield None
+        return
+    ours, guest = socket.socketpair()
+    honest, sandbox._guest.link = sandbox._guest.link, Link(ours)
+    try:
+        yield guest
+    finally:
+        guest.close()
+        honest.close("Its place was taken by a check.")
+        await asyncio.sleep(0)

@@ -91,9 +91,9 @@ class GatheredGroup:
     def metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
         """Return metrics of the episodes that a step played, and of those that it learns from.
 
-        Returns: `gather/episodes` and `gather/groups`, the numbers played; `gather/trained`, the number of valid trained
-            episodes; `gather/useful`, the fraction of trained groups whose returns differ; `gather/assisted`, the number of
-            valid trained episodes with help, if there are any.
+        Returns: `gather/episodes` and `gather/groups`, the numbers played; `gather/trained`, the number of valid
+            trained episodes; `gather/useful`, the fraction of trained groups whose returns differ; `gather/assisted`,
+            the number of valid trained episodes with help, if there are any.
         """
         trained = [group for group in groups if group.trained]
         assisted = sum(t.valid and t.provenance.assistance is not None for group in trained for t in group.trained)

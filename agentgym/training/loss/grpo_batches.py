@@ -135,7 +135,8 @@ def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[st
 def have_logprobs(turns: Sequence[Turn]) -> bool:
     """Return whether each token has a finite log-probability. vLLM may not know one, and TRL then returns None."""
     return all(
-        len(turn.logprobs) == len(turn.token_ids) and np.isfinite(np.array(turn.logprobs, float)).all() for turn in turns
+        len(turn.logprobs) == len(turn.token_ids) and np.isfinite(np.array(turn.logprobs, float)).all()
+        for turn in turns
     )
 
 

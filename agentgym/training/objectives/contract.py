@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -151,6 +151,20 @@ class TokenBatch:
     def row_log_ratios(self) -> torch.Tensor:
         """Return (B,) the log-ratio of the probability of all own tokens now and when they were sampled."""
         return ((self.logps - self.behaviour_logps) * self.own).sum(1)
+
+    def select(self, rows: Any) -> TokenBatch:
+        """Return some episodes of the batch, as a batch. `rows`: any tensor index."""
+        return self.changed(lambda _, value: value[rows])
+
+    def changed(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
+        """Return the batch with `change` applied to each tensor, by its name: `inputs.NAME` for a part's column."""
+        changed: dict[str, Any] = {}
+        for name, value in ((each.name, getattr(self, each.name)) for each in fields(self)):
+            if isinstance(value, torch.Tensor):
+                changed[name] = change(name, value)
+            elif isinstance(value, Mapping):
+                changed[name] = {key: change(f"{name}.{key}", column) for key, column in value.items()}
+        return replace(self, **changed)
 
 
 RowLosses = Callable[[TokenBatch], torch.Tensor]

@@ -7,9 +7,8 @@ slope x log-probability over all tokens has the same gradient as the loss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch.nn.functional import pad
@@ -26,7 +25,6 @@ _BY_TOKEN = (
     "reference_logps",
     "turns",
 )
-_MAPPINGS = ("outcomes", "inputs")
 
 
 def losses_of_groups(
@@ -38,12 +36,12 @@ def losses_of_groups(
         tokens: this process's batch. processes: the processes that train together; they may share a group.
     """
     size, width = tokens.own.shape
-    every = _joined(processes.gather(_changed(tokens, lambda _, value: value.detach().cpu())))
+    every = _joined(processes.gather(tokens.changed(lambda _, value: value.detach().cpu())))
     losses, slopes = every.returns.new_zeros(len(every.own)), torch.zeros_like(every.logps)
     for group in every.groups.unique():
         rows = (every.groups == group).nonzero()[:, 0]
         with torch.enable_grad():
-            batch = rows_of(every, rows)
+            batch = every.select(rows)
             batch = replace(batch, logps=batch.logps.requires_grad_())
             of_group = objective(batch)
             (slope,) = torch.autograd.grad(of_group.sum(), batch.logps)
@@ -57,11 +55,6 @@ def linearised(losses: torch.Tensor, slopes: torch.Tensor) -> RowLosses:
     return lambda tokens: losses + ((tokens.logps - tokens.logps.detach()) * slopes).sum(1)
 
 
-def rows_of(tokens: TokenBatch, rows: Any) -> TokenBatch:
-    """Return some episodes of a batch, as a batch. `rows`: any tensor index."""
-    return _changed(tokens, lambda _, value: value[rows])
-
-
 def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
     """Return the batches of all processes as one, padded to the widest."""
     width = max(batch.own.shape[1] for batch in batches)
@@ -73,18 +66,4 @@ def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
             return value
         return pad(value, (0, width - value.shape[1]), value=-1 if name == "turns" else 0)
 
-    return _changed(batches[0], lambda name, _: torch.cat([column(name, batch) for batch in batches]))
-
-
-def _changed(tokens: TokenBatch, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
-    """Return a batch with `change` applied to each tensor that has one row per episode."""
-    mappings: dict[str, Any] = {
-        mapping: {name: change(f"{mapping}.{name}", values) for name, values in getattr(tokens, mapping).items()}
-        for mapping in _MAPPINGS
-    }
-    changed: dict[str, Any] = {
-        field.name: change(field.name, value)
-        for field in fields(tokens)
-        if isinstance(value := getattr(tokens, field.name), torch.Tensor)
-    }
-    return replace(tokens, **mappings, **changed)
+    return batches[0].changed(lambda name, _: torch.cat([column(name, batch) for batch in batches]))

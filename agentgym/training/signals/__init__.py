@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
+from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.signals.provider import SignalProvider, SignalSources

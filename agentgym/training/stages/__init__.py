@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym._imports import lazy_names
+from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.loss.scored_rows import ScoredRow
