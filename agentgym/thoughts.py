@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["THOUGHTS"]
+__all__ = ["OPENING", "THOUGHTS", "end_of_thought", "split_thoughts"]
 
 THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
     "<think>": "</think>",

@@ -12,7 +12,9 @@ from types import ModuleType
 from typing import Any
 
 _OWN = Path(__file__).parents[1]
-_CONTENT = tuple(f"agentgym.{room}" for room in ("sandboxes", "tasks", "rewards", "methods", "bridges", "testing"))
+_CONTENT = tuple(
+    f"agentgym.{room}" for room in ("sandboxes", "tasks", "rewards", "methods", "bridges", "formats", "testing")
+)
 _INSTALLED = tuple(Path(sysconfig.get_path(scheme)) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 

@@ -7,11 +7,11 @@ from families import FAMILIES, documented, family
 from template_tokenizers import tokenizer_of
 
 from agentgym import Tool, Turn
+from agentgym.formats.deepseek import ALL_CLOSE, ALL_OPEN, CLOSE, OPEN, SEPARATOR
 from agentgym.messages import Call, Message
 from agentgym.policy import TemplateRenderer
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.coercion import parse_message
-from agentgym.policy.formats.deepseek import ALL_CLOSE, ALL_OPEN, CLOSE, OPEN, SEPARATOR
 from agentgym.registry import load
 from agentgym.rollout.conversation import Conversation
 

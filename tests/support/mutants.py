@@ -25,7 +25,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
-CONTENT = ("methods", "sandboxes", "tasks", "rewards", "bridges", "testing")
+CONTENT = ("methods", "sandboxes", "tasks", "rewards", "bridges", "formats", "testing")
 TAIL = 3_000
 """The characters of pytest's output that an error message shows."""
 

@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("recipes", "examples")
 """Folders without packages that the wheel holds."""
-CONTENT = ("sandboxes", "tasks", "rewards", "methods", "bridges", "testing")
+CONTENT = ("sandboxes", "tasks", "rewards", "methods", "bridges", "formats", "testing")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from agentgym.messages import Call
-from agentgym.policy.formats.marked import MarkedArguments
+from agentgym import Call
+
+from .marked import MarkedArguments
 
 ALL_OPEN, ALL_CLOSE = "<minimax:tool_call>", "</minimax:tool_call>"
 

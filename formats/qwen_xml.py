@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agentgym.policy.formats.marked import MarkedArguments
+from .marked import MarkedArguments
 
 
 class QwenXml(MarkedArguments):

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.contract import MAX_CALL_CHARS, MAX_CALLS, Malformed, refuse_unless_read_back
-from agentgym.policy.formats.lfm2 import python_call, read_calls
-from agentgym.policy.formats.literals import LiteralReader
-from agentgym.policy.formats.reader import CallWalk
+from agentgym import Call
+from agentgym.policy.formats import MAX_CALL_CHARS, MAX_CALLS, CallWalk, Malformed, refuse_unless_read_back
+
+from .lfm2 import python_call, read_calls
+from .literals import LiteralReader
 
 EXAMPLE = '[tool_name(argument="value", number=3)]'
 _OPENING = re.compile(r"^[ \t]*\[(?=\s{0,8}[A-Za-z_][\w.-]{0,127}\()", re.MULTILINE)

@@ -7,17 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.contract import (
-    MAX_CALLS,
-    Malformed,
-    strict_json_at,
-)
-from agentgym.policy.formats.json_calls import call_of
-from agentgym.policy.formats.lfm2 import NAME
-from agentgym.policy.formats.literals import LiteralReader
-from agentgym.policy.formats.reader import CallWalk
+from agentgym import Call
+from agentgym.policy.formats import MAX_CALLS, CallWalk, Malformed, call_of, strict_json_at
 from agentgym.thoughts import OPENING, end_of_thought
+
+from .lfm2 import NAME
+from .literals import LiteralReader
 
 TAG = "<|python_tag|>"
 EXAMPLE = '{"name": "tool_name", "parameters": {"argument": "value"}}'

@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import MAX_CALL_CHARS, refuse_unless_read_back
-from agentgym.policy.formats.literals import LiteralReader
+from agentgym import Call
+from agentgym.policy.formats import MAX_CALL_CHARS, refuse_unless_read_back
+
+from .blocks import read_blocks
+from .literals import LiteralReader
 
 NAME = re.compile(r"[\w.-]{1,128}")
 

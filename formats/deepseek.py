@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import Malformed, excerpt, strict_object
-from agentgym.policy.formats.json_calls import named
+from agentgym import Call
+from agentgym.policy.formats import Malformed, excerpt, named, strict_object
+
+from .blocks import read_blocks
 
 ALL_OPEN, ALL_CLOSE = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 OPEN, SEPARATOR, CLOSE = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"

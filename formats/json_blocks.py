@@ -11,11 +11,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym.messages import Call
-from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import CallIds, Malformed, excerpt, strict_json_at
-from agentgym.policy.formats.json_calls import call_of
+from agentgym import Call
+from agentgym.policy.formats import CallIds, Malformed, call_of, excerpt, strict_json_at
 from agentgym.thoughts import split_thoughts
+
+from .blocks import read_blocks
 
 _RESPONSE = ("<|START_RESPONSE|>", "<|END_RESPONSE|>")
 _THINKING = ("<|START_THINKING|>", "<|END_THINKING|>")

@@ -13,10 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import MAX_CALL_CHARS, Malformed, excerpt, refuse_unless_read_back
-from agentgym.policy.formats.json_calls import named
+from agentgym import Call
+from agentgym.policy.formats import MAX_CALL_CHARS, Malformed, excerpt, named, refuse_unless_read_back
+
+from .blocks import read_blocks
 
 
 class MarkedArguments(ABC):

@@ -7,16 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.contract import (
+from agentgym import Call
+from agentgym.policy.formats import (
     MAX_CALLS,
     Malformed,
     add_too_many_calls_error,
     excerpt,
     malformed_call,
+    named,
     strict_object,
 )
-from agentgym.policy.formats.json_calls import named
 from agentgym.thoughts import OPENING, end_of_thought, split_thoughts
 
 MESSAGE, END, CALL, RETURN, START = "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>"

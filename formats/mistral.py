@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import NINE_LETTERS, Malformed, excerpt, kind_of, strict_json_at
-from agentgym.policy.formats.json_calls import call_of, named
+from agentgym import Call
+from agentgym.policy.formats import NINE_LETTERS, Malformed, call_of, excerpt, kind_of, named, strict_json_at
+
+from .blocks import read_blocks
 
 OPEN, ID, ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _NAME = re.compile(r"\s*(?P<name>[^\[\]{}\s]{1,300})\s*(?:\[CALL_ID\](?P<id>[\w-]{0,64}))?(?=\[ARGS\]|\s*\{)")

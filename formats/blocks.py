@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from agentgym.messages import Call
-from agentgym.policy.formats.contract import MAX_CALLS, Malformed
-from agentgym.policy.formats.reader import CallWalk
+from agentgym import Call
+from agentgym.policy.formats import MAX_CALLS, CallWalk, Malformed
 
 Reader = Callable[[str, int, int], tuple[list[Call], int]]
 

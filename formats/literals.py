@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from agentgym.policy.formats.contract import Malformed, excerpt
+from agentgym.policy.formats import Malformed, excerpt
 
 MAX_DEPTH = 32
 _SPACE = re.compile(r"\s*")

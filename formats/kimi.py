@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.blocks import read_blocks
-from agentgym.policy.formats.contract import CallIds, Malformed, excerpt, strict_object
-from agentgym.policy.formats.json_calls import named
+from agentgym import Call
+from agentgym.policy.formats import CallIds, Malformed, excerpt, named, strict_object
+
+from .blocks import read_blocks
 
 ALL_OPEN, ALL_CLOSE = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 OPEN, SEPARATOR, CLOSE = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.policy.formats.marked import MarkedArguments
+from .marked import MarkedArguments
 
 
 class Glm(MarkedArguments):
