@@ -76,6 +76,12 @@ MOVED: dict[str, str] = {
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
     "agentgym.training.mixing.*": "agentgym.methods.mixing",
     "agentgym.training.scale_plan.*": "agentgym.methods.scale_plan",
+    "agentgym.interop.ActionText": "agentgym.bridges.gymnasium.toy_text.ActionText",
+    "agentgym.interop.GymnasiumEnvironment": "agentgym.bridges.gymnasium.environment.GymnasiumEnvironment",
+    "agentgym.interop.GymnasiumEpisode": "agentgym.bridges.gymnasium.environment.GymnasiumEpisode",
+    "agentgym.interop.TrlEnvironments": "agentgym.bridges.trl.TrlEnvironments",
+    "agentgym.interop.gymnasium_tasks": "agentgym.bridges.gymnasium.gymnasium_tasks",
+    "agentgym.interop.register_gymnasium": "agentgym.bridges.gymnasium.register_gymnasium",
     "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
     "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",
     "agentgym.training.objectives.Needs": "agentgym.training.objectives.LossRequirements",
@@ -153,9 +159,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
     },
     "agentgym.interop": {
         "gateway.programs": "AgentProgram",
-        "gymnasium": "GymnasiumEnvironment GymnasiumEpisode",
         "mcp.environment": "McpEnvironment",
-        "toy_text": "ActionText",
     },
     "agentgym.interop.gateway": {
         "programs": "AgentProgram",

@@ -1,4 +1,6 @@
-"""Bridges to Gymnasium and MCP in both directions, and external programs as agents; `agentgym.bridges` has more.
+"""MCP in both directions, environments as text for Gymnasium, and external programs as agents.
+
+`agentgym.bridges` exchanges with other systems.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -12,21 +14,16 @@ from agentgym.moved import lazy_names
 if TYPE_CHECKING:
     from agentgym.interop import mcp
     from agentgym.interop.gateway.gateway import PolicyGateway
-    from agentgym.interop.gymnasium import gymnasium_tasks, register_gymnasium
     from agentgym.interop.mcp.environment import register_mcp
     from agentgym.interop.mcp.server import McpServer
     from agentgym.interop.offered_episode import OfferedEpisode
     from agentgym.interop.text_env import TextEnv
-    from agentgym.interop.trl_environments import TrlEnvironments
 
 _HOME = {
     "McpServer": "mcp.server",
     "OfferedEpisode": "offered_episode",
     "PolicyGateway": "gateway",
     "TextEnv": "text_env",
-    "TrlEnvironments": "trl_environments",
-    "gymnasium_tasks": "gymnasium",
-    "register_gymnasium": "gymnasium",
     "register_mcp": "mcp.environment",
 }
 
@@ -35,10 +32,7 @@ __all__ = [
     "OfferedEpisode",
     "PolicyGateway",
     "TextEnv",
-    "TrlEnvironments",
-    "gymnasium_tasks",
     "mcp",
-    "register_gymnasium",
     "register_mcp",
 ]
 

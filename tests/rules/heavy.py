@@ -17,7 +17,7 @@ HEAVY_MODULES = {
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.ascii_json": "serve",
     "agentgym.interop.gateway.application": "serve",
-    "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.bridges.gymnasium.environment": "gymnasium",
     "agentgym.interop.mcp.http": "serve",
     "agentgym.bridges.inspect.conversation": "inspect",  # imported by Inspect alone
     "agentgym.bridges.inspect.sandbox": "inspect",

@@ -15,9 +15,9 @@ from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTr
 from typer.testing import CliRunner
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set
+from agentgym.bridges.trl import TrlEnvironments
 from agentgym.cli.app import app
 from agentgym.errors import AgentGymError, TaskError
-from agentgym.interop import TrlEnvironments
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.registry import make
 from agentgym.storage.ledger import Ledger

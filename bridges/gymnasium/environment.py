@@ -1,4 +1,4 @@
-"""Gymnasium environments as ours: `register_gymnasium`. text_env.py does the reverse."""
+"""Gymnasium environments as ours: `register_gymnasium`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ import gymnasium
 import numpy as np
 from pydantic import Field
 
-from agentgym.environment.contract import Environment
-from agentgym.environment.state import Checkpoint
-from agentgym.errors import TaskError, ToolError
-from agentgym.interop.toy_text import TOY_TEXT, ActionText
-from agentgym.messages import Message
-from agentgym.registry import load, register
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, TaskSet, ToolError, load, register, tool
 from agentgym.reward import SUCCESS, Components
-from agentgym.task.definition import Task
-from agentgym.task.task_set import TaskSet
-from agentgym.tools.definition import tool
+
+from .toy_text import TOY_TEXT, ActionText
 
 AT_ONCE = 10
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

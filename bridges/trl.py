@@ -12,16 +12,23 @@ from collections.abc import Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal, TypeVar
 
-from agentgym.errors import AgentGymError, TaskError
-from agentgym.interop.offered_episode import OfferedEpisode
-from agentgym.messages import Call
-from agentgym.registry import BackendUser, load_task_set, prototype
-from agentgym.reward.contract import Reward
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.config import RolloutConfig
-from agentgym.task.definition import Task
-from agentgym.tools.definition import Tool
-from agentgym.trajectory.record import Trajectory
+from agentgym import (
+    AgentGymError,
+    BackendUser,
+    Budgets,
+    Call,
+    Reward,
+    RolloutConfig,
+    Task,
+    TaskError,
+    Tool,
+    Trajectory,
+    load_task_set,
+    prototype,
+)
+from agentgym.interop import OfferedEpisode
+
+__all__ = ["TrlEnvironments"]
 
 T = TypeVar("T")
 _TYPES: Mapping[str, type] = {

@@ -8,8 +8,8 @@ import gymnasium
 import pytest
 
 from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym.bridges.gymnasium import gymnasium_tasks, register_gymnasium
 from agentgym.errors import DuplicateNameError, TaskError
-from agentgym.interop import gymnasium_tasks, register_gymnasium
 from agentgym.registry import load, make
 from agentgym.testing import check_environment, check_task_set
 
