@@ -112,7 +112,7 @@ def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -
     Example: agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered
     """
     from agentgym import registry
-    from agentgym.interop.mcp.stdio import serve_on_stdio
+    from agentgym.interop.mcp.episode_server import serve_on_stdio
 
     name, split = split_tasks(offered.tasks, "train")
     task = one_task(registry.load_task_set(name), split, offered.index, offered.task_id)

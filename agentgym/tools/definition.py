@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
 from agentgym.errors import ToolDefinitionError
-from agentgym.messages import Content
 
 from .arguments import (
     Check,
@@ -146,10 +145,7 @@ class Tool:
             check=check,
         )
 
-    @staticmethod
-    def render_output(value: Any, limit: int) -> tuple[Content, bool]:
-        """Convert a tool's return value into content with at most `limit` characters of text. See `render_output`."""
-        return render_output(value, limit)
+    render_output = staticmethod(render_output)
 
     @staticmethod
     def collect(

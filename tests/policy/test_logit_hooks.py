@@ -16,7 +16,7 @@ from agentgym.messages import Call, Message
 from agentgym.policy import Hermes, Request, Sampling, TemplateRenderer, TransformersPolicy, make_model
 from agentgym.policy.formats.tags import Tags
 from agentgym.policy.logit_hooks.contract import make_hook
-from agentgym.policy.logit_hooks.hermes_turns import HermesTurns
+from agentgym.policy.logit_hooks.hermes_masks import HermesTurns
 from agentgym.registry import register
 from agentgym.trajectory import TokenMask
 

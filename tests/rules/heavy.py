@@ -151,7 +151,6 @@ HEAVY_MODULES = {
     "agentgym.training.loss.step_batch": "train",
     "agentgym.training.loss.separate_rows": "train",
     "agentgym.training.loss.token_masks": "train",
-    "agentgym.training.rollouts.trl_policy": "train",
     "agentgym.training.rollouts.trained_policy": "train",
     "agentgym.training.turn_grpo": "train",
     "agentgym.viewer.application": "view",

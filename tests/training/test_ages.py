@@ -11,7 +11,7 @@ from scripted_episodes import task
 from agentgym import Trajectory, Turn
 from agentgym.messages import Message, StopReason
 from agentgym.training.asynchronous.stream import shuffled
-from agentgym.training.monitoring.ages import age_metrics, correction_metrics, effective_share
+from agentgym.training.monitoring.diagnostics import age_metrics, correction_metrics, effective_share
 
 
 def turn(index: int, tokens: int, version: int, *changes: tuple[int, int]) -> Turn:

@@ -18,7 +18,7 @@ from agentgym.messages import TextPart
 from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.training import Rollouts
 from agentgym.training.loss.grpo_batches import own_tokens
-from agentgym.training.rollouts.trl_policy import TrlPolicy
+from agentgym.training.rollouts.trained_policy import TrlPolicy
 from agentgym.training.signals import SignalSources
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 

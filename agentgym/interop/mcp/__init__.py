@@ -5,7 +5,7 @@ guest_bridge.py      the client that runs beside the server in its sandbox; gues
 environment.py       McpEnvironment, `register_mcp`
 content.py           what a tool returned, as content of a message
 tool_server.py       our tools offered over the protocol
-episode_server.py    one of our episodes, whose policy is the client that calls the tools; stdio.py: standard streams
+episode_server.py    one of our episodes, whose policy is the client that calls the tools; also on standard streams
 """
 
 from agentgym.moved import moved_names

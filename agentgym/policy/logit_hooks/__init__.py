@@ -5,7 +5,6 @@ computes the same. A hook that changes logits leaves no such record, so its turn
 
 contract.py        the contract of a hook, and how to make one by its registered name
 token_automaton.py masks from a grammar of characters
-hermes_turns.py    the grammar of a turn in the call format `hermes`
 hermes_masks.py    hooks over that grammar
 tilts.py           hooks that change logits instead of forbidding tokens
 served_masks.py    the form of a grammar's masks for a vLLM server

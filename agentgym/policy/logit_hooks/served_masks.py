@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from agentgym.errors import PolicyError
 from agentgym.policy.logit_hooks.contract import LogitHook, note_mask
-from agentgym.policy.logit_hooks.hermes_turns import HermesTurns
+from agentgym.policy.logit_hooks.hermes_masks import HermesTurns
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook
 from agentgym.registry import load
 from agentgym.trajectory import TokenMask

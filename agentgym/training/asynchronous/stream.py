@@ -19,7 +19,7 @@ from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.task.definition import Task, seed_of
 from agentgym.training.asynchronous.step_groups import StepGroups
 from agentgym.training.gatherers import GatheredGroup, StepRequest
-from agentgym.training.monitoring.ages import age_metrics
+from agentgym.training.monitoring.diagnostics import age_metrics
 from agentgym.training.rollouts.rollouts import Rollouts
 
 

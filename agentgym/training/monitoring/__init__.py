@@ -5,5 +5,4 @@ diagnostics.py     metrics of a batch of episodes, and the speed of playing and 
 collapse_guard.py  detects a collapse in the metrics
 credit_audit.py    compares credit with counterfactual credit every few steps
 progress.py        progress bars, or lines in a log
-ages.py            metrics of the tokens' age and distance from the trained policy
 """

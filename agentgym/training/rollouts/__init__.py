@@ -2,5 +2,4 @@
 
 rollouts.py      plays episodes on one event loop that lives as long as the run
 episode_loop.py  the event loop, in the caller's thread or in its own thread
-trl_policy.py    a policy that samples through TRL's own backend
 """
