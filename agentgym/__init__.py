@@ -259,6 +259,7 @@ __all__ = [
     "seed_of",
     "shared_backend",
     "task_set_for",
+    "thoughts",
     "tool",
 ]
 __version__ = "0.3.0"

@@ -17,7 +17,7 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
-__all__ = ["lazy_names", "moved_names"]
+__all__ = ["lazy_names"]
 
 MOVED: dict[str, str] = {
     "agentgym.SPLITS": "agentgym.TaskSet.SPLITS",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["OPENING", "THOUGHTS", "end_of_thought", "split_thoughts"]
-
 THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
     "<think>": "</think>",
     "[THINK]": "[/THINK]",

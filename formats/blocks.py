@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from agentgym import Call
-from agentgym.policy.formats import MAX_CALLS, CallWalk, Malformed
+from agentgym.policy import formats
 
 Reader = Callable[[str, int, int], tuple[list[Call], int]]
 
@@ -23,13 +23,13 @@ def read_blocks(
         example: the right form of a call, for errors.
         strays: texts that may occur only inside a call; elsewhere they are answered as a malformed call.
     """
-    reader = CallWalk(text, re.compile(re.escape(opening)), example)
+    reader = formats.CallWalk(text, re.compile(re.escape(opening)), example)
     while mark := reader.next_call():
         begin = mark.end()
         try:
             of_block, reader.at = read(text, begin, len(reader.calls))
-            reader.calls += of_block[: MAX_CALLS - len(reader.calls)]
-        except Malformed as malformed:
+            reader.calls += of_block[: formats.MAX_CALLS - len(reader.calls)]
+        except formats.Malformed as malformed:
             reader.refuse(str(malformed))
             following = text.find(opening, begin)
             reader.at = following if following >= 0 else len(text)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import Malformed, excerpt, named, strict_object
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 
@@ -71,15 +71,17 @@ class DeepSeekV31(DeepSeek):
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
     end = text.find(CLOSE, begin)
     if end < 0:
-        raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(text[begin:].strip())}.")
+        raise formats.Malformed(
+            f"The call is not closed: {CLOSE} is missing after {formats.excerpt(text[begin:].strip())}."
+        )
     before, separator, after = text[begin:end].partition(SEPARATOR)
     if not separator:
-        raise Malformed(f"{SEPARATOR} is missing in {excerpt(before)}.")
+        raise formats.Malformed(f"{SEPARATOR} is missing in {formats.excerpt(before)}.")
     name, fence, arguments = after.partition(FENCE.strip())
     if not fence or "{" in name:
         name, arguments = before, after
     body = arguments.strip().removesuffix("```")
-    return [Call(named(name), strict_object(body), f"call_{index}")], end + len(CLOSE)
+    return [Call(formats.named(name), formats.strict_object(body), f"call_{index}")], end + len(CLOSE)
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import MAX_CALL_CHARS, refuse_unless_read_back
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 from .literals import LiteralReader
@@ -51,7 +51,7 @@ class Gemma4:
     def _render(self, call: Call) -> str:
         body = ",".join(f"{key}:{self._literal(value)}" for key, value in _sorted(call.arguments))
         text = f"{self.opening}call:{call.name}{{{body}}}{self.closing}"
-        return refuse_unless_read_back(self, call, call.arguments, text)
+        return formats.refuse_unless_read_back(self, call, call.arguments, text)
 
     def _literal(self, value: Any) -> str:
         if isinstance(value, str):
@@ -66,7 +66,7 @@ class Gemma4:
         return key if NAME.fullmatch(key) else self._literal(key)
 
     def _read(self, text: str, begin: int, index: int) -> tuple[list[Call], int]:
-        reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin, delimiter=self.delimiter)
+        reader = LiteralReader(text[: begin + formats.MAX_CALL_CHARS], begin, delimiter=self.delimiter)
         reader.expect("call:")
         name = reader.match(NAME, "the name of a tool")
         reader.expect("{")

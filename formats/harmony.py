@@ -7,17 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import Call
-from agentgym.policy.formats import (
-    MAX_CALLS,
-    Malformed,
-    add_too_many_calls_error,
-    excerpt,
-    malformed_call,
-    named,
-    strict_object,
-)
-from agentgym.thoughts import OPENING, end_of_thought, split_thoughts
+from agentgym import Call, thoughts
+from agentgym.policy import formats
 
 MESSAGE, END, CALL, RETURN, START = "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>"
 EXAMPLE = '<|channel|>commentary to=functions.tool_name <|constrain|>json<|message|>{"argument": "value"}<|call|>'
@@ -49,7 +40,7 @@ class Harmony:
 
     def compose(self, text: str, calls: tuple[Call, ...]) -> str:
         """Return a whole message: thoughts in `analysis`, words in `final`, or in `commentary` before calls."""
-        thought, speech = split_thoughts(text)
+        thought, speech = thoughts.split_thoughts(text)
         messages = [f"<|channel|>analysis{MESSAGE}{thought}"] if thought else []
         if speech:
             messages.append(f"<|channel|>{'commentary' if calls else 'final'}{MESSAGE}{speech}")
@@ -62,8 +53,8 @@ class Harmony:
         """See CallFormat. A text without any channel is speech."""
         speech, calls, at = list[str](), list[Call](), 0
         while (begin := text.find(MESSAGE, at)) >= 0:
-            if thought := OPENING.search(text, at, begin):  # in another model's way
-                end_of = end_of_thought(text, thought)
+            if thought := thoughts.OPENING.search(text, at, begin):  # in another model's way
+                end_of = thoughts.end_of_thought(text, thought)
                 speech.append(text[at:end_of])
                 at = end_of
                 continue
@@ -72,17 +63,17 @@ class Harmony:
             body = text[begin : end.start() if end else len(text)]
             at = len(text) if end is None else end.start() if end.group() == START else end.end()
             if "to=" in header and "to=user" not in header:
-                if len(calls) >= MAX_CALLS:
-                    add_too_many_calls_error(calls, 1 + text.count("to=functions", at), EXAMPLE)
+                if len(calls) >= formats.MAX_CALLS:
+                    formats.add_too_many_calls_error(calls, 1 + text.count("to=functions", at), EXAMPLE)
                     at = len(text)
                     break
                 calls.append(_read(header, body, len(calls)))
             else:
                 speech.append(f"<think>{body}</think>" if "analysis" in header else body)
         rest = text[at:].strip()
-        if not speech and not calls and (to := _TO.search(split_thoughts(rest)[1])):
+        if not speech and not calls and (to := _TO.search(thoughts.split_thoughts(rest)[1])):
             problem = f"{to.group()} is not followed by {MESSAGE} and the arguments."
-            calls.append(malformed_call(0, problem, EXAMPLE))
+            calls.append(formats.malformed_call(0, problem, EXAMPLE))
         return "".join([*speech, rest]).strip(), tuple(calls)
 
 
@@ -90,11 +81,11 @@ def _read(header: str, body: str, index: int) -> Call:
     to, name = _TO.search(header), ""
     try:
         if to is None:
-            raise Malformed(f"The call names no recipient; its header is {excerpt(header.strip())}.")
-        name = named(to[1])
-        return Call(name, strict_object(body), f"call_{index}")
-    except Malformed as malformed:
-        return malformed_call(index, str(malformed), EXAMPLE, name)
+            raise formats.Malformed(f"The call names no recipient; its header is {formats.excerpt(header.strip())}.")
+        name = formats.named(to[1])
+        return Call(name, formats.strict_object(body), f"call_{index}")
+    except formats.Malformed as malformed:
+        return formats.malformed_call(index, str(malformed), EXAMPLE, name)
 
 
 def _json(value: Any) -> str:

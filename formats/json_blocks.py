@@ -11,9 +11,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym import Call
-from agentgym.policy.formats import CallIds, Malformed, call_of, excerpt, strict_json_at
-from agentgym.thoughts import split_thoughts
+from agentgym import Call, thoughts
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 
@@ -67,10 +66,12 @@ class JsonBlock(ABC):
         return self.opening + self.example + self.closing
 
     def _read(self, text: str, begin: int, index: int) -> tuple[list[Call], int]:
-        value, end = strict_json_at(text, _after_space(text, begin))
+        value, end = formats.strict_json_at(text, _after_space(text, begin))
         values, end = value if isinstance(value, list) else [value], _after_space(text, end)
         if not text.startswith(self.closing, end):
-            raise Malformed(f"The calls are not closed: {self.closing} is missing before {excerpt(text[end:])}.")
+            raise formats.Malformed(
+                f"The calls are not closed: {self.closing} is missing before {formats.excerpt(text[end:])}."
+            )
         return [self.call(each, at) for at, each in enumerate(values, index)], end + len(self.closing)
 
 
@@ -107,7 +108,7 @@ class Phi4(JsonBlock):
 
     @override
     def call(self, value: Any, index: int) -> Call:
-        return call_of(value, index, self._example)
+        return formats.call_of(value, index, self._example)
 
 
 class Cohere(JsonBlock):
@@ -117,7 +118,7 @@ class Cohere(JsonBlock):
     """
 
     name = "cohere"
-    ids = CallIds(lambda _, number: str(number), re.compile(r"\d{1,9}"), '"tool_call_id": "{id}"')
+    ids = formats.CallIds(lambda _, number: str(number), re.compile(r"\d{1,9}"), '"tool_call_id": "{id}"')
     opening, closing = "<|START_ACTION|>", "<|END_ACTION|>"
     example = '[\n    {"tool_call_id": "0", "tool_name": "tool_name", "parameters": {"argument": "value"}}\n]'
 
@@ -128,7 +129,7 @@ class Cohere(JsonBlock):
 
     def compose(self, text: str, calls: tuple[Call, ...]) -> str:
         """Return a whole message: thoughts between their marks; text after a mark of its own if no calls follow."""
-        thought, speech = split_thoughts(text)
+        thought, speech = thoughts.split_thoughts(text)
         begin = f"{_THINKING[0]}{thought}{_THINKING[1]}" if thought else ""
         return begin + (speech + self.render(calls) if calls else _RESPONSE[0] + speech)
 
@@ -150,4 +151,4 @@ class Cohere(JsonBlock):
         call_id = self.ids.read(value.get("tool_call_id") if isinstance(value, dict) else None, index)
         if isinstance(value, dict) and "tool_name" in value:
             value = {"name": value["tool_name"], **{key: value[key] for key in ("parameters",) if key in value}}
-        return replace(call_of(value, index, self._example, "parameters"), id=call_id)
+        return replace(formats.call_of(value, index, self._example, "parameters"), id=call_id)

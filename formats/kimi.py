@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import CallIds, Malformed, excerpt, named, strict_object
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 
 ALL_OPEN, ALL_CLOSE = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 OPEN, SEPARATOR, CLOSE = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _NUMBER = re.compile(r":\d{1,9}\Z")
-_IDS = CallIds(lambda name, number: f"functions.{name}:{number}", re.compile(r"functions\.[^\s<|]{1,128}:\d{1,9}"))
+_IDS = formats.CallIds(
+    lambda name, number: f"functions.{name}:{number}", re.compile(r"functions\.[^\s<|]{1,128}:\d{1,9}")
+)
 
 
 class KimiK2:
@@ -56,12 +58,14 @@ def _write(call_id: str, arguments: dict[str, Any]) -> str:
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
     end = text.find(CLOSE, begin)
     if end < 0:
-        raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(text[begin:].strip())}.")
+        raise formats.Malformed(
+            f"The call is not closed: {CLOSE} is missing after {formats.excerpt(text[begin:].strip())}."
+        )
     written, separator, arguments = text[begin:end].partition(SEPARATOR)
     if not separator:
-        raise Malformed(f"{SEPARATOR} is missing in {excerpt(written)}.")
-    name = named(_NUMBER.sub("", written.strip()).removeprefix("functions."))
-    return [Call(name, strict_object(arguments), _IDS.read(written.strip(), index))], end + len(CLOSE)
+        raise formats.Malformed(f"{SEPARATOR} is missing in {formats.excerpt(written)}.")
+    name = formats.named(_NUMBER.sub("", written.strip()).removeprefix("functions."))
+    return [Call(name, formats.strict_object(arguments), _IDS.read(written.strip(), index))], end + len(CLOSE)
 
 
 _EXAMPLE = ALL_OPEN + _write("functions.tool_name:0", {"argument": "value"}) + ALL_CLOSE

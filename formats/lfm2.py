@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import MAX_CALL_CHARS, MAX_CALLS, refuse_unless_read_back
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 from .literals import LiteralReader
@@ -35,7 +35,7 @@ class Lfm2:
         """Return calls as text, all in one list. Raises: ValueError for a name that is not valid in Python."""
         bodies = [python_call(call.name, call.arguments) for call in calls]
         for call, body in zip(calls, bodies, strict=True):
-            refuse_unless_read_back(self, call, call.arguments, f"{OPEN}[{body}]{CLOSE}")
+            formats.refuse_unless_read_back(self, call, call.arguments, f"{OPEN}[{body}]{CLOSE}")
         return f"{OPEN}[{', '.join(bodies)}]{CLOSE}"
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -44,7 +44,7 @@ class Lfm2:
 
 
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
-    reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin)
+    reader = LiteralReader(text[: begin + formats.MAX_CALL_CHARS], begin)
     in_list = reader.skip("[")
     calls = read_calls(reader, index)
     if in_list:
@@ -56,7 +56,7 @@ def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
 def read_calls(reader: LiteralReader, index: int) -> list[Call]:
     """Read calls in Python syntax with commas between them, numbered from `index`. Raises: Malformed."""
     calls = list[Call]()
-    while len(calls) <= MAX_CALLS:
+    while len(calls) <= formats.MAX_CALLS:
         name = reader.match(NAME, "the name of a tool")
         reader.expect("(")
         calls.append(Call(name, reader.mapping(")", "="), f"call_{index + len(calls)}"))

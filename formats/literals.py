@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from agentgym.policy.formats import Malformed, excerpt
+from agentgym.policy import formats
 
 MAX_DEPTH = 32
 _SPACE = re.compile(r"\s*")
@@ -46,23 +46,23 @@ class LiteralReader:
     def expect(self, expected: str) -> None:
         """Move past this text, which must come next."""
         if not self.skip(expected):
-            near = excerpt(self.text[self.at : self.at + 30], 30)
-            raise Malformed(f"The call has {near} where {expected} was expected.")
+            near = formats.excerpt(self.text[self.at : self.at + 30], 30)
+            raise formats.Malformed(f"The call has {near} where {expected} was expected.")
 
     def match(self, pattern: re.Pattern[str], what: str) -> str:
         """Return the text that a pattern matches here, after white space."""
         self.at = self._after_space()
         matched = pattern.match(self.text, self.at)
         if matched is None:
-            near = excerpt(self.text[self.at : self.at + 30], 30)
-            raise Malformed(f"The call has {near} where {what} was expected.")
+            near = formats.excerpt(self.text[self.at : self.at + 30], 30)
+            raise formats.Malformed(f"The call has {near} where {what} was expected.")
         self.at = matched.end()
         return matched[matched.lastindex or 0]
 
     def value(self, depth: int = 0) -> Any:
         """Return a string, number, truth value, None, list or mapping."""
         if depth > MAX_DEPTH:
-            raise Malformed("The call is not usable: brackets are nested too deeply.")
+            raise formats.Malformed("The call is not usable: brackets are nested too deeply.")
         if self.skip("["):
             return self._items(depth)
         if self.skip("{"):
@@ -74,7 +74,7 @@ class LiteralReader:
             return _number(matched.group())
         word = self.match(_WORD, "a value")
         if word not in _WORDS:
-            raise Malformed(f"The call has the word {word}, which is not a value. Put texts into quotes.")
+            raise formats.Malformed(f"The call has the word {word}, which is not a value. Put texts into quotes.")
         return _WORDS[word]
 
     def mapping(self, closing: str, separator: str, depth: int = 0) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class LiteralReader:
             key = self._string() if self._at_string() else self.match(_BARE_KEY, "the name of an argument")
             self.expect(separator)
             if key in values:
-                raise Malformed(f"The argument {excerpt(key, 30)} is given twice.")
+                raise formats.Malformed(f"The argument {formats.excerpt(key, 30)} is given twice.")
             values[key] = self.value(depth)
         return values
 
@@ -110,12 +110,14 @@ class LiteralReader:
             begin = self.at + len(self._delimiter)
             end = self.text.find(self._delimiter, begin)
             if end < 0:
-                raise Malformed(
-                    f"A text is not closed: {self._delimiter} is missing after {excerpt(self.text[begin:])}."
+                raise formats.Malformed(
+                    f"A text is not closed: {self._delimiter} is missing after {formats.excerpt(self.text[begin:])}."
                 )
             self.at, text = end + len(self._delimiter), self.text[begin:end]
         if _SURROGATES.search(text):
-            raise Malformed("The call contains half of a surrogate pair (\\ud800-\\udfff), which is not a character.")
+            raise formats.Malformed(
+                "The call contains half of a surrogate pair (\\ud800-\\udfff), which is not a character."
+            )
         return text
 
     def _after_space(self) -> int:
@@ -135,5 +137,5 @@ def _number(text: str) -> int | float:
         return int(text)
     value = float(text)
     if not math.isfinite(value):
-        raise Malformed(f"The number {excerpt(text, 20)} is too large.")
+        raise formats.Malformed(f"The number {formats.excerpt(text, 20)} is too large.")
     return value

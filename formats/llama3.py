@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import Call
-from agentgym.policy.formats import MAX_CALLS, CallWalk, Malformed, call_of, strict_json_at
-from agentgym.thoughts import OPENING, end_of_thought
+from agentgym import Call, thoughts
+from agentgym.policy import formats
 
 from .lfm2 import NAME
 from .literals import LiteralReader
@@ -45,10 +44,10 @@ class Llama3:
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. A call may also begin on a new line after some text."""
-        reader = CallWalk(text, _OPENING, EXAMPLE)
+        reader = formats.CallWalk(text, _OPENING, EXAMPLE)
         begin = 0
-        while thought := OPENING.match(text, _after_space(text, begin)):
-            begin = end_of_thought(text, thought)
+        while thought := thoughts.OPENING.match(text, _after_space(text, begin)):
+            begin = thoughts.end_of_thought(text, thought)
         reader.done = text.startswith("```", _after_space(text, begin))  # a message in a fence has no calls
         while opening := reader.next_call():
             meant = opening.group() == TAG
@@ -57,14 +56,14 @@ class Llama3:
         return reader.message()
 
 
-def _read_all(reader: CallWalk, at: int, *, meant: bool) -> int | None:
+def _read_all(reader: formats.CallWalk, at: int, *, meant: bool) -> int | None:
     """Add the consecutive calls that begin here. Returns: where they end; None if there is none."""
     before, end = len(reader.calls), None
     at = _after_space(reader.text, at)
-    while at < len(reader.text) and len(reader.calls) < MAX_CALLS:
+    while at < len(reader.text) and len(reader.calls) < formats.MAX_CALLS:
         try:
             call, at = _read(reader.text, at, len(reader.calls), meant, is_first=len(reader.calls) == before)
-        except Malformed as malformed:
+        except formats.Malformed as malformed:
             reader.refuse(str(malformed))
             return len(reader.text)
         if call is None:
@@ -83,18 +82,18 @@ def _read(text: str, at: int, index: int, meant: bool, *, is_first: bool) -> tup
         return Call(name, reader.mapping(")", "="), f"call_{index}"), reader.at
     if not text.startswith("{", at):
         if meant and is_first:
-            raise Malformed(f"{TAG} must be followed by a call.")
+            raise formats.Malformed(f"{TAG} must be followed by a call.")
         return None, at
     try:
-        value, end = strict_json_at(text, at)
-    except Malformed:
+        value, end = formats.strict_json_at(text, at)
+    except formats.Malformed:
         if meant or (_MEANT.search(text, at) and _ARGUMENTS.search(text, at)):
             raise
         return None, at
     key = "arguments" if "arguments" in value and "parameters" not in value else "parameters"
     if "name" not in value or (key not in value and not meant):
         return None, at
-    call = call_of({"name": value["name"], key: value.get(key, {})}, index, EXAMPLE, key)
+    call = formats.call_of({"name": value["name"], key: value.get(key, {})}, index, EXAMPLE, key)
     return call, end
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import MAX_CALL_CHARS, Malformed, excerpt, named, refuse_unless_read_back
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 
@@ -70,25 +70,31 @@ class MarkedArguments(ABC):
             key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in call.arguments.items()
         }
-        return refuse_unless_read_back(self, call, as_text, self.write(call.name, as_text))
+        return formats.refuse_unless_read_back(self, call, as_text, self.write(call.name, as_text))
 
     def _read(self, text: str, begin: int, index: int) -> tuple[list[Call], int]:
-        text = text if len(text) - begin <= MAX_CALL_CHARS else text[: begin + MAX_CALL_CHARS]
+        text = text if len(text) - begin <= formats.MAX_CALL_CHARS else text[: begin + formats.MAX_CALL_CHARS]
         head = self.head.match(text, begin)
         if head is None:
-            raise Malformed(f"The call does not begin in this format's way, but with {excerpt(text[begin:].strip())}.")
-        name, arguments, at = named(head["name"]), dict[str, Any](), head.end()
+            raise formats.Malformed(
+                f"The call does not begin in this format's way, but with {formats.excerpt(text[begin:].strip())}."
+            )
+        name, arguments, at = formats.named(head["name"]), dict[str, Any](), head.end()
         while key := self.key.match(text, at):
             value_end = self.value_end.search(text, key.end())
             if value_end is None:
-                raise Malformed(f"The argument {excerpt(key['key'], 30)} of the call to {name} is not closed.")
+                raise formats.Malformed(
+                    f"The argument {formats.excerpt(key['key'], 30)} of the call to {name} is not closed."
+                )
             if key["key"] in arguments:
-                raise Malformed(f"The argument {excerpt(key['key'], 30)} of the call to {name} is given twice.")
+                raise formats.Malformed(
+                    f"The argument {formats.excerpt(key['key'], 30)} of the call to {name} is given twice."
+                )
             arguments[key["key"]] = text[key.end() : value_end.start()]
             at = value_end.end()
         end = self.end.match(text, at)
         if end is None:
-            raise Malformed(
-                f"The call to {name} is not closed: after its arguments comes {excerpt(text[at:].strip())}."
+            raise formats.Malformed(
+                f"The call to {name} is not closed: after its arguments comes {formats.excerpt(text[at:].strip())}."
             )
         return [Call(name, arguments, f"call_{index}")], end.end()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import NINE_LETTERS, Malformed, call_of, excerpt, kind_of, named, strict_json_at
+from agentgym.policy import formats
 
 from .blocks import read_blocks
 
@@ -33,7 +33,7 @@ class Mistral:
     example = OPEN + '[{"name": "tool_name", "arguments": {"argument": "value"}}]'
 
     def __init__(self, *, ids: bool = False, space: bool = False) -> None:
-        self.ids = NINE_LETTERS if ids else None
+        self.ids = formats.NINE_LETTERS if ids else None
         self._space = " " * space
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
@@ -56,17 +56,19 @@ class Mistral:
     def _read(self, text: str, begin: int, index: int) -> tuple[list[Call], int]:
         begin = _after_space(text, begin)
         if text.startswith("[", begin):
-            values, end = strict_json_at(text, begin)
+            values, end = formats.strict_json_at(text, begin)
             return [_call(value, at, self.example) for at, value in enumerate(values, index)], end
         name = _NAME.match(text, begin)
         if name is None:
-            raise Malformed(f"{OPEN} must be followed by a call, not by {excerpt(text[begin:])}.")
-        arguments, end = strict_json_at(
+            raise formats.Malformed(f"{OPEN} must be followed by a call, not by {formats.excerpt(text[begin:])}.")
+        arguments, end = formats.strict_json_at(
             text, _after_space(text, name.end() + len(ARGUMENTS) * (text[name.end()] == "["))
         )
         if not isinstance(arguments, dict):
-            raise Malformed(f"The arguments of {name['name']} must be a JSON object, not {kind_of(arguments)}.")
-        return [Call(named(name["name"]), arguments, NINE_LETTERS.read(name["id"], index))], end
+            raise formats.Malformed(
+                f"The arguments of {name['name']} must be a JSON object, not {formats.kind_of(arguments)}."
+            )
+        return [Call(formats.named(name["name"]), arguments, formats.NINE_LETTERS.read(name["id"], index))], end
 
 
 class MistralArgs(Mistral):
@@ -91,7 +93,7 @@ class MistralArgs(Mistral):
 
 def _call(value: Any, index: int, example: str) -> Call:
     written = value.get("id") if isinstance(value, dict) else None
-    return replace(call_of(value, index, example), id=NINE_LETTERS.read(written, index))
+    return replace(formats.call_of(value, index, example), id=formats.NINE_LETTERS.read(written, index))
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call
-from agentgym.policy.formats import MAX_CALL_CHARS, MAX_CALLS, CallWalk, Malformed, refuse_unless_read_back
+from agentgym.policy import formats
 
 from .lfm2 import python_call, read_calls
 from .literals import LiteralReader
@@ -40,17 +40,17 @@ class Pythonic:
         """Return calls as text, all in one list. Raises: ValueError for a name that is not valid in Python."""
         bodies = [self._write(call) for call in calls]
         for call, body in zip(calls, bodies, strict=True):
-            refuse_unless_read_back(self, call, call.arguments, f"[{body}]")
+            formats.refuse_unless_read_back(self, call, call.arguments, f"[{body}]")
         return f"[{', '.join(bodies)}]"
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat."""
-        walk = CallWalk(text, _OPENING, EXAMPLE)
+        walk = formats.CallWalk(text, _OPENING, EXAMPLE)
         while opening := walk.next_call():
             try:
                 calls, walk.at = _read(text, opening.end(), len(walk.calls))
-                walk.calls += calls[: MAX_CALLS - len(walk.calls)]
-            except Malformed as malformed:
+                walk.calls += calls[: formats.MAX_CALLS - len(walk.calls)]
+            except formats.Malformed as malformed:
                 walk.refuse(str(malformed))
                 walk.at = len(text)
         return walk.message()
@@ -63,7 +63,7 @@ class Pythonic:
 
 
 def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
-    reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin)
+    reader = LiteralReader(text[: begin + formats.MAX_CALL_CHARS], begin)
     calls = read_calls(reader, index)
     reader.expect("]")
     return calls, reader.at

@@ -6,8 +6,7 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from agentgym import Call, Message, load
-from agentgym.thoughts import THOUGHTS
+from agentgym import Call, Message, load, thoughts
 
 from .findings import Findings, short
 
@@ -100,7 +99,7 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
 def _check_thoughts(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
     """Check that calls in a thought, wherever it is, closed or not, are ignored, and a call after it is read."""
     rendered = form.render((Call(tool, {argument: "hello"}),))
-    for opening, closing in THOUGHTS.items():
+    for opening, closing in thoughts.THOUGHTS.items():
         thought = f"{opening}perhaps\n{rendered}\n{closing}"
         for text in (thought, f"Sure. {thought}\ndone", f"{thought}{thought}done", thought.removesuffix(closing)):
             content, calls = _parse(form, text, findings)

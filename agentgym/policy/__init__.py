@@ -11,6 +11,7 @@ from agentgym.moved import lazy_names
 from agentgym.policy.contract import Renderer, Reply, Request, Sampling
 
 if TYPE_CHECKING:
+    from agentgym.policy import formats
     from agentgym.policy.chat_api import ChatApiPolicy
     from agentgym.policy.formats.contract import CallFormat
     from agentgym.policy.formats.hermes import Hermes
@@ -58,6 +59,7 @@ __all__ = [
     "TransformersPolicy",
     "VisionPolicy",
     "VllmPolicy",
+    "formats",
     "make_model",
     "make_processor",
     "make_tokenizer",

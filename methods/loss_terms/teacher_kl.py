@@ -54,7 +54,7 @@ def teacher_kl(
     return tokens.per_row(values) * counts
 
 
-class Teacher(TrainingPart):
+class TeacherScores(TrainingPart):
     """A second model that scores the agent's tokens for terms such as `teacher_kl`.
 
     Args:

@@ -9,9 +9,9 @@ promises, commands, python_calls, files, channels, life, snapshots   the contrac
 against_*.py                                                         the attacks, by their target
 """
 
-from agentgym.moved import moved_names
+from agentgym.moved import lazy_names
 
 __all__ = []
 
 
-__getattr__ = moved_names(__name__)
+__getattr__ = lazy_names(__name__, {})

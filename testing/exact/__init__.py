@@ -5,9 +5,9 @@ signals.py    the signals of these trajectories, such as states, values, compone
 bias.py       the distance of an estimator's mean gradient from the true one, over every possible tree of branches
 """
 
-from agentgym.moved import moved_names
+from agentgym.moved import lazy_names
 
 __all__ = []
 
 
-__getattr__ = moved_names(__name__)
+__getattr__ = lazy_names(__name__, {})

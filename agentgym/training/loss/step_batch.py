@@ -67,7 +67,7 @@ class StepBatch:
     @property
     def own_trajectories(self) -> Sequence[Trajectory]:
         """Return the episode of each row of this process."""
-        return self.trainer.processes.own_part(self.trajectories)
+        return self.trainer.processes.own_part([*self.trajectories])
 
     def by_turn(self, values: Sequence[Sequence[float]]) -> torch.Tensor:
         """Return (B, T) the number of each token's turn; -1 for tokens of no turn.

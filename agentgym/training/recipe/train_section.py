@@ -324,7 +324,7 @@ class TrainSection(Section):
     def passes(self) -> int:
         """The number of optimiser steps on each batch of episodes."""
         parts = (load_part("training_parts", name, options)() for name, options in self.parts.items())
-        return self.iterations * prod(part.passes for part in parts)
+        return self.iterations * prod(int(part.passes) for part in parts)
 
     @property
     def is_streamed(self) -> bool:
