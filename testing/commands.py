@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from agentgym import ConformanceError, load
 from agentgym.cli import Import, err, out, run
 from agentgym.text import counted, visible
 
@@ -23,6 +22,8 @@ def check(
     Example: agentgym check agentgym/sql-v1
     """
     from rich.text import Text
+
+    from agentgym import ConformanceError, load
 
     from . import check_environment
 

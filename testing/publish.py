@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentgym import AgentGymError, load, names
+from agentgym import AgentGymError
 from agentgym.cli import err, out, run
 from agentgym.text import counted
 
@@ -149,6 +149,8 @@ def _project(folder: Path) -> dict[str, Any]:
 
 def _check_installed(environments: list[str], task_sets: list[str], folder: Path) -> None:
 
+    from agentgym import names
+
     known = {*names("environments"), *names("task_sets")}
     if missing := [name for name in (*environments, *task_sets) if name not in known]:
         raise PackageError(f"{missing[0]} is not installed here. Run: pip install -e {folder}")
@@ -185,6 +187,8 @@ def _play_wheel(unpacked: Path, names: dict[str, list[str]]) -> Iterator[tuple[s
 
 def print_findings() -> None:
     """Read names by kind from standard input, check each, and print the titles and findings as a line of JSON."""
+    from agentgym import load
+
     from . import check_environment, check_task_set
 
     names: dict[Any, list[str]] = json.load(sys.stdin)

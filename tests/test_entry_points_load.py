@@ -174,13 +174,16 @@ def test_a_gatherer_wraps_a_gatherer(name):
 
 
 @pytest.mark.parametrize("name", of("training_parts"))
-def test_a_training_part_is_a_class_of_parts_that_is_made_without_options(name):
+def test_a_training_part_is_a_class_of_parts_that_takes_part_in_training(name):
     from agentgym.training import TrainingPart
 
-    part = load("training_parts", name)()
+    needed = {"role_order": {"roles": ["planner"]}, "role_rotation": {"every": 1}, "teacher": {"path": "a/checkpoint"}}
+    part = load("training_parts", name)(**needed.get(name, {}))
     assert isinstance(part, TrainingPart)
     changed = [
-        name for name in ("update", "training_tasks") if getattr(type(part), name) is not getattr(TrainingPart, name)
+        name
+        for name in ("update", "training_tasks", "change_pass")
+        if getattr(type(part), name) is not getattr(TrainingPart, name)
     ]
     assert part.provides or part.callbacks() or changed
 

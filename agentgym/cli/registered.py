@@ -7,6 +7,7 @@ is shown, in the section that the function names as its `panel`. A built-in comm
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -33,9 +34,18 @@ class OpenGroup(HelpfulGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in self.commands or cmd_name not in self.list_commands(ctx):
             return super().get_command(ctx, cmd_name)
-        from agentgym import registry
+        return _command_from(_load(".".join([*_words(ctx), cmd_name])), cmd_name)
 
-        return _command_from(registry.load("commands", ".".join([*_words(ctx), cmd_name])), cmd_name)
+
+def _load(name: str) -> Any:
+    """Return what an entry point names. The registry is imported only to say what is wrong: help has to be quick."""
+    points = entry_points(group=GROUP, name=name)
+    with suppress(ImportError, AttributeError):
+        if len(points) == 1:
+            return next(iter(points)).load()
+    from agentgym import registry
+
+    return registry.load("commands", name)
 
 
 def _words(ctx: Any) -> list[str]:

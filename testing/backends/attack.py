@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym import SandboxUnavailable, names, shared_backend
+from agentgym import SandboxUnavailable
 from agentgym.cli import err, out, progress_bar, run
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def attack(
 async def _attack(
     chosen: list[str] | None, only: list[str] | None, contract: bool, image: str, label: str | None
 ) -> list[TableColumn]:
+    from agentgym import names, shared_backend
+
     from .runs import ATTACKS, CONTRACT, run_checks
     from .table import TableColumn
     from .testbed import SPEC

@@ -45,7 +45,7 @@ def test_every_arm_has_what_its_losses_or_stages_need(objectives: Any, base: str
         assert recipe.policy.path == "a/start"
         assert recipe.train.steps == 3
         check_parts_of(recipe)
-        if "parts" in objectives.ARMS.get(arm, {}):
+        if "teacher" in objectives.ARMS.get(arm, {}).get("parts", {}):
             assert recipe.train.parts["teacher"] == {"path": "a/teacher"}
         planned = planned_stages(recipe)
         assert [stage.name for stage in planned if stage.kind.startswith("evaluate")] == ["before", "after"]
