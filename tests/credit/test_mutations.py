@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import Mutant, MutatedPackage, cases, needed_tests
+from mutants import Mutant, mutant_tests
 
 HAND, PUBLISHED = "credit/test_estimators_by_hand.py", "credit/test_published_by_hand.py"
 EVIDENCE, BRANCHES = "credit/test_evidence_by_hand.py", "credit/test_branches.py"
@@ -60,23 +59,5 @@ MUTANTS = [
         WRAPPERS,
     ),
 ]
-ALWAYS = 6
-"""How many of them `make test` tries."""
 
-
-@pytest.fixture(scope="module")
-def mutated(tmp_path_factory):
-    with MutatedPackage(tmp_path_factory.mktemp("mutated")) as package:
-        yield package
-
-
-@pytest.mark.slow
-def test_the_tests_pass_on_the_copy(mutated):
-    """Else an error would be caught by something else than itself."""
-    assert mutated.passes(needed_tests(MUTANTS, ALWAYS))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", cases(MUTANTS, ALWAYS))
-def test_an_error_of_one_character_is_caught(mutated, mutant):
-    mutated.check(mutant)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_character_is_caught = mutant_tests(MUTANTS, always=6)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import Mutant, MutatedPackage, cases, needed_tests
+from mutants import Mutant, mutant_tests
 
 LOOP, HANDLE, JUDGING = "rollout/play_loop.py", "rollout/environment_handle.py", "rollout/judging.py"
 BUDGETS, CONTEXTS, CONVERSATION = "rollout/budgets.py", "rollout/contexts.py", "rollout/conversation.py"
@@ -99,23 +98,5 @@ MUTANTS = [
     Mutant("rollout/prompt.py", "if opening[0].text.startswith(text):", "if False:", "rollout/test_instruction.py"),
     Mutant("rollout/workers/slots.py", "self._free -= 1", "self._free -= 0", "rollout/test_manager.py"),
 ]
-ALWAYS = 4
-"""How many of them `make test` tries."""
 
-
-@pytest.fixture(scope="module")
-def mutated(tmp_path_factory):
-    with MutatedPackage(tmp_path_factory.mktemp("mutated")) as package:
-        yield package
-
-
-@pytest.mark.slow
-def test_the_tests_pass_on_the_copy(mutated):
-    """Else an error would be caught by something else than itself."""
-    assert mutated.passes(needed_tests(MUTANTS, ALWAYS))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", cases(MUTANTS, ALWAYS))
-def test_an_error_of_one_line_is_caught(mutated, mutant):
-    mutated.check(mutant)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=4)

@@ -11,7 +11,7 @@ DURATIONS = ROOT / "tests" / "durations.json"
 
 
 def ids_in(file: str) -> set[str]:
-    """The ids, without parameters, of the test functions of a file and of the methods of its classes."""
+    """The ids, without parameters, of the test functions that a file defines or names, and of its classes' methods."""
     path = ROOT / file
     body = ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
@@ -21,7 +21,9 @@ def ids_in(file: str) -> set[str]:
 
 
 def names_of_functions(body: list[ast.stmt]) -> list[str]:
-    return [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    named = (name for node in body if isinstance(node, ast.Assign) for name in ast.walk(node.targets[0]))
+    functions = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [*functions, *(name.id for name in named if isinstance(name, ast.Name))]
 
 
 def test_every_test_that_is_listed_as_slow_exists():

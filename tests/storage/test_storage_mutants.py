@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import Mutant, MutatedPackage, cases, needed_tests
+from mutants import Mutant, mutant_tests
 
 LEDGER, CODEC, DIGESTS, SUMMARY = "storage/ledger.py", "storage/codec.py", "storage/digests.py", "storage/summary.py"
 LOADING, JOURNAL = "storage/loading.py", "storage/journal.py"
@@ -160,23 +159,5 @@ MUTANTS = [
     Mutant(JOURNAL, 'f"\\n{json.dumps', 'f"{json.dumps', CUT),
     Mutant(JOURNAL, "except (ValueError, TypeError):", "except ValueError:", CUT),
 ]
-ALWAYS = 4
-"""How many of them `make test` tries."""
 
-
-@pytest.fixture(scope="module")
-def mutated(tmp_path_factory):
-    with MutatedPackage(tmp_path_factory.mktemp("mutated")) as package:
-        yield package
-
-
-@pytest.mark.slow
-def test_the_tests_pass_on_the_copy(mutated):
-    """Else an error would be caught by something else than itself."""
-    assert mutated.passes(needed_tests(MUTANTS, ALWAYS))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", cases(MUTANTS, ALWAYS))
-def test_an_error_of_one_line_is_caught(mutated, mutant):
-    mutated.check(mutant)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=4)

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import cache_from_source
@@ -96,6 +96,35 @@ class MutatedPackage:
             assert not self.passes(mutant.tests.split()), f"nobody noticed {mutant.wrong!r} in {mutant.file}"
         finally:
             write(path, text)
+
+
+def mutant_tests(
+    mutants: Sequence[Mutant], *, always: int, imports: Sequence[str] = (), mark_of_copy: str = "slow"
+) -> tuple[Any, Any, Any]:
+    """Return a fixture and two tests for the module of a table: the tests pass on the copy, and each error is caught.
+
+    Args:
+        always: how many of the errors `make test` tries.
+        imports: what all tests import besides the package; imported once.
+        mark_of_copy: the mark of the first test.
+    """
+
+    @pytest.fixture(scope="module")
+    def mutated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedPackage]:
+        with MutatedPackage(tmp_path_factory.mktemp("mutated"), imports) as package:
+            yield package
+
+    @getattr(pytest.mark, mark_of_copy)
+    def test_the_tests_pass_on_the_copy(mutated: MutatedPackage) -> None:
+        """Else an error would be caught by something else than itself."""
+        assert mutated.passes(needed_tests(mutants, always))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("mutant", cases(mutants, always))
+    def test_an_error_is_caught(mutated: MutatedPackage, mutant: Mutant) -> None:
+        mutated.check(mutant)
+
+    return mutated, test_the_tests_pass_on_the_copy, test_an_error_is_caught
 
 
 def cases(mutants: Sequence[Mutant], always: int) -> list[Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import Mutant, MutatedPackage, cases, needed_tests
+from mutants import Mutant, mutant_tests
 
 PARTS, BATCHES, LOSS = "training/loss/microbatches.py", "training/loss/grpo_batches.py", "training/loss/policy_loss.py"
 MASKS, ROWS, TRAINER = "training/loss/token_masks.py", "training/loss/separate_rows.py", "training/turn_grpo.py"
-CONTRACT, GROUPED, PPO = (f"training/objectives/{name}.py" for name in ("contract", "grouped", "ppo"))
+CONTRACT, GROUPED, PPO = (f"training/objectives/{name}.py" for name in ("contract", "grouped", "policy_gradient"))
 GRADIENT = "training/test_policy_gradient.py::test_every_objective_has_the_gradient_of_its_formula_with_every_estimator"
 TURNS, TERMS, OBJECTIVES = "training/test_turn_grpo.py", "training/test_terms.py", "training/test_objectives.py"
 SPLIT, FAILED, HOOK = (f"training/test_{name}.py" for name in ("microbatches", "failure_masks", "logit_hook_training"))
@@ -62,7 +61,7 @@ MUTANTS = [
     Mutant(LOSS, "parts[-1] = parts[-1]._replace(ends_group=True)", "pass", NOISE),
     Mutant(LOSS, "float(np.mean([each[name] for each in per_process]))", "0.0", OBJECTIVES),
     Mutant(LOSS, "sum(share * of_part[name] for", "sum(of_part[name] for", TERMS),
-    Mutant(TRAINER, "and bool(np.isfinite(np.array(turn.logprobs, float)).all())", "", TURNS),
+    Mutant(BATCHES, "and np.isfinite(np.array(turn.logprobs, float)).all()", "", TURNS),
     Mutant(TRAINER, 'batch["old_per_token_logps"] = batch["sampling_per_token_logps"]', "pass", TURNS),
     Mutant(TRAINER, 'batch.pop("importance_sampling_ratio", None)', "pass", TURNS),
     Mutant(TRAINER, 'batch["old_per_token_logps"] = second_pass.logps', "pass", TURNS),
@@ -106,25 +105,7 @@ MUTANTS = [
     Mutant(PPO, "ratio.clamp(1 - epsilon, 1 + high)", "ratio.clamp(1 + epsilon, 1 + high)", f"{GRADIENT}[ppo]"),
     Mutant(PPO, "torch.min(ratio", "torch.max(ratio", f"{GRADIENT}[ppo]"),
 ]
-ALWAYS = 4
-"""How many of them `make test` tries."""
 
-
-@pytest.fixture(scope="module")
-def mutated(tmp_path_factory):
-    with MutatedPackage(
-        tmp_path_factory.mktemp("mutated"), ("torch", "transformers", "trl", "peft", "datasets")
-    ) as package:
-        yield package
-
-
-@pytest.mark.thorough
-def test_the_tests_pass_on_the_copy(mutated):
-    """Else an error would be caught by something else than itself."""
-    assert mutated.passes(needed_tests(MUTANTS, ALWAYS))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", cases(MUTANTS, ALWAYS))
-def test_an_error_of_one_line_is_caught(mutated, mutant):
-    mutated.check(mutant)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(
+    MUTANTS, always=4, imports=("torch", "transformers", "trl", "peft", "datasets"), mark_of_copy="thorough"
+)
