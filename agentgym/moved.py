@@ -68,9 +68,9 @@ MOVED: dict[str, str] = {
     "agentgym.teams.*": "agentgym.methods.teams",
     "agentgym.users.*": "agentgym.methods.users",
     "agentgym.credit.bench.*": "research.credit_bench",  # exists in a checkout, but not in a wheel
-    "agentgym.credit.bench.SubtaskChain": "agentgym.credit.subtasks.SubtaskChain",
-    "agentgym.credit.bench.signal_to_noise": "agentgym.credit.subtasks.signal_to_noise",
-    "agentgym.credit.bench.steps_to": "agentgym.credit.subtasks.steps_to",
+    "agentgym.credit.bench.SubtaskChain": "agentgym.methods.credit_advice.subtasks.SubtaskChain",
+    "agentgym.credit.bench.signal_to_noise": "agentgym.methods.credit_advice.subtasks.signal_to_noise",
+    "agentgym.credit.bench.steps_to": "agentgym.methods.credit_advice.subtasks.steps_to",
     "agentgym.credit.exact.*": "agentgym.testing.exact",
     "agentgym.evaluation.statistics.paired": "agentgym.evaluation.comparison.paired",
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",

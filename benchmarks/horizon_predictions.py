@@ -1,8 +1,8 @@
 """Predictions of `benchmarks/horizon.py`, written before the first run: steps to 80 % from the noise of each estimator.
 
 What is known of a task set at a horizon is one number, the chance that a turn of the warm-started model is right, as
-measured on validation tasks. The rest is the model of `agentgym.credit.subtasks`: independent turns, an ideal
-critic, and either one skill that all turns share or a skill for each turn. A network has something between the two.
+measured on validation tasks. The rest is the model of `agentgym.methods.credit_advice.subtasks`: independent turns, an
+ideal critic, and either one skill that all turns share or a skill for each turn. A network has something between the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Console
 from training_runs import play
 
 from agentgym.credit import CreditWarning, estimator
-from agentgym.credit.subtasks import SubtaskChain, signal_to_noise, steps_to
+from agentgym.methods.credit_advice.subtasks import SubtaskChain, signal_to_noise, steps_to
 
 SEEDS = 3
 MAX_STEPS = 400

@@ -98,32 +98,6 @@ def audit(
     out().print(audit_table(audited))
 
 
-@app.command("advise")
-def advise(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A training run, e.g. runs/quickstart.")],
-    prefix: Annotated[
-        str,
-        typer.Option(metavar="PREFIX", help="Episodes whose id begins so; by default those of the first ten steps."),
-    ] = "train-00000",
-) -> None:
-    """Say which estimator to try on a run and why, from its horizon, its rewards, its states and their noise.
-
-    Nothing is played. Example: agentgym credit advise runs/quickstart
-    """
-    from agentgym.cli.credit_tables import advice_table
-    from agentgym.credit import Group
-    from agentgym.credit.advice import facts_of, predicted_ratios, suggestions
-    from agentgym.storage.run_folder import RunFolder
-    from agentgym.training import Recipe
-
-    run_folder = RunFolder.existing(folder)
-    groups = [Group.from_trajectories(group) for group in _groups(run_folder, prefix)]
-    recipe = Recipe.load_recorded(run_folder.recipe)
-    facts = facts_of(groups)
-    ratios = predicted_ratios(facts, group_size=recipe.train.group_size)
-    out().print(advice_table(facts, suggestions(facts), ratios, used=recipe.train.make_estimator().name))
-
-
 def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     """Return the run's finished episodes by task: those with the prefix, by default those of the last training step."""
     from agentgym.storage.ledger import Ledger

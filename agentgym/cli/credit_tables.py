@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.credit.advice import CreditFacts, Suggestion
 from agentgym.evaluation.credit_audit import Audit
 from agentgym.text import percent
 
@@ -41,41 +39,6 @@ def audit_table(audit: Audit) -> RenderableType:
             style="dim",
         )
     )
-    return Group(*lines)
-
-
-def advice_table(
-    facts: CreditFacts, advice: Sequence[Suggestion], ratios: Mapping[str, float], *, used: str
-) -> RenderableType:
-    """Return the facts of a run, suggestions, and the signal-to-noise ratios predicted by the model.
-
-    Args:
-        used: the estimator of the run.
-    """
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    for name, value in (
-        ("groups, episodes", f"{facts.groups}, {facts.episodes}"),
-        ("turns: median, most", f"{facts.turns:g}, {facts.most_turns}"),
-        ("mean outcome", f"{facts.outcome:.2f}"),
-        ("groups whose outcomes are all equal", percent(facts.silent_outcome)),
-        ("... and whose turn rewards are all equal", percent(facts.silent)),
-        ("turns whose rewards tell episodes apart", percent(facts.paid_turns)),
-        ("variance of a turn's return that later turns cause", _percent(facts.later_noise)),
-        ("turns in a state that another episode was in", _percent(facts.repeated_states)),
-        ("potential", "yes" if facts.has_potential else "no"),
-    ):
-        table.add_row(name, value)
-    lines: list[RenderableType] = [table, Text()]
-    for suggestion in advice:
-        head = f"Try {suggestion.estimator}" if suggestion.estimator else "More than any estimator would help"
-        lines.append(Text(f"{head}: {suggestion.reason}."))
-    predicted = "  ".join(f"{name} {value:.2g}" for name, value in ratios.items())
-    lines.append(
-        Text(f"\nThe run used {used}. Predicted signal to noise of a group's gradient: {predicted}", style="dim")
-    )
-    lines.append(Text("See docs/credit.md for what these predictions are worth.", style="dim"))
     return Group(*lines)
 
 

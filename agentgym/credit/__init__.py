@@ -18,8 +18,8 @@ options.py           types of options            composition.py       parses "es
 
 The estimators and wrappers of published work are in methods/credit, registered under their names as well.
 
-audit.py compares the credit of a run with counterfactual credit. advice.py suggests an estimator for a run, by the
-model of episodes in subtasks.py. `agentgym.testing.exact` computes the bias of an estimator.
+audit.py compares the credit of a run with counterfactual credit. `agentgym.testing.exact` computes the bias of an
+estimator.
 """
 
 from agentgym.credit import arithmetic

@@ -10,6 +10,7 @@ Functions of scores take [N] or [N, T]: rows are trajectories, columns are turn 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -335,3 +336,20 @@ def turn_advantages(
     td_errors[rows, last] += outcome_weight * group.signal("outcomes")
     td_errors[~group.turn_mask] = 0.0
     return discounted_sums(td_errors, gamma * lam)
+
+
+def singleton_share(groups: Sequence[Group]) -> float:
+    """Return the share of turns in a state that no other valid trajectory of the group visited; NaN without state keys.
+
+    Args:
+        groups: groups of trajectories. NaN is also returned if any group has no state keys.
+    """
+    turns, singletons = 0, 0
+    for group in groups:
+        if group.state_keys is None:
+            return float("nan")
+        rows = [group.state_keys[int(row)] for row in np.flatnonzero(group.valid)]
+        visits = Counter(key for row in rows for key in set(row))
+        turns += sum(len(row) for row in rows)
+        singletons += sum(visits[key] == 1 for row in rows for key in row)
+    return singletons / turns if turns else float("nan")

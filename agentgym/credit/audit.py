@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.credit.arithmetic import singleton_share
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 
@@ -90,28 +91,16 @@ def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, s
 
 def group_statistics(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) -> GroupStatistics:
     """Return statistics of the advantages that an estimator gave to each group."""
-    zero_gradient, turns, singleton_turns = 0, 0, 0
-    keyed = bool(groups)
+    zero_gradient = 0
     by_index: dict[int, list[float]] = {}
     for group, credit in zip(groups, advantages, strict=True):
         zero_gradient += not any(np.any(a != 0) for a in credit)
-        rows = [int(row) for row in np.flatnonzero(group.valid)]
-        for row in rows:
-            for k, value in enumerate(credit[row]):
+        for row in np.flatnonzero(group.valid):
+            for k, value in enumerate(credit[int(row)]):
                 by_index.setdefault(k, []).append(float(value))
-        if group.state_keys is None:
-            keyed = False
-            continue
-        trajectories_in: dict[object, set[int]] = {}
-        for row in rows:
-            for key in group.state_keys[row]:
-                trajectories_in.setdefault(key, set()).add(row)
-        for row in rows:
-            turns += len(group.state_keys[row])
-            singleton_turns += sum(len(trajectories_in[key]) == 1 for key in group.state_keys[row])
     return GroupStatistics(
         zero_gradient / len(groups) if groups else float("nan"),
-        singleton_turns / turns if keyed and turns else float("nan"),
+        singleton_share(groups),
         tuple(float(np.var(by_index[k])) for k in sorted(by_index)),
     )
 

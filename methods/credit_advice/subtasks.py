@@ -14,10 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.credit.contract import Estimator
-from agentgym.credit.group import Group
-from agentgym.credit.signals import Array
-from agentgym.errors import CreditError
+from agentgym import CreditError
+from agentgym.credit import Array, Estimator, Group
 
 Bools = NDArray[np.bool_]
 Feedback = Literal["outcome", "sparse", "dense", "delayed", "misleading", "last", "even", "wrong"]

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from agentgym.credit import Group
-from agentgym.credit.advice import facts_of, predicted_ratios, suggestions
 from agentgym.errors import CreditError
+from agentgym.methods.credit_advice.facts import facts_of, predicted_ratios, suggestions
 
 
 def group(**signals) -> Group:

@@ -1,7 +1,7 @@
 """Suggest an estimator for a run, from facts about its groups.
 
 The facts need only the episodes of one or more steps. The suggestions are based on the runs in docs/credit.md and on
-`agentgym.credit.subtasks`, a model of episodes that gives each estimator's signal-to-noise ratio.
+subtasks.py, a model of episodes that gives each estimator's signal-to-noise ratio.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.credit.arithmetic import rewards_or_zero
-from agentgym.credit.audit import group_statistics
-from agentgym.credit.contract import CreditWarning, estimator
-from agentgym.credit.group import Group
-from agentgym.credit.subtasks import SubtaskChain, signal_to_noise
-from agentgym.errors import CreditError
+from agentgym import CreditError
+from agentgym.credit import CreditWarning, Group, arithmetic, estimator
 from agentgym.text import percent
+
+from .subtasks import SubtaskChain, signal_to_noise
 
 HALF, MOSTLY = 0.5, 0.8
 ALIKE = 8  # up to this many turns, no estimator was observed to be better than another
@@ -76,7 +74,7 @@ def facts_of(groups: Sequence[Group]) -> CreditFacts:
     paid, turns, own_variance, later_variance = 0.0, 0, 0.0, 0.0
     silent = 0
     for group, outcome in zip(usable, outcomes, strict=True):
-        rewards, mask = rewards_or_zero(group), group.turn_mask
+        rewards, mask = arithmetic.rewards_or_zero(group), group.turn_mask
         later = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1] - rewards + outcome[:, None]
         differs = False
         for index in range(rewards.shape[1]):
@@ -89,7 +87,6 @@ def facts_of(groups: Sequence[Group]) -> CreditFacts:
             later_variance += column.sum() * float(np.var(later[column, index])) if column.sum() > 1 else 0.0
         silent += not differs and np.ptp(outcome) == 0
     total = own_variance + later_variance
-    statistics = group_statistics(usable, [[np.zeros(count) for count in group.turns] for group in usable])
     return CreditFacts(
         groups=len(usable),
         episodes=sum(group.size for group in usable),
@@ -100,7 +97,7 @@ def facts_of(groups: Sequence[Group]) -> CreditFacts:
         silent=silent / len(usable),
         paid_turns=paid / turns,
         later_noise=later_variance / total if total > 0 else math.nan,
-        repeated_states=1 - statistics.singletons,
+        repeated_states=1 - arithmetic.singleton_share(usable),
         has_potential=all(group.potentials is not None for group in usable),
     )
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from agentgym.credit import estimator
-from agentgym.credit.subtasks import SubtaskChain, gradient, signal_to_noise, steps_to
 from agentgym.errors import CreditError
+from agentgym.methods.credit_advice.subtasks import SubtaskChain, gradient, signal_to_noise, steps_to
 from agentgym.testing.exact.problems import Problem, ProblemPath
 
 CHANCE = 0.6
