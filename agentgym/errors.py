@@ -16,6 +16,7 @@ AgentGymError
 |-- JudgeError              a judge could not judge: the episode is kept, not trained on (RuntimeError)
 |-- SandboxError            the isolated machine failed, never the agent's code (RuntimeError)
 |   |-- SandboxDied         the sandbox ended or stopped answering (ConnectionError)
+|   |-- HostOverloaded      the host kept code from running for many times its time limit
 |   |-- SandboxUnavailable  no sandbox can be made: something is exhausted or missing
 |   `-- LimitUnenforceable  this machine cannot enforce a limit that the spec asks for
 |-- EnvironmentServerError  the server that runs environments, or the connection to it, failed (RuntimeError)
@@ -114,6 +115,10 @@ class SandboxError(_QuotingError):
 
 class SandboxDied(SandboxError, ConnectionError):
     """The sandbox ended or stopped answering."""
+
+
+class HostOverloaded(SandboxError):
+    """The host kept code from running for many times its time limit: it has too much to do, or was stopped."""
 
 
 class SandboxExhausted(SandboxDied, ToolError):

@@ -68,13 +68,13 @@ class RemoteCheck:
     async def _relay(self, checker: Channel, candidate: Channel, order: dict[str, str], code: str) -> bool:
         """Pass calls to the candidate and answers to the checker until the checker has a verdict."""
         submission = {"setup": order["setup"], "code": code, "entry_point": order["entry_point"], "cpu_s": self.cpu_s}
-        deadline = time.monotonic() + self.timeout_s
-        alive = await self._ask(candidate, submission, deadline) is not None
+        began = time.monotonic()
+        alive = await self._ask(candidate, submission, began, checker) is not None
         message = await checker.request(order, timeout_s=self.timeout_s)
         for _ in range(MAX_CALLS):
             if not isinstance(message, dict) or "call" not in message:
                 break
-            answer = await self._ask(candidate, {"call": message["call"]}, deadline) if alive else None
+            answer = await self._ask(candidate, {"call": message["call"]}, began, checker) if alive else None
             alive = answer is not None
             message = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
         passed = message.get("passed", False) if isinstance(message, dict) else None
@@ -82,10 +82,13 @@ class RemoteCheck:
             raise NoVerdict(f"The check of {order['entry_point']!r} returned no verdict: {message!r:.200}")
         return passed
 
-    async def _ask(self, candidate: Channel, message: dict[str, Any], deadline: float) -> dict[str, Any] | None:
+    async def _ask(
+        self, candidate: Channel, message: dict[str, Any], began: float, checker: Channel
+    ) -> dict[str, Any] | None:
         """Return the submission's answer; None if its process has ended, hangs or sends anything else."""
         try:
-            answer = await candidate.request(message, timeout_s=max(deadline - time.monotonic(), 0.001))
+            remaining_s = self.timeout_s + candidate.waited_s + checker.waited_s - (time.monotonic() - began)
+            answer = await candidate.request(message, timeout_s=max(remaining_s, 0.001))
             return answer if isinstance(answer, dict) and len(json.dumps(answer)) <= MAX_ANSWER else None
         except (SandboxDied, TimeoutError, ValueError, RecursionError):
             return None

@@ -14,6 +14,7 @@ from agentgym.errors import ClusterError, SandboxDied
 from agentgym.sandbox import ExecResult, Snapshot
 from agentgym.sandbox.contract import Connection
 from agentgym.sandbox.metering import record_usage
+from agentgym.sandbox.time_limit import SandboxCall
 from agentgym.sandbox.wrapper import SandboxWrapper
 
 
@@ -63,8 +64,15 @@ class HostedSandbox(SandboxWrapper):
         if method == "exec":  # only plain data is sent
             program = program if isinstance(program, str | bytes) else [str(part) for part in program]
             options["env"] = dict(options["env"] or {})
-        result = await super().run(method, program, **options)
+        call, waited_s = SandboxCall(options["timeout_s"]), 0.0
+        try:
+            result = await super().run(method, program, **{**options, "timeout_s": call.timeout_s})
+            waited_s = result.usage.waited_s
+        finally:
+            call.end(waited_s)
         record_usage(result.usage)
+        if result.timed_out:
+            await call.time_is_up()
         return result
 
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -123,7 +131,9 @@ class HostedSandbox(SandboxWrapper):
 
 
 class HostedChannel:
-    """A channel to a process in a HostedSandbox."""
+    """A channel to a process in a HostedSandbox, whose node does not tell how long requests waited."""
+
+    waited_s = 0.0
 
     def __init__(self, sandbox: HostedSandbox, number: int) -> None:
         self._sandbox, self._number = sandbox, number
@@ -133,7 +143,15 @@ class HostedChannel:
         """Send one JSON value and return the value of the next line."""
         if self._closed:
             raise SandboxDied("This channel is closed. Open a new one.")
-        return await self._sandbox.call("request", self._number, message, timeout_s=timeout_s)
+        call = SandboxCall(timeout_s)
+        try:
+            return await self._sandbox.call("request", self._number, message, timeout_s=call.timeout_s)
+        except TimeoutError:
+            pass
+        finally:
+            call.end(0.0)
+        await call.time_is_up()
+        raise TimeoutError
 
     async def close(self) -> None:
         """Kill the process and everything it started."""

@@ -14,6 +14,7 @@ from agentgym.errors import SandboxUnavailable
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import Backend, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.time_limit import uncounted
 from agentgym.task.definition import Task
 from agentgym.tools.definition import Tool, tools_by_name
 
@@ -126,7 +127,8 @@ class Environment(OldNames):
                 f"{type(self).__name__} has no {'SandboxSpec' if spec is None else 'backend'}. Create it by "
                 "agentgym.make(...), or set `sandbox` on the class and `backend` on the instance."
             )
-        return self.sandboxes.add(await self.backend.create(spec, snapshot=snapshot))
+        with uncounted():
+            return self.sandboxes.add(await self.backend.create(spec, snapshot=snapshot))
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
         """Add tools to this instance: functions marked with `@tool`, or tools made by `Tool.from_schema`.

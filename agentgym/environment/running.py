@@ -12,6 +12,7 @@ from typing import Any
 from agentgym.errors import SandboxError, ToolError
 from agentgym.messages import Call, Result, ResultStatus
 from agentgym.sandbox.metering import metered, usage_counts
+from agentgym.sandbox.time_limit import ThreadLimit, TimeLimit
 from agentgym.threads import in_thread
 from agentgym.tools import WrongArguments
 from agentgym.tools.definition import Tool
@@ -63,14 +64,15 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
     started = time.perf_counter()
     status, truncated = ResultStatus.OK, False
     options = tool.options
-    limit: asyncio.Timeout | None = None
+    limit: TimeLimit | None = None
     try:
         arguments = tool.validate(call.arguments)
         if options.inline and not tool.is_async:
             value = tool.function(owner, **arguments)
         else:
-            async with asyncio.timeout(options.timeout_s) as limit:
-                value = await _answer(tool, owner, arguments)
+            limit = TimeLimit(options.timeout_s) if tool.is_async else ThreadLimit(options.timeout_s)
+            with limit:
+                value = await _answer(tool, owner, arguments, limit)
         content, truncated = render_output(value, options.max_output_chars)
     except ToolError as error:
         cause = error.__cause__
@@ -82,7 +84,7 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
     except WrongArguments as error:
         content, status = str(error), ResultStatus.WRONG_ARGUMENTS
     except TimeoutError:
-        if limit is None or not limit.expired():
+        if limit is None or not limit.expired:
             raise  # the timeout is not ours: the tool left one unhandled
         content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
         if not tool.is_async:  # the thread of a synchronous tool cannot be stopped
@@ -95,10 +97,10 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
     return Result(content, status, call.name, call.id, final, truncated, time.perf_counter() - started)
 
 
-async def _answer(tool: Tool, owner: object, arguments: Mapping[str, Any]) -> Any:
-    if tool.is_async:
+async def _answer(tool: Tool, owner: object, arguments: Mapping[str, Any], limit: TimeLimit) -> Any:
+    if not isinstance(limit, ThreadLimit):
         return await tool.function(owner, **arguments)
-    value = await in_thread(tool.function, owner, **arguments)
+    value = await in_thread(limit.run, tool.function, owner, **arguments)
     if inspect.isawaitable(value):  # a lambda that returns a coroutine, for example
         value = await value
     return value

@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextvars import Token
 from types import TracebackType
 from typing import Self
 
+from agentgym.sandbox.time_limit import TaskTimer, active_limits
 
-class TimeLimit:
-    """A time limit on the asyncio task that calls `begin`, similar to `asyncio.timeout`.
-
-    Attributes:
-        ends: when the time is up, by the event loop's clock; infinite while the limit is not in use, or paused.
-        expired: whether the latest use ran out of time.
-    """
-
-    def __init__(self) -> None:
-        self.ends = math.inf
-        self.expired = False
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-
-    def begin(self, loop: asyncio.AbstractEventLoop, ends: float) -> None:
-        """Limit the time of the current task. Raises: RuntimeError if no task is running."""
-        self._task = task = asyncio.current_task(loop)
-        if task is None:
-            raise RuntimeError("A time limit cancels a task, and this code runs in none.")
-        self._cancelling, self.expired, self.ends = task.cancelling(), False, ends
-
-    def expire(self) -> None:
-        """Cancel the task."""
-        self.ends, self.expired = math.inf, True
-        if self._task is not None:
-            self._task.cancel()
-
-    def end(self, error: BaseException | None) -> None:
-        """End the limit. Raises: TimeoutError in place of the cancellation `error`, if the time was up."""
-        task, self._task, self.ends = self._task, None, math.inf
-        if not self.expired or task is None:
-            return
-        if task.uncancel() <= self._cancelling and type(error) is asyncio.CancelledError:
-            raise TimeoutError from error
+_LOOKS = 64
+"""How often per limit the clock looks whether it was held up."""
 
 
-class EpisodeClock(TimeLimit):
+class EpisodeClock(TaskTimer):
     """Limits the time of an episode. Sampling time does not count, because it says nothing about the agent.
 
+    Nor does time in which the event loop was held up, or a sandbox waited for a processor (`sandbox/time_limit.py`).
     Use once, in a `with` block. TimeoutError is raised inside when the time is used up.
 
     The active limit changes twice a turn, and hardly ever ends an episode. So the event loop's timer is not replaced at
@@ -57,10 +28,13 @@ class EpisodeClock(TimeLimit):
         reply_s: the time limit of one reply.
     Attributes:
         loop: the event loop, once the clock runs.
+        ends: when the time is up, by the event loop's clock; infinite while the limit is not in use.
         sampling: a context manager that pauses the clock, and limits its block to the time of a reply.
     """
 
     loop: asyncio.AbstractEventLoop
+    ends = math.inf
+    _outer: Token[tuple[TaskTimer, ...]]
 
     def __init__(self, time_s: float, reply_s: float) -> None:
         super().__init__()
@@ -71,21 +45,34 @@ class EpisodeClock(TimeLimit):
 
     def __enter__(self) -> Self:
         self.loop = loop = asyncio.get_running_loop()
-        self.begin(loop, loop.time() + self._time_s)
-        self.set_timer(self.ends)
+        self.begin(loop)
+        now = loop.time()
+        self.ends = now + self._time_s
+        self.set_timer(self.ends, now)
+        self._outer = active_limits.set((*active_limits.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.sampling.ends = math.inf
+        active_limits.reset(self._outer)
+        self.ends = self.sampling.ends = math.inf
         self._stop_timer()
         self.end(error)
 
-    def set_timer(self, when: float) -> None:
-        """Let the timer fire at a time of the event loop's clock."""
+    def left_s(self) -> float:
+        return self.ends - self.loop.time()
+
+    def call_ended(self, waited_s: float) -> None:
+        self.ends += waited_s
+        if self._timer is None and not self.calls and self.ends < math.inf:  # the time was up during the call
+            self.set_timer(self.ends, self.loop.time())
+
+    def set_timer(self, when: float, now: float) -> None:
+        """Let the timer fire at a time of the event loop's clock, or earlier, to see whether the loop is held up."""
         self._stop_timer()
-        self.goes_off, self._timer = when, self.loop.call_at(when, self._go_off)
+        self.goes_off = min(when, now + self._time_s / _LOOKS)
+        self._timer = self.loop.call_at(self.goes_off, self._go_off)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -93,22 +80,27 @@ class EpisodeClock(TimeLimit):
         self.goes_off, self._timer = math.inf, None
 
     def _go_off(self) -> None:
+        now, due = self.loop.time(), self.goes_off
         self._stop_timer()
-        now = self.loop.time()
         limit = self if self.sampling.ends == math.inf else self.sampling
-        if limit.ends <= now:
+        limit.ends += max(now - due, 0.0)
+        if limit.ends > now:
+            self.set_timer(limit.ends, now)
+        elif not limit.calls:
+            limit.ends = math.inf
             limit.expire()
-        if limit.ends < math.inf:
-            self.set_timer(limit.ends)
 
 
-class PausedClock(TimeLimit):
+class PausedClock(TaskTimer):
     """Limits the time of one reply, and pauses the clock of the episode meanwhile.
 
     Attributes:
+        ends: as EpisodeClock's.
         took_s: the time of replies since it was last set to 0.
         ended: when the latest reply ended, by the event loop's clock.
     """
+
+    ends = math.inf
 
     def __init__(self, clock: EpisodeClock, reply_s: float) -> None:
         super().__init__()
@@ -118,9 +110,10 @@ class PausedClock(TimeLimit):
     def __enter__(self) -> Self:
         clock = self._clock
         self._began = clock.loop.time()
-        self.begin(clock.loop, self._began + self._reply_s)
+        self.begin(clock.loop)
+        self.ends = self._began + self._reply_s
         if self.ends < clock.goes_off:
-            clock.set_timer(self.ends)
+            clock.set_timer(self.ends, self._began)
         return self
 
     def __exit__(
@@ -132,6 +125,6 @@ class PausedClock(TimeLimit):
         self.took_s += took_s
         self.ends, clock.ends = math.inf, clock.ends + took_s
         if clock.ends < clock.goes_off:
-            clock.set_timer(clock.ends)
+            clock.set_timer(clock.ends, self.ended)
         if self.expired:
             self.end(error)

@@ -7,6 +7,7 @@ rootfs/                  root file systems from images        network/      the 
 allow_list.py            the names a sandbox may reach        link.py       the socket to a guest (read_pace.py)
 snapshot_cache.py        prepares slow snapshots once per backend
 wrapper.py               SandboxWrapper, for a sandbox that forwards its calls to another one
+time_limit.py            what counts as the time of an agent's code, for limits on the host's side
 toolchain_check.py       whether a language's compiler and interpreter work in a sandbox
 
 The names below are public, the modules are not. Backends, the pool and the proxy are imported when they are first used.

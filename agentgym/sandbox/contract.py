@@ -27,6 +27,8 @@ class Usage:
             ended or, in a session, has answered.
         started: processes and threads started; for a call, all that were started in the sandbox while it ran.
         wall_s: seconds during which at least one call ran.
+        waited_s: seconds for which calls waited for a processor, in all; their time limits do not count these. Calls
+            much shorter than their limit are not watched.
     """
 
     cpu_s: float = 0.0
@@ -36,6 +38,7 @@ class Usage:
     written_bytes: int = 0
     started: int = 0
     wall_s: float = 0.0
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class ExecResult:
         exit_code: 0 to 255; -N if signal N ended the process, as in subprocess.
         stdout, stderr: each at most the call's `max_output_bytes`.
         truncated: the output was longer. The rest was dropped inside the sandbox.
-        timed_out: the call took longer than its `timeout_s`, and all its processes were killed.
+        timed_out: the call used its `timeout_s` up, and all its processes were killed.
         oom_killed: the call failed, and a process was killed for the memory limit while it ran.
         duration_s: wall time in seconds, measured inside the sandbox.
         usage: what the call used.
@@ -173,13 +176,21 @@ class Connection:
 
 
 class Channel(Protocol):
-    """A long-lived process inside the sandbox that answers each line of JSON on its stdin with one on its stdout."""
+    """A long-lived process inside the sandbox that answers each line of JSON on its stdin with one on its stdout.
+
+    Attributes:
+        waited_s: seconds for which the process has waited for a processor, in all requests. They count for no limit.
+    """
+
+    waited_s: float
 
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
         """Send one JSON value and return the value of the next line. Requests wait for each other.
 
-        Raises: TimeoutError; SandboxDied if the process ended, or sent a line that is not JSON or larger than 16 MiB.
-            After any error, and after cancelling, the channel is closed: replies could be mixed up.
+        Waiting for a processor does not count towards `timeout_s`.
+
+        Raises: TimeoutError; HostOverloaded; SandboxDied if the process ended, or sent a line that is not JSON or
+            larger than 16 MiB. After any error, and after cancelling, the channel is closed: replies could be mixed up.
         """
 
     async def close(self) -> None:
@@ -217,11 +228,11 @@ class Sandbox(Protocol):
             stdin: standard input, of any size; empty for none.
             cwd: working directory, by default /work.
             env: variables for this call, added to the spec's.
-            timeout_s: seconds, above 0. At the timeout the command and all its descendants are killed, and the
-                result has `timed_out` set and the output so far.
+            timeout_s: seconds, above 0. When they are used up the command and all its descendants are killed, and
+                the result has `timed_out` set and the output so far. Waiting for a processor does not count.
             max_output_bytes: limit per stream; the rest is dropped, and `truncated` is set.
-        Raises: SandboxDied; ValueError for an empty or string `argv`, a timeout that is not a positive number, or a
-            negative `max_output_bytes`.
+        Raises: SandboxDied; HostOverloaded; ValueError for an empty or string `argv`, a timeout that is not a
+            positive number, or a negative `max_output_bytes`.
         """
 
     async def run_python(
@@ -234,7 +245,7 @@ class Sandbox(Protocol):
             session: calls of one session run one at a time in one process, and keep their variables. A session that
                 times out or is cancelled is killed, and its next call starts without variables.
             timeout_s, max_output_bytes: as for `exec`.
-        Raises: SandboxDied; ValueError as `exec`.
+        Raises: SandboxDied; HostOverloaded; ValueError as `exec`.
         """
 
     async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:

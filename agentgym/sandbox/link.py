@@ -17,16 +17,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.errors import SandboxDied
+from agentgym.sandbox.guest.counted_time import longest_s
 from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, READ_BYTES, FrameError, FrameReader, encode
 from agentgym.sandbox.read_pace import ReadPace
 
 Reply = tuple[dict[str, Any], bytes]
+_BLOCKED_S = 0.5  # a timer that is later than this was held up: the process was stopped, or the event loop blocked
 
 
 @dataclass(slots=True)
 class _PendingCall:
+    """A call that waits for its reply.
+
+    Attributes:
+        deadline_s: seconds in which the guest must give a sign. until: the loop's time when these end.
+        limit_s: the time limit of the call's code. began: the loop's time when it was sent.
+    """
+
     future: asyncio.Future[Reply]
     max_blob: int
+    operation: str = ""
+    deadline_s: float = 0.0
+    limit_s: float = 0.0
+    began: float = 0.0
+    until: float = 0.0
+    timer: asyncio.TimerHandle | None = None
 
 
 class Link:
@@ -47,7 +62,7 @@ class Link:
     def expect_greeting(self) -> asyncio.Future[Reply]:
         """Return the guest's first frame, which comes without a request."""
         self._attach()
-        return self._expect(0, 0)
+        return self._expect(0, 0).future
 
     def send_order(self, order: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Send the data that a guest needs before its greeting."""
@@ -59,10 +74,15 @@ class Link:
         blob: bytes = b"",
         *,
         deadline_s: float,
+        limit_s: float = 0.0,
         max_blob: int = 0,
         descriptors: Sequence[int] = (),
     ) -> Reply:
         """Send a request and wait for its reply.
+
+        The guest must reply within `deadline_s`, or say, again and again, that code with the time limit `limit_s` takes
+        longer because it waits for a processor.
+
 
         A blob that is too large for a frame is passed as a sealed memory file. If the call is cancelled, the guest
         kills the call's processes before it handles any later request.
@@ -74,23 +94,26 @@ class Link:
         self._attach()
         self._number += 1
         number = self._number
-        future = self._expect(number, max_blob)
+        pending = self._expect(number, max_blob)
         passed = list(descriptors)
         memory = -1
         if len(blob) > INLINE_BYTES:
             memory = in_memory(blob)
             passed, blob = [memory, *passed], b""
         assert self._loop is not None
-        timer = self._loop.call_later(deadline_s, self._deadline_passed, request["op"], deadline_s)
+        pending.operation, pending.deadline_s, pending.limit_s = request["op"], deadline_s, limit_s
+        pending.began = self._loop.time()
+        pending.until = pending.began + deadline_s
+        pending.timer = self._loop.call_at(pending.until, self._deadline_passed, pending)
         try:
             self._put(encode({**request, "id": number, "fds": len(passed)}, blob), passed)
-            return await future
+            return await pending.future
         except asyncio.CancelledError:
             if self.dead is None:
                 self._put(encode({"op": "cancel", "id": number, "call": number, "fds": 0}), [])
             raise
         finally:
-            timer.cancel()
+            pending.timer.cancel()
             if memory >= 0:
                 os.close(memory)
 
@@ -114,11 +137,10 @@ class Link:
         self.dead = "This sandbox was created in another process; a forked process must create its own."
         self._socket.close()
 
-    def _expect(self, number: int, max_blob: int) -> asyncio.Future[Reply]:
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._pending[number] = _PendingCall(future, max_blob)
+    def _expect(self, number: int, max_blob: int) -> _PendingCall:
+        pending = self._pending[number] = _PendingCall(asyncio.get_running_loop().create_future(), max_blob)
         self._frames.max_blob = max(call.max_blob for call in self._pending.values())
-        return future
+        return pending
 
     def _attach(self) -> None:
         loop = asyncio.get_running_loop()
@@ -219,13 +241,28 @@ class Link:
             raise FrameError(f"a reply to request {number!r:.40}, which the host has not sent")
         if len(blob) > call.max_blob:
             raise FrameError(f"{len(blob)} bytes, where at most {call.max_blob} were requested")
+        if header.get("late") is True:
+            latest = call.began + longest_s(call.limit_s)
+            call.until = max(call.until, min(call.future.get_loop().time(), latest) + call.deadline_s)
+            return
         del self._pending[number]  # only now: who waits for a reply that is refused is told so by `close`
         if not call.future.done():  # else its caller was cancelled
             call.future.set_result((header, blob))
 
-    def _deadline_passed(self, operation: str, deadline_s: float) -> None:
+    def _deadline_passed(self, call: _PendingCall) -> None:
+        """Close the link, unless the guest has given a sign, or this loop was itself too late to see one."""
+        loop = call.future.get_loop()
+        if call.future.done():
+            return
+        now = loop.time()
+        assert call.timer is not None
+        if now - call.timer.when() > _BLOCKED_S:
+            call.until = now + call.deadline_s
+        if call.until > now:
+            call.timer = loop.call_at(call.until, self._deadline_passed, call)
+            return
         self.close(
-            f"The sandbox did not answer {operation!r} within {deadline_s:g} s, its own time limit included: "
+            f"The sandbox did not answer {call.operation!r} within {call.deadline_s:g} s, its own time limit included: "
             "the guest is stalled, or the machine overloaded. The sandbox is closed."
         )
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, fields, replace
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Sandbox, Usage
 
-GROWING = ("cpu_s", "written_bytes", "started", "wall_s")
+GROWING = ("cpu_s", "written_bytes", "started", "wall_s", "waited_s")
 """Fields of `Usage` that only grow while a sandbox lives: the usage between two readings is their difference."""
 
 _meters: ContextVar[tuple[CallMeter, ...]] = ContextVar("agentgym_meters", default=())
@@ -34,6 +34,7 @@ class CallMeter:
             written_bytes=total.written_bytes + used.written_bytes,
             started=total.started + used.started,
             wall_s=total.wall_s + used.wall_s,
+            waited_s=total.waited_s + used.waited_s,
         )
 
 

@@ -108,9 +108,9 @@ class AppsCode(AppsEnvironment):
             for name, app in self.apps.items()
         }
         message: dict[str, Any] = {"code": code, "apps": apps}
-        deadline = time.monotonic() + RUN_S
+        began = time.monotonic()
         for _ in range(MAX_CALLS + 1):
-            remaining_s = deadline - time.monotonic()
+            remaining_s = RUN_S + channel.waited_s - (time.monotonic() - began)
             if remaining_s <= 0:
                 raise TimeoutError
             reply = await channel.request(message, timeout_s=remaining_s)

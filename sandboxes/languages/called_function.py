@@ -40,7 +40,7 @@ class CalledFunction:
 
     def __init__(self, sandbox: Sandbox, channel: Channel, signature: Signature, timeout_s: float) -> None:
         self._sandbox, self._channel, self._signature = sandbox, channel, signature
-        self._deadline, self._timeout_s = time.monotonic() + timeout_s, timeout_s
+        self._began, self._timeout_s = time.monotonic(), timeout_s
         self.ended = ""
 
     @classmethod
@@ -87,7 +87,8 @@ class CalledFunction:
 
     async def _reply(self, line: str) -> Any:
         try:
-            return await self._channel.request(line, timeout_s=max(0.01, self._deadline - time.monotonic()))
+            remaining_s = self._timeout_s + self._channel.waited_s - (time.monotonic() - self._began)
+            return await self._channel.request(line, timeout_s=max(0.01, remaining_s))
         except TimeoutError:
             self.ended = f"it took longer than the {self._timeout_s:g} s that all calls have"
         except SandboxDied:

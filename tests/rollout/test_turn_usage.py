@@ -70,18 +70,8 @@ class Writer(Environment):
 
     @tool(timeout_s=10 * DAY_S)
     async def loop(self) -> str:
-        """Compute without end. A day passes once that has taken 0.2 s of processor time."""
-        sandbox, clock = self.first_sandbox, asyncio.get_running_loop()
-        spent_s, now = (await sandbox.usage()).cpu_s, clock.time
-        computing = asyncio.ensure_future(sandbox.run_python("while True: pass", timeout_s=10 * DAY_S))
-        while (await sandbox.usage()).cpu_s < spent_s + 0.2:  # noqa: ASYNC110  no event tells of processor time
-            await asyncio.sleep(0.01)
-        clock.time = lambda: now() + DAY_S
-        try:
-            await computing
-        finally:
-            clock.time = now
-        return "never"
+        """Compute without end."""
+        return (await self.first_sandbox.run_python("while True: pass", timeout_s=10 * DAY_S)).text
 
     @tool
     async def kill(self) -> str:
@@ -165,7 +155,7 @@ async def test_a_reset_begins_the_count_anew_and_takes_nothing_away():
 
 
 async def test_a_turn_that_the_clock_ended_says_what_it_took():
-    trajectory = await play(say("loop"), say("submit"), budgets=Budgets(time_s=DAY_S / 2))
+    trajectory = await play(say("loop"), say("submit"), budgets=Budgets(time_s=1.0))
     assert trajectory.stop_reason is StopReason.TIME
     assert trajectory.turns[0].usage["cpu_s"] > 0.1
 

@@ -271,7 +271,7 @@ def test_an_event_of_a_closed_descriptor_is_not_taken_for_one_of_the_next_with_i
 def test_each_request_has_one_reply_whatever_fails_half_way():
     """By hand: a session's call is registered, then sending its code fails, then its time is over."""
     host, control = socket.socketpair()
-    guest = server.Guest(control, {"environment": dict(os.environ), "missing": {}}, None)
+    guest = server.Guest(control, {"environment": dict(os.environ), "missing": {}, "cores": 1.0}, None)
     kernel.set_dumpable(True)  # a guest is not, but this process goes on
     guest.unanswered.add(7)
     guest._reply(7, error="os", errno=5, text="half-way")

@@ -225,6 +225,7 @@ class DockerBackend:
                     "environment": environment(spec, image),
                     "preload": list(spec.preload),
                     "missing": {},
+                    "cores": spec.cpu_cores,
                     # gVisor sees no control group: at least bound each process separately
                     "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
                 }

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from . import frames, identity, kernel, teardown
+from .counted_time import CountedTime
 from .exit_watcher import ExitWatcher
 from .priority import give_way
 
@@ -23,7 +24,7 @@ _ALL = -1
 _HOME = b"/work"
 RESULT = (  # format of the header of a reply to a call: the JSON encoder would touch many objects
     b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
-    b'"written":%d,"started":%d}'
+    b'"written":%d,"started":%d,"counted":%.6f}'
 )
 JSON = {False: b"false", True: b"true"}
 
@@ -136,7 +137,7 @@ class RunningCall:
 
     id: int
     started: float
-    deadline: float
+    time: CountedTime
     stdout: Capture
     stderr: Capture
     memory_kills: int
@@ -344,4 +345,4 @@ def start_failure_reply(request: dict[str, Any], error: Exception) -> bytes:
     name = request.get("argv", ["python"])[0]
     message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
     code, no = 127 if isinstance(error, FileNotFoundError) else 126, JSON[False]
-    return frames.joined(RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, disk_used(), 0, 0), message)
+    return frames.joined(RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, disk_used(), 0, 0, 0), message)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import python
+from .counted_time import NOT_BEGUN
 from .exit_watcher import ExitWatcher
 from .jobs import Process, RunningCall, two_captures
 from .metering import Meter
@@ -75,7 +76,7 @@ class Prefork:
     def take(self, code: bytes, memory_kills: Callable[[], int], meter: Meter) -> RunningCall | None:
         """Start a Python call in the preforked child.
 
-        Returns: the call, still without its number and deadline; None if there is no child and a fork is needed.
+        Returns: the call, still without its number and time limit; None if there is no child and a fork is needed.
         """
         child = self._child
         if child is None:
@@ -125,7 +126,7 @@ class Prefork:
                 cleanup.callback(stderr.close)
                 process = Process(fork((stdout.write, stderr.write), theirs.fileno()), self._exit_watcher)
             cleanup.pop_all()
-        call = RunningCall(0, 0.0, 0.0, stdout, stderr, 0, process, kind=PYTHON)
+        call = RunningCall(0, 0.0, NOT_BEGUN, stdout, stderr, 0, process, kind=PYTHON)
         return PreforkedChild(call, ours.detach(), time.monotonic() + KEPT_S)
 
     def forget(self) -> None:

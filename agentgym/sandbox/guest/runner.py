@@ -17,13 +17,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from . import frames, jobs, kernel, python, teardown
+from . import frames, jobs, kernel, leftovers, python
+from .counted_time import CountedTime
 from .exit_watcher import ExitWatcher
 from .jobs import Capture, Process, RunningCall, Session
 from .metering import Meter, peak_kib, written_by
 from .oom_score import OomScore
 from .poller import Poller
 from .prefork import PYTHON, Prefork
+from .readiness import state_below
 
 _SESSION = "session"
 _FREEZING = "pack"  # while this operation runs, all other processes are stopped
@@ -39,10 +41,16 @@ class Runner:
         memory_kills: Callable[[], int],
         oom_score: OomScore,
         *,
+        cores: float,
+        tell_late: Callable[[int], None],
         python_first: bool = False,
     ) -> None:
-        """`python_first`: the first request is a Python call, whose process is forked while the rest is set up."""
+        """Make a runner. `tell_late` tells the host that a call waits for one of the `cores`.
+
+        `python_first`: the first request is a Python call, whose process is forked while the rest is set up.
+        """
         self.poller, self.answer, self.memory_kills, self.oom_score = poller, answer, memory_kills, oom_score
+        self.cores, self.tell_late = cores, tell_late
         self.calls: dict[int, RunningCall] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
@@ -62,7 +70,7 @@ class Runner:
         """Return the seconds until something is due without an event; None if nothing is."""
         timeout_s = self.prefork.due_in_s()
         for call in self.calls.values():
-            due_s = max(call.deadline - time.monotonic(), 0.0)
+            due_s = max(call.time.due - time.monotonic(), 0.0)
             timeout_s = due_s if timeout_s is None else min(timeout_s, due_s)
         return self.exit_watcher.limit_timeout(timeout_s, busy=bool(self.calls))
 
@@ -75,14 +83,22 @@ class Runner:
         return any(call.kind == _FREEZING for call in self.calls.values())
 
     def kill_overdue(self) -> None:
-        """Kill the calls that have passed their deadline."""
+        """Kill the calls that have used up their time, and tell the host which ones take longer for another reason."""
         self.exit_watcher.poll()
         self.prefork.drop_if_stale()
         for call in tuple(self.calls.values()):
-            if call.deadline <= time.monotonic():
-                self._finish(call, timed_out=True)
+            if call.time.due <= time.monotonic():
+                self._look_at(call)
         if not self.calls:
             self._prefork_if_due()
+
+    def _look_at(self, call: RunningCall) -> None:
+        is_ready, cpu_s = state_below(call.process.pid, self._owners() if call.session is None else None)
+        call.time.look(time.monotonic(), is_ready=is_ready, cpu_s=cpu_s)
+        if call.time.is_over:
+            self._finish(call, timed_out=True)
+        elif call.time.is_late:
+            self.tell_late(call.id)
 
     def _prefork_if_due(self) -> None:
         forked = self.prefork.fork_if_due(self._fork_waiting, self._watch_call)
@@ -118,7 +134,8 @@ class Runner:
             stderr.close()
             self.answer(request["id"], jobs.start_failure_reply(request, error))
             return
-        call = RunningCall(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
+        limit = CountedTime(request["timeout"], started, share=self.cores)
+        call = RunningCall(request["id"], started, limit, stdout, stderr, kills, process)
         call.kind, call.started_before = kind, pids
         stdout.limit = stderr.limit = request["limit"]
         self.calls[call.id] = call
@@ -132,7 +149,7 @@ class Runner:
             self.run(request, self._fork_python, code)
             return
         call.id, call.started = request["id"], time.monotonic()
-        call.deadline = call.started + request["timeout"]
+        call.time = CountedTime(request["timeout"], call.started, share=self.cores, cpu_s=call.process.cpu_s())
         call.stdout.start(request["limit"])  # leaves out what a session may have written meanwhile
         call.stderr.start(request["limit"])
         self.calls[call.id] = call
@@ -155,9 +172,6 @@ class Runner:
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
         """Run the guest's own code in a child, so that the event loop stays free. The child stays undumpable."""
         self.run(request, partial(jobs.fork_trusted, work), trusted=True)
-
-    def stop_everything(self) -> None:
-        jobs.signal_all(signal.SIGSTOP)
 
     def _start_process(self, start: Callable[..., int], *arguments: Any) -> int:
         """Start agent code in a child. If the process limit is reached, kill orphans and try once more."""
@@ -207,10 +221,11 @@ class Runner:
             stream.drain(self.dev_null)
         truncated = call.stdout.truncated or call.stderr.truncated
         oom = code != 0 and self.memory_kills() > call.memory_kills
+        now = time.monotonic()
         header = jobs.RESULT % (
             call.id, code, len(call.stdout.data), jobs.JSON[truncated], jobs.JSON[timed_out], jobs.JSON[oom],
-            time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
-            self.meter.started() - call.started_before,
+            now - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
+            self.meter.started() - call.started_before, call.time.counted_by(now),
         )  # fmt: skip
         self.answer(call.id, frames.joined(header, call.stdout.data + call.stderr.data))
 
@@ -231,9 +246,11 @@ class Runner:
                 return
         started = time.monotonic()
         session.number += 1
+        before_s = session.process.cpu_s()
+        limit = CountedTime(request["timeout"], started, share=self.cores, cpu_s=before_s)
         call = session.call = self.calls[request["id"]] = RunningCall(
-            request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
-            session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
+            request["id"], started, limit, session.stdout, session.stderr, kills,
+            session.process, session, before_s, written_before=written_by(session.process.pid),
             started_before=pids, kind=_SESSION,
         )  # fmt: skip
         for stream in (call.stdout, call.stderr):
@@ -304,7 +321,7 @@ class Runner:
         self._call_ended(_SESSION)
 
     def _session_ended(self, session: Session) -> None:
-        """Note that the session's process has ended, during a call or between calls."""
+        """Note that the session's process has ended."""
         if session.call is not None:
             self._finish(session.call)
             return
@@ -330,7 +347,6 @@ class Runner:
     ) -> None:
         arguments = [os.fsencode(argument) for argument in argv]
         self.prefork.call_begins("channel")
-
         jobs.check_some_left(max(standard), self.max_descriptors)
 
         def start() -> int:
@@ -359,6 +375,11 @@ class Runner:
             process.wait()
             self._kill_orphans()
 
+    def state_of_channel(self, number: int) -> tuple[bool, float]:
+        """Return whether a channel's process, or one below it, is ready to run, and their processor seconds."""
+        process = self.channels.get(number)
+        return (False, 0.0) if process is None else state_below(process.pid)
+
     # Leftovers
 
     def _owners(self) -> set[int]:
@@ -369,30 +390,9 @@ class Runner:
     def _kill_tree(self, process: Process) -> None:
         """Kill a process and everything below it; if nothing else runs, kill everything in the sandbox."""
         self.prefork.drop()
-        if not self._owners() - {process.pid}:
-            jobs.signal_all(signal.SIGKILL)
-            return
-        for _ in range(3):  # some processes may fork meanwhile
-            jobs.kill_all(jobs.descendants(process.pid))
+        leftovers.kill_tree(process.pid, alone=not self._owners() - {process.pid})
 
     def _kill_orphans(self) -> None:
         """Kill the processes that no call, session or channel owns."""
-        for call in self.calls.values():
-            if call.session is None:
-                return
-        if not self.is_active():
-            if self._children is not None and not os.pread(self._children, 1, 0):
-                return  # no child of process 1 is left
-            if jobs.signal_all(signal.SIGKILL):
-                teardown.wait_for_all()
-            return
-        owners = self._owners()
-        for _ in range(50):
-            orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
-            if not orphans:
-                return
-            jobs.kill_all(orphans)
-            for pid in orphans:
-                with contextlib.suppress(ChildProcessError):
-                    teardown.wait_for(pid)
-        jobs.signal_all(signal.SIGKILL)  # they fork faster than they are found: kill all, sessions included
+        if all(call.session is not None for call in self.calls.values()):
+            leftovers.kill_orphans(self._children, self._owners() if self.is_active() else None)

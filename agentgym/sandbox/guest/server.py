@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -92,7 +93,13 @@ class Guest:
             os.environ.clear()
             os.environ.update(self.environment)
         self.runner = Runner(
-            self.poller, self._answer, self._memory_kills, OomScore(oom_score), python_first=python_first
+            self.poller,
+            self._answer,
+            self._memory_kills,
+            OomScore(oom_score),
+            cores=spec["cores"],
+            tell_late=self._tell_late,
+            python_first=python_first,
         )
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
@@ -155,6 +162,11 @@ class Guest:
             self.unanswered.remove(number)
             self._put(frame)
 
+    def _tell_late(self, number: int) -> None:
+        """Tell the host that a request takes longer than its limit, because its code waits for a processor."""
+        if number in self.unanswered and not self.out:
+            self._put(frames.encode({"id": number, "late": True}))
+
     def _put(self, frame: bytes) -> None:
         waiting = bool(self.out)
         self.out += frame
@@ -202,6 +214,11 @@ class Guest:
         self.runner.end_channel(request["channel"])
         self._reply(request["id"])
 
+    def _look_at(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        """Tell the host whether a channel's process runs or waits for a processor, and what it has used."""
+        is_ready, cpu_s = self.runner.state_of_channel(request["channel"])
+        self._reply(request["id"], ready=is_ready, cpu=round(cpu_s, 6), cores=self.runner.cores)
+
     def _read(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         with identity.as_agent():
             data, size = files.read(request["path"], request["offset"], request["most"])
@@ -230,7 +247,7 @@ class Guest:
             with open(descriptors[0], "wb", buffering=1 << 20, closefd=False) as out:
                 packing.pack(out, changes=request["changes"])
 
-        self.runner.stop_everything()
+        jobs.signal_all(signal.SIGSTOP)
         self.runner.run_trusted(request, work)
 
     def _unpack(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
@@ -288,6 +305,7 @@ _OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]
         "cancel",
         "channel",
         "end_channel",
+        "look_at",
         "read",
         "write",
         "list",

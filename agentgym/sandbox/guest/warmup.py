@@ -26,7 +26,7 @@ def warm_up() -> None:
     """
     before = list(map(int, os.listdir("/proc/self/fd")))
     host, control = socket.socketpair()
-    guest = server.Guest(control, {"environment": jobs.inherited_environment(), "missing": {}}, None)
+    guest = server.Guest(control, {"environment": jobs.inherited_environment(), "missing": {}, "cores": 1.0}, None)
     guest.runner.max_descriptors = _MAX_DESCRIPTORS
     try:
         with _harmless():

@@ -10,8 +10,10 @@ import socket
 from typing import Any
 
 from agentgym.errors import SandboxDied
+from agentgym.sandbox.host.replies import seconds
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.read_pace import ReadPace, next_piece
+from agentgym.sandbox.time_limit import ChannelLimit, SandboxCall
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_LINE_VALUES = 1_000_000
@@ -26,7 +28,7 @@ class LineChannel:
     def __init__(self, link: Link, number: int, stream: socket.socket, errors: int) -> None:
         self._link, self._number, self._stream, self._errors = link, number, stream, errors
         self._serial = asyncio.Lock()
-        self._buffer = bytearray()
+        self._buffer, self.waited_s = bytearray(), 0.0
 
     @classmethod
     async def open(cls, link: Link, argv: list[str]) -> LineChannel:
@@ -56,7 +58,7 @@ class LineChannel:
         """Send one value and return the value of the next line.
 
         Raises: SandboxDied if the process ended, sent a line of more than 16 MiB, a million values or a hundred levels,
-            or a line that is not JSON; TimeoutError. After any of them the channel is closed.
+            or a line that is not JSON; TimeoutError; HostOverloaded. After any of them the channel is closed.
         """
         async with self._serial:
             if self._stream.fileno() < 0:
@@ -64,8 +66,7 @@ class LineChannel:
             line_out = json.dumps(message).encode() + b"\n"
             answered = False
             try:
-                async with asyncio.timeout(timeout_s):
-                    line = await self._exchange(line_out)
+                line = await self._exchange_in(timeout_s, line_out)
                 _check_count(line)
                 value = json.loads(line)
                 _check_depth(line, value)
@@ -79,6 +80,30 @@ class LineChannel:
             finally:
                 if not answered:
                     await self.close()
+
+    async def _exchange_in(self, timeout_s: float, line: bytes) -> bytes:
+        """Send a line and return the next one. Raises: TimeoutError; HostOverloaded; as `_exchange`."""
+        call = SandboxCall(timeout_s)
+        limit = ChannelLimit(call.timeout_s, self._look)
+        try:
+            with limit:
+                return await self._exchange(line)
+        except TimeoutError:
+            if not limit.expired:
+                raise
+        finally:
+            self.waited_s += limit.waited_s
+            call.end(limit.waited_s)
+        await call.time_is_up()
+        raise TimeoutError
+
+    async def _look(self) -> tuple[bool, float]:
+        """Return whether the process runs or waits for a processor, and its processor seconds by share of one."""
+        header, _ = await self._link.call({"op": "look_at", "channel": self._number}, deadline_s=_START_S)
+        try:
+            return header["ready"] is True, seconds(header, "cpu") / min(seconds(header, "cores"), 1.0)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise SandboxDied(f"The sandbox sent an invalid reply ({error!s:.200}).") from error
 
     async def _exchange(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()

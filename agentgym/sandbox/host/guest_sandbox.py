@@ -24,6 +24,7 @@ from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, Reply
+from agentgym.sandbox.time_limit import SandboxCall, active_limits, check_not_starved, uncounted
 
 _MIB = 2**20
 _GRACE_S = 5.0  # the host waits this much longer than the guest's own limit
@@ -52,7 +53,7 @@ class GuestSandbox:
         self._channels: builtins.list[LineChannel] = []
         self._owner = os.getpid()
         self._log = SessionLog()
-        self._busy = metering.BusyTime()
+        self._busy, self._waited_s = metering.BusyTime(), 0.0
         self._resetting = asyncio.Lock()
         self._closed = False
 
@@ -122,7 +123,8 @@ class GuestSandbox:
     async def open_channel(self, argv: Sequence[str]) -> LineChannel:
         """Start a process that speaks JSON lines. Its standard error is kept for error messages."""
         guest = self._current()
-        channel = await self._attributed(guest, LineChannel.open(guest.link, [str(part) for part in argv]))
+        with uncounted():
+            channel = await self._attributed(guest, LineChannel.open(guest.link, [str(part) for part in argv]))
         self._channels.append(channel)
         return channel
 
@@ -133,27 +135,32 @@ class GuestSandbox:
         """
         guest = self._current()
         files = receive_files(guest, self._backend, self._spec, _FILE_S, below=guest.base_snapshot)
-        return await self._attributed(guest, files)
+        with uncounted():
+            return await self._attributed(guest, files)
 
     async def reset(self) -> None:
         """Replace the guest by a new one: anything an agent left, even in the guest's memory, is gone."""
         self._current()
         async with self._resetting:
-            self._drop_channels()
-            self._sessions.clear()
-            self._log, self._busy = SessionLog(), metering.BusyTime()
-            self._guest.link.close("The sandbox was reset.")
-            await self._guest.close()
-            if self._closed:
-                raise SandboxDied("The sandbox is closed. Create a new one.")
-            guest = await self._make_guest()
-            self._guest = guest
-            if self._closed:  # meanwhile
-                await guest.close()
+            with uncounted():
+                await self._replace_guest()
+
+    async def _replace_guest(self) -> None:
+        self._drop_channels()
+        self._sessions.clear()
+        self._log, self._busy, self._waited_s = SessionLog(), metering.BusyTime(), 0.0
+        self._guest.link.close("The sandbox was reset.")
+        await self._guest.close()
+        if self._closed:
+            raise SandboxDied("The sandbox is closed. Create a new one.")
+        guest = await self._make_guest()
+        self._guest = guest
+        if self._closed:  # meanwhile
+            await guest.close()
 
     async def usage(self) -> Usage:
         header, _ = await self._call({"op": "usage"}, deadline_s=_GRACE_S)
-        return replace(self._parse(usage_of, header), wall_s=self._busy.seconds)
+        return replace(self._parse(usage_of, header), wall_s=self._busy.seconds, waited_s=self._waited_s)
 
     async def close(self) -> None:
         """Kill everything and leave nothing behind. May be called twice."""
@@ -198,22 +205,36 @@ class GuestSandbox:
             raise ValueError(f"timeout_s = {timeout_s!r} is not valid: give a number of seconds above 0.")
         if limit < 0:
             raise ValueError(f"max_output_bytes = {limit} is not valid: give 0 or more.")
+        call, waited_s = SandboxCall(timeout_s) if active_limits.get() else None, 0.0
+        timeout_s = timeout_s if call is None else call.timeout_s
         request.update(timeout=timeout_s, limit=limit)
         try:
             with self._busy:
-                reply = await self._call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
+                reply = await self._call(
+                    request, blob, deadline_s=timeout_s + _GRACE_S, limit_s=timeout_s, max_blob=2 * limit
+                )
+            result = self._parse(exec_result, reply)
+            waited_s = result.usage.waited_s
         except SandboxExhausted as error:
             stalled = self._guest.link.stalled
             text = f"{error}\n".encode()[:limit]
             return ExecResult(-signal.SIGKILL, stderr=text, timed_out=stalled, oom_killed=not stalled)
-        result = self._parse(exec_result, reply)
+        finally:
+            if call is not None:
+                call.end(waited_s)
+        self._waited_s += waited_s
         metering.record_usage(result.usage)
+        if result.timed_out:
+            check_not_starved(result, timeout_s)
+            if call is not None:
+                await call.time_is_up()
         return result
 
     async def _file(self, operation: str, path: str, data: bytes = b"", *, max_blob: int = 0, **fields: Any) -> Reply:
-        header, blob = await self._call(
-            {"op": operation, "path": path, **fields}, data, deadline_s=_FILE_S, max_blob=max_blob
-        )
+        with uncounted():
+            header, blob = await self._call(
+                {"op": operation, "path": path, **fields}, data, deadline_s=_FILE_S, max_blob=max_blob
+            )
         if "error" in header:
             raise self._parse(lambda reply: file_error(reply, path), header)
         return header, blob

@@ -11,6 +11,8 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import ExecResult, Usage
 from agentgym.text import visible
 
+_ROUNDING_S = 0.001
+
 
 def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
     """Read a result. Raises: KeyError, TypeError, ValueError if it is invalid; SandboxError for a refusal."""
@@ -19,7 +21,8 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
     first = whole_number(header, "out")
     if first > len(blob):
         raise ValueError(f"out is {first}, but the reply has only {len(blob)} bytes")
-    exit_code = header["exit"]
+    exit_code, wall_s = header["exit"], seconds(header, "wall")
+    waited_s = wall_s - seconds(header, "counted") if "counted" in header else 0.0
     if type(exit_code) is not int or not -255 <= exit_code <= 255:
         raise ValueError(f"exit is {exit_code!r:.40}, not a whole number from -255 to 255")
     return ExecResult(
@@ -29,14 +32,15 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
         truncated=header["truncated"] is True,
         timed_out=header["timed_out"] is True,
         oom_killed=header["oom"] is True,
-        duration_s=seconds(header, "wall"),
+        duration_s=wall_s,
         usage=Usage(
             cpu_s=seconds(header, "cpu"),
             peak_memory_mib=whole_number(header, "peak") / 1024,
             disk_bytes=whole_number(header, "disk"),
             written_bytes=counted(header, "written"),
             started=counted(header, "started"),
-            wall_s=seconds(header, "wall"),
+            wall_s=wall_s,
+            waited_s=waited_s if waited_s > _ROUNDING_S else 0.0,
         ),
     )
 

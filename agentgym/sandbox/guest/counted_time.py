@@ -1,0 +1,118 @@
+"""What a time limit counts, and whose failure it is when the time is up. One rule for all code that is limited.
+
+- Code that is ready to run uses its limit up by processor seconds: waiting for a processor does not count.
+- Code that sleeps, or waits for anything else, uses its limit up by wall time.
+- Time in which the code was not watched does not count: a stopped process, a paused machine, a blocked event loop.
+
+A limit that is used up so is the code's own. If the wall time is many times the limit and the limit is still not used
+up, the machine has failed, unless it had idle processors: then nothing kept the code from running.
+
+Whether code is ready to run is looked at some twenty times per limit, at random moments, which code cannot prepare for:
+on a machine that is not busy, code that is ready half of the time gets a third more time at most.
+"""
+
+from __future__ import annotations
+
+import os
+
+LOOKS = 20  # per limit
+SHORTEST_S = 0.005
+_ROUNDING_S = 0.001
+_TICK_S = 0.01  # in which the kernel tells processor time
+_IDLE = 0.05  # a machine of whose processors this share is idle keeps no code from running
+
+
+def longest_s(limit_s: float) -> float:
+    """Return the wall seconds after which a limit that is not used up is the machine's failure."""
+    return 6 * limit_s + 60.0
+
+
+class CountedTime:
+    """Counts the seconds of one limit.
+
+    Attributes:
+        limit_s: the limit. counted_s: how much of it is used up.
+        due: when to look next, by the caller's clock.
+        is_late: more wall time than the limit has passed, and it is not used up.
+        is_over: the limit is used up, or the code was kept from running for too long.
+    """
+
+    def __init__(self, limit_s: float, now: float, *, share: float = 1.0, cpu_s: float = 0.0) -> None:
+        """Begin to count.
+
+        Args:
+            share: how much of a processor the code may use, if less than one.
+            cpu_s: processor seconds that the code had used before.
+        """
+        self.limit_s, self.counted_s, self.is_late, self.is_over = limit_s, 0.0, False, False
+        self._share, self._began, self._last, self._cpu_s = min(share, 1.0), now, now, cpu_s
+        self._idle: tuple[float, float] | None = None  # when the limit had passed, and idle seconds of the machine then
+        self.due = self._next(now)
+
+    def look(self, now: float, *, is_ready: bool, cpu_s: float = 0.0) -> None:
+        """Count the time since the last look.
+
+        Args:
+            is_ready: whether the code runs, or waits for nothing but a processor. cpu_s: what it has used in all.
+        """
+        seconds = max(min(now, self.due) - self._last, 0.0)
+        if is_ready:
+            seconds = min(seconds, max(cpu_s - self._cpu_s, 0.0) / self._share)
+            cpu_s = max(self._cpu_s + seconds * self._share, cpu_s - _TICK_S)
+        self.counted_s += seconds
+        self._last, self._cpu_s = now, cpu_s
+        age_s = now - self._began
+        if age_s > self.limit_s and self._idle is None:
+            self._idle = now, _idle_s()
+        if age_s > longest_s(self.limit_s) and self._had_idle_processors(now):
+            self.counted_s = self.limit_s
+        self.is_over = self.is_used_up or age_s > longest_s(self.limit_s)
+        self.is_late = age_s > self.limit_s and not self.is_over
+        self.due = self._next(now)
+
+    def resume(self, now: float) -> None:
+        """Continue to count after `pause`, or begin."""
+        self._began, self._last = now - self.age_s, now
+        self.due = self._next(now)
+
+    def pause(self, now: float) -> None:
+        """Stop counting: what follows is not the limited code's time."""
+        self.counted_s, self._last = self.counted_by(now), now
+
+    @property
+    def age_s(self) -> float:
+        """The wall seconds up to the last look or pause."""
+        return self._last - self._began
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the code itself has used the limit up."""
+        return self.counted_s >= self.limit_s - _ROUNDING_S
+
+    def counted_by(self, now: float) -> float:
+        """Return what is used up by the end of the code, which comes before the next look."""
+        return self.counted_s + (0.0 if self.is_over else max(now - self._last, 0.0))
+
+    def _next(self, now: float) -> float:
+        period_s = self.limit_s / LOOKS * (0.5 + os.urandom(1)[0] / 255)
+        left_s = self.limit_s - self.counted_s
+        return now + max(period_s if left_s - period_s > SHORTEST_S else left_s, SHORTEST_S)
+
+    def _had_idle_processors(self, now: float) -> bool:
+        if self._idle is None:
+            return False
+        since, idle_s = self._idle
+        return _idle_s() - idle_s > _IDLE * (now - since) * (os.cpu_count() or 1)
+
+
+def _idle_s() -> float:
+    """Return the idle seconds of all processors since the machine started; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/stat", "rb") as file:
+            return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+NOT_BEGUN = CountedTime(0.0, 0.0)
+"""The limit of a call that waits for its code."""
