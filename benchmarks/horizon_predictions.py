@@ -2,7 +2,7 @@
 
 What is known of a task set at a horizon is one number, the chance that a turn of the warm-started model is right, as
 measured on validation tasks. The rest is the model of `agentgym.methods.credit_advice.subtasks`: independent turns, an
-ideal critic, and either one skill that all turns share or a skill for each turn. A network has something between the two.
+ideal critic, and either one skill that all turns share or a skill for each turn. A network has something of both.
 """
 
 from __future__ import annotations
