@@ -19,7 +19,7 @@ from agentgym import registry
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
+from agentgym.training.loss.microbatches import RowSizes, loss_in_parts, parts_alike
 from agentgym.training.loss.row_data import ROW_DATA, RowData
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
@@ -181,7 +181,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
     ) -> torch.Tensor:
         """Return the sum of SFTTrainer's losses of the parts, each divided by the batch's labelled tokens."""
         lengths = inputs["attention_mask"].sum(1)
-        of_all = self._processes.gather(lengths[:, None].cpu().numpy())
+        of_all = self._processes.gather(RowSizes.unshared(lengths[:, None].cpu().numpy()))
         parts = parts_alike(of_all, self._processes.rank, self._microbatch_tokens)
 
         def loss_of(rows: np.ndarray) -> torch.Tensor:

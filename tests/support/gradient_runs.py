@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,13 @@ Weights = dict[str, torch.Tensor]
 ROWS = [{"prompt": task.prompt, "task": i} for i, task in enumerate(TASKS) for _ in range(GROUP)]
 
 
-def episode(rng: np.random.Generator, task: Task, sample: int, turns: int, vocabulary: int) -> Trajectory:
-    """Unequal turns of unequal lengths with results between them; the third turn, if any, is in a row of its own."""
+def episode(
+    rng: np.random.Generator, task: Task, sample: int, turns: int, vocabulary: int, prompt: Sequence[int] = ()
+) -> Trajectory:
+    """Unequal turns of unequal lengths with results between them; the third turn, if any, is in a row of its own.
+
+    By default the prompt is the episode's own; with `prompt`, both rows begin with it.
+    """
 
     def draw(count: int) -> list[int]:
         return [int(i) for i in rng.integers(3, vocabulary, count)]
@@ -47,7 +53,7 @@ def episode(rng: np.random.Generator, task: Task, sample: int, turns: int, vocab
         f"{task.id}#{sample}",
         task,
         sample,
-        prompt_ids=draw(3 if task == TASKS[0] else 5),
+        prompt_ids=list(prompt) or draw(3 if task == TASKS[0] else 5),
         turns=[
             Turn(
                 k,
@@ -61,22 +67,30 @@ def episode(rng: np.random.Generator, task: Task, sample: int, turns: int, vocab
             )
             for k in range(turns)
         ],
-        further_rows=[Row((Message("user", "again"),), draw(3), parent=0)] if turns > 2 else [],
+        further_rows=[Row((Message("user", "again"),), [*prompt, *draw(3)], parent=0)] if turns > 2 else [],
         outcome={"success": float(sample % 2)},
         stop_reason=StopReason.MAX_TURNS if sample == 3 else StopReason.ANSWERED,
     )
 
 
 class Given(Rollouts):
-    """Two groups made beforehand: unequal and truncated episodes, a failed one, and others off policy by turns."""
+    """Two groups made beforehand: unequal and truncated episodes, a failed one, and others off policy by turns.
 
-    def __init__(self, model: Any, vocabulary: int) -> None:
+    Args:
+        shared: the tokens of the prompt that a group shares, for each group; by default none is shared.
+    """
+
+    def __init__(self, model: Any, vocabulary: int, shared: Sequence[int] = (0, 0)) -> None:
         super().__init__()
         rng = np.random.default_rng(3)
+        prompts = [[int(i) for i in np.random.default_rng(5).integers(3, vocabulary, count)] for count in shared]
         self.groups = [
-            [episode(rng, task, i, 1 + (i + n) % 3, vocabulary) for i in range(GROUP)] for n, task in enumerate(TASKS)
+            [episode(rng, task, i, 1 + (i + n) % 3, vocabulary, prompts[n]) for i in range(GROUP)]
+            for n, task in enumerate(TASKS)
         ]
-        self.experts = [episode(rng, task, 9, 2, vocabulary) for task in TASKS]
+        self.experts = [
+            episode(rng, task, 9, 2, vocabulary, prompt) for task, prompt in zip(TASKS, prompts, strict=True)
+        ]
         for expert in self.experts:
             expert.outcome = {"success": 1.0}
         exact = in_float64(model)
@@ -130,6 +144,7 @@ def trainer_of(
     model: Any = None,
     rollouts: Given | None = None,
     processes: Processes = ALONE,
+    microbatch_tokens: int = 60,
     **options: Any,
 ) -> TurnGRPOTrainer:
     """The trainer that a recipe with this objective gets, one step of plain gradient descent long."""
@@ -166,7 +181,7 @@ def trainer_of(
         rollouts=rollouts,
         estimator=estimator("return_to_go"),
         objective=None if isinstance(loss, TrlLoss) else loss,
-        microbatch_tokens=60,
+        microbatch_tokens=microbatch_tokens,
         processing_class=tokenizer,
         parts=[OptimalValues(), ExpertEpisodes(StoredExperts(rollouts.experts))],
     )

@@ -7,6 +7,16 @@ from mutants import Mutant, mutant_tests
 PARTS, BATCHES, LOSS = "training/loss/microbatches.py", "training/loss/grpo_batches.py", "training/loss/policy_loss.py"
 MASKS, ROWS, TRAINER = "training/loss/token_masks.py", "training/loss/separate_rows.py", "training/turn_grpo.py"
 CONTRACT, GROUPED, PPO = (f"training/objectives/{name}.py" for name in ("contract", "grouped", "policy_gradient"))
+PREFIXES, OF_PREFIXES = "training/loss/shared_prefixes.py", "training/test_shared_prefixes.py"
+STATES, BRANCHES, ONCE, SHARED = (
+    f"{OF_PREFIXES}::{name}"
+    for name in (
+        "test_the_last_hidden_states_are_those_of_each_sequence_alone",
+        "test_every_token_is_found_after_the_tokens_before_it",
+        "test_a_prompt_is_computed_once_and_what_another_row_begins_with_not_at_all",
+        "test_the_gradient_is_that_of_the_formulas[dr_grpo-False-10000]",
+    )
+)
 GRADIENT = "training/test_policy_gradient.py::test_every_objective_has_the_gradient_of_its_formula_with_every_estimator"
 TURNS, TERMS, OBJECTIVES = "training/test_turn_grpo.py", "training/test_terms.py", "training/test_objectives.py"
 SPLIT, FAILED, HOOK = (f"training/test_{name}.py" for name in ("microbatches", "failure_masks", "logit_hook_training"))
@@ -17,9 +27,11 @@ SEPARATE, RATIO, NOISE = (
 MUTANTS = [
     Mutant(PARTS, "known += loss.detach()", "known += 0 * loss.detach()", SPLIT),
     Mutant(PARTS, "trainer.accelerator.backward(loss)\n", "pass\n", SPLIT),
-    Mutant(PARTS, "np.where(sizes <= max_tokens,", "np.where(sizes <= 2 * max_tokens,", SPLIT),
-    Mutant(PARTS, "[orders[own][part] for part", "[orders[0][part] for part", SPLIT),
-    Mutant(PARTS, "np.argsort(-lengths.sum(axis=1)", "np.argsort(0 * lengths.sum(axis=1)", SPLIT),
+    Mutant(PARTS, "(held <= max_tokens)", "(held <= 2 * max_tokens)", SPLIT),
+    Mutant(PARTS, "[orders[own][begin:end] for", "[orders[0][begin:end] for", SPLIT),
+    Mutant(PARTS, "(rows - prompts)", "0", SPLIT),
+    Mutant(PARTS, "-longest[self.prompts]))", "-totals))", SPLIT),
+    Mutant(PARTS, "np.argsort(-totals", "np.argsort(0 * totals", SPLIT),
     Mutant(
         BATCHES,
         "return float(own[torch.as_tensor(rows",
@@ -80,6 +92,15 @@ MUTANTS = [
     Mutant(MASKS, "return logp - log_left, entropy", "return logp, entropy", HOOK),
     Mutant(ROWS, "list(own_starts[1:])", "list(own_starts[2:])", SEPARATE),
     Mutant(ROWS, "joined.view(self._shape)[:, :-1]", "joined.view(self._shape)[:, 1:]", SEPARATE),
+    Mutant(PREFIXES, "starts[:, None] + positions,", "0 * starts[:, None] + positions,", STATES),
+    Mutant(PREFIXES, "[columns < starts[:, None], mask]", "[columns < starts[:, None] - 1, mask]", STATES),
+    Mutant(PREFIXES, "[columns < starts[:, None], mask]", "[columns <= starts[:, None], mask]", STATES),
+    Mutant(PREFIXES, "prefixes.index_select(0, prefix_of)", "prefixes.detach().index_select(0, prefix_of)", SHARED),
+    Mutant(PREFIXES, "np.where(token < start,", "np.where(token <= start,", BRANCHES),
+    Mutant(PREFIXES, "ending * width + token - start", "ending * width + token", BRANCHES),
+    Mutant(PREFIXES, "np.arange(ids.shape[1]) - own.argmax(1)[:, None]", "np.arange(ids.shape[1])[None]", STATES),
+    Mutant(PREFIXES, "self.prefix_of[begin:end], self.starts", "self.prefix_of[begin], self.starts", BRANCHES),
+    Mutant(PREFIXES, "_common(tokens, sequences[following]) < len(tokens)", "True", ONCE),
     Mutant(CONTRACT, "sums = (values * self.own).sum(1)", "sums = values.sum(1)", OBJECTIVES),
     Mutant(CONTRACT, "return moved.exp() * k3(self.reference_gaps())", "return k3(self.reference_gaps())", OBJECTIVES),
     Mutant(CONTRACT, "log_ratio.exp() - 1 - log_ratio", "log_ratio.exp() - 1 + log_ratio", OBJECTIVES),

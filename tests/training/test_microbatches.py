@@ -15,7 +15,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.training.loss.grpo_batches import of_the_batch
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.loss.microbatches import parts_alike, parts_of
+from agentgym.training.loss.microbatches import RowSizes, parts_alike, parts_of, slices_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
@@ -27,7 +27,7 @@ lengths_of_rows = st.integers(1, 3).flatmap(
 @given(lengths_of_rows, st.integers(1, 400))
 def test_parts_hold_every_row_once_within_the_budget(lengths, budget):
     lengths = np.array(lengths)
-    parts = parts_of(lengths, budget)
+    parts = parts_of(RowSizes.unshared(lengths), budget)
     assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
     for part in parts:
         assert len(part) == 1 or lengths[part].max(axis=0).sum() * len(part) <= budget
@@ -38,7 +38,8 @@ def test_parts_have_as_many_rows_in_every_process(lengths, budget, random):
     """TRL gathers a number for each row of a part."""
     processes = [np.array(random.sample(lengths, len(lengths))), np.array(lengths)]
     processes.append(processes[1] * random.randint(1, 9))
-    shared_out = [parts_alike(processes, rank, budget) for rank in range(3)]
+    sizes = [RowSizes.unshared(rows) for rows in processes]
+    shared_out = [parts_alike(sizes, rank, budget) for rank in range(3)]
     for lengths_here, parts in zip(processes, shared_out, strict=True):
         assert sorted(row for part in parts for row in part) == list(range(len(lengths_here)))
         assert [len(part) for part in parts] == [len(part) for part in shared_out[0]]
@@ -47,17 +48,58 @@ def test_parts_have_as_many_rows_in_every_process(lengths, budget, random):
 
 
 def test_rows_of_like_length_stand_together():
-    parts = parts_of(np.array([[10], [90], [11], [88]]), 180)
+    parts = parts_of(RowSizes.unshared(np.array([[10], [90], [11], [88]])), 180)
     assert [sorted(part) for part in parts] == [[1, 3], [0, 2]]
 
 
 def test_little_is_padding_and_parts_are_few():
     lengths = np.random.default_rng(0).lognormal(6.0, 0.5, size=(64, 1)).astype(int)
-    parts = parts_of(lengths, 16_384)
+    parts = parts_of(RowSizes.unshared(lengths), 16_384)
     padded = sum(lengths[part].max() * len(part) for part in parts)
     assert lengths.sum() > 0.9 * padded
     assert len(parts) <= 8
-    assert len(parts_of(lengths // 100, 16_384)) == 1  # as little as this is computed at once
+    assert len(parts_of(RowSizes.unshared(lengths // 100), 16_384)) == 1  # as little as this is computed at once
+
+
+def grouped(group: int, count: int, prompt: int, own: int) -> RowSizes:
+    """Groups of rows with one prompt each, shuffled: the rows of a group stand apart."""
+    order = np.random.default_rng(0).permutation(group * count)
+    lengths = np.array([[prompt, own + 10 * (row % group) + row // group] for row in range(group * count)])
+    return RowSizes(lengths[order], (np.arange(group * count) // group)[order])
+
+
+def test_rows_that_share_a_long_prompt_stand_together():
+    sizes = grouped(group=4, count=3, prompt=400, own=100)
+    parts = parts_of(sizes, 1100)  # a group is computed as 400 + 4 x 132 tokens at most, and its copies weigh 150
+    assert [sorted(set(sizes.prompts[part])) for part in parts] == [[2], [1], [0]]
+    assert all(len(part) == 4 for part in parts)
+
+
+def test_copies_of_a_shared_prompt_take_part_of_the_budget():
+    """4 x 100 tokens and a prompt of 800: 1200 are computed, and three copies of it count as 300."""
+    sizes = RowSizes(np.array([[800, 100]] * 4), np.zeros(4, int))
+    assert len(parts_of(sizes, 1500)) == 1
+    assert len(parts_of(sizes, 1499)) == 2
+
+
+def test_rows_of_like_length_stand_together_if_their_prompts_are_short():
+    sizes = RowSizes(np.array([[2, 1000], [2, 10], [2, 1000], [2, 10]]), np.array([0, 0, 1, 1]))
+    assert [sorted(part) for part in parts_of(sizes, 2010)] == [[0, 2], [1, 3]]
+
+
+def test_prompts_are_the_same_only_with_the_same_tokens():
+    ids = torch.tensor([[0, 5, 6], [0, 5, 6], [5, 6, 0], [7, 5, 6], [0, 0, 6]])
+    mask = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 1, 1]])
+    sizes = RowSizes.of({"prompt_ids": ids, "prompt_mask": mask, "completion_mask": torch.ones(5, 2)})
+    assert len(set(sizes.prompts)) == 4
+    assert sizes.prompts[0] == sizes.prompts[1]
+    assert sizes.lengths.tolist() == [[2, 2], [2, 2], [3, 2], [3, 2], [2, 2]]
+
+
+def test_slices_keep_the_order_of_the_rows():
+    sizes = RowSizes(np.array([[100, 10]] * 6), np.array([0, 0, 0, 1, 1, 1]))
+    assert slices_of([sizes], 170) == [slice(0, 3), slice(3, 6)]
+    assert slices_of([RowSizes.unshared(sizes.lengths)], 220) == [slice(0, 2), slice(2, 4), slice(4, 6)]
 
 
 @pytest.mark.parametrize("loss_type", ["dr_grpo", "bnpo", "dapo"])

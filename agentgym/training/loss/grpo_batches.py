@@ -371,6 +371,14 @@ def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -
     return [float(np.average(np.array(values)[known], weights=token_counts[known]))]
 
 
-def joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Concatenate the rows of several passes, or average scalars."""
-    return torch.cat(list(columns)) if columns[0].dim() else torch.stack(list(columns)).mean()
+def joined(columns: Sequence[torch.Tensor | None], width: int) -> torch.Tensor | None:
+    """Concatenate the rows of several passes, or average scalars.
+
+    Args:
+        columns: [rows, at most `width`] of each pass; 0 is added on the right. Or a scalar of each, or None of each.
+    """
+    known = [values for values in columns if values is not None]
+    if not known:
+        return None
+    rows = [pad(values, (0, width - values.shape[1])) for values in known if values.dim()]
+    return torch.cat(rows) if rows else torch.stack(known).mean()

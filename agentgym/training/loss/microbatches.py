@@ -6,58 +6,135 @@ whole batch's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 _COST_OF_A_PART = 512
 """Overhead of one more part, in tokens that could be computed in the same time; our choice."""
+_COST_OF_A_COPY = 1 / 8
+"""Memory of a token of a shared prompt in each row after the first, whose keys and values are copied, as a share of a
+token that is computed; our choice."""
 
 T = TypeVar("T")
 
 
-def parts_of(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
-    """Split the rows of a batch into few parts with little padding.
+@dataclass(frozen=True, slots=True)
+class RowSizes:
+    """The sizes of a batch's rows.
 
-    Rows are sorted by length. The cuts minimise the total cost: tokens with padding, plus an overhead per part. A row
-    longer than the budget becomes its own part.
+    Attributes:
+        lengths: [rows, segments] token counts of each row's segments; each segment is padded separately.
+        prompts: [rows] rows with the same number have the same tokens in all segments but the last, which are
+            computed once.
+    """
+
+    lengths: NDArray[np.int64]
+    prompts: NDArray[np.int64]
+
+    @classmethod
+    def unshared(cls, lengths: NDArray[np.int64]) -> RowSizes:
+        """Return the sizes of rows that share nothing."""
+        return cls(lengths, np.arange(len(lengths)))
+
+    @classmethod
+    def of(cls, batch: Mapping[str, torch.Tensor]) -> RowSizes:
+        """Return the sizes of rows that share their prompt with rows whose prompt has the same tokens.
+
+        Args:
+            batch: prompt_ids, [rows, P] tokens, and prompt_mask, 1 on those that are not padding; completion_mask,
+                [rows, T], the same for the tokens after the prompt.
+        """
+        lengths = torch.stack([batch["prompt_mask"].sum(1), batch["completion_mask"].sum(1)], 1).cpu().numpy()
+        tokens = (batch["prompt_ids"] + 1) * batch["prompt_mask"]
+        return cls(lengths, np.unique(tokens.cpu().numpy(), axis=0, return_inverse=True)[1].reshape(-1))
+
+    def take(self, rows: NDArray[np.int64]) -> RowSizes:
+        """Return the sizes of some rows."""
+        return RowSizes(self.lengths[rows], self.prompts[rows])
+
+    def orders(self) -> list[NDArray[np.int64]]:
+        """Return two orders of the rows: by length, and with rows of the same prompt beside each other."""
+        totals = self.lengths.sum(1)
+        longest = np.zeros(int(self.prompts.max(initial=-1)) + 1, int)
+        np.maximum.at(longest, self.prompts, totals)
+        return [np.argsort(-totals, kind="stable"), np.lexsort((-totals, self.prompts, -longest[self.prompts]))]
+
+
+def parts_of(sizes: RowSizes, max_tokens: int) -> list[np.ndarray]:
+    """Split the rows of a batch into few parts with little padding, and with rows that share a prompt together.
+
+    The cuts of ordered rows minimise the total cost: tokens with padding, plus an overhead per part. A row longer than
+    the budget becomes its own part.
 
     Args:
-        lengths: [rows, segments] token counts of each row's segments; each segment is padded separately.
         max_tokens: maximum number of tokens in a part, with padding.
     Returns: the row indices of each part, longest rows first.
     """
-    order = np.argsort(-lengths.sum(axis=1), kind="stable")
-    ordered, count = lengths[order], len(order)
-    costs, previous_cuts = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
-    costs[0] = 0.0
-    for cut in range(count):  # costs[k] is the minimum cost of the first k rows
-        sizes = np.maximum.accumulate(ordered[cut:], axis=0).sum(axis=1) * np.arange(1, count - cut + 1)
-        candidates = np.where(sizes <= max_tokens, costs[cut] + sizes + _COST_OF_A_PART, np.inf)
-        candidates[0] = costs[cut] + sizes[0] + _COST_OF_A_PART
-        is_less = candidates < costs[cut + 1 :]
-        costs[cut + 1 :][is_less], previous_cuts[cut + 1 :][is_less] = candidates[is_less], cut
-    cuts = [count]
-    while cuts[-1] > 0:
-        cuts.append(int(previous_cuts[cuts[-1]]))
-    return [order[start:end] for end, start in reversed(list(pairwise(cuts)))]
+    return parts_alike([sizes], 0, max_tokens)
 
 
-def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> list[np.ndarray]:
+def parts_alike(sizes: Sequence[RowSizes], own: int, max_tokens: int) -> list[np.ndarray]:
     """Split a batch alike in all processes: each part has the same number of rows in every process.
 
     TRL gathers metrics of a part's rows, which hangs or fails if their number differs between processes.
 
     Args:
-        lengths: the row lengths of each process; all processes have the same number of rows.
+        sizes: the rows of each process; all processes have the same number of rows.
         own: the index of this process.
     """
-    orders = [np.argsort(-rows.sum(axis=1), kind="stable") for rows in lengths]
-    longest = np.max([rows[order] for rows, order in zip(lengths, orders, strict=True)], axis=0)
-    return [orders[own][part] for part in parts_of(longest, max_tokens)]
+    candidates = []
+    for orders in zip(*(rows.orders() for rows in sizes), strict=True):
+        cuts, cost = _cuts([rows.take(order) for rows, order in zip(sizes, orders, strict=True)], max_tokens)
+        candidates.append((cost, [orders[own][begin:end] for begin, end in cuts]))
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def slices_of(sizes: Sequence[RowSizes], max_tokens: int) -> list[slice]:
+    """Split a batch into parts alike in all processes, as `parts_alike`, without changing the order of its rows."""
+    return [slice(begin, end) for begin, end in _cuts(sizes, max_tokens)[0]]
+
+
+def _cuts(sizes: Sequence[RowSizes], max_tokens: int) -> tuple[list[tuple[int, int]], float]:
+    """Return the cheapest cuts of ordered rows that keep within the budget in every process, and their cost."""
+    lengths = np.max([rows.lengths for rows in sizes], axis=0)
+    begins = np.any([np.diff(rows.prompts, prepend=-1) != 0 for rows in sizes], axis=0)
+
+    def costs(begin: int) -> NDArray[np.float64]:
+        longest = np.maximum.accumulate(lengths[begin:], axis=0)
+        of_prompt, after = longest[:, :-1].sum(1), longest[:, -1]
+        rows = np.arange(1, len(longest) + 1)
+        prompts = 1 + np.cumsum(begins[begin:]) - begins[begin]
+        computed = of_prompt * prompts + after * rows
+        held = computed + _COST_OF_A_COPY * of_prompt * (rows - prompts)
+        return np.where((held <= max_tokens) | (rows == 1), computed + _COST_OF_A_PART, np.inf)
+
+    return cheapest_cuts(len(lengths), costs)
+
+
+def cheapest_cuts(count: int, costs: Callable[[int], NDArray[np.float64]]) -> tuple[list[tuple[int, int]], float]:
+    """Divide `count` ordered things into consecutive parts with the least total cost.
+
+    Args:
+        costs: given a part's begin, returns [count - begin] its cost for each end; that of a single thing is finite.
+    Returns: begin and end of each part, and the total cost.
+    """
+    totals, previous = np.full(count + 1, np.inf), np.zeros(count + 1, int)
+    totals[0] = 0.0  # totals[k] is the least cost of the first k things
+    for begin in range(count):
+        candidates = totals[begin] + costs(begin)
+        is_less = candidates < totals[begin + 1 :]
+        totals[begin + 1 :][is_less], previous[begin + 1 :][is_less] = candidates[is_less], begin
+    ends = [count]
+    while ends[-1] > 0:
+        ends.append(int(previous[ends[-1]]))
+    return list(pairwise(reversed(ends))), float(totals[count])
 
 
 def loss_in_parts(

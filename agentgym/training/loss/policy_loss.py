@@ -15,7 +15,6 @@ from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.grpo_batches import (
     OtherRows,
     joined,
-    lengths_of,
     of_the_batch,
     own_tokens,
     share_of,
@@ -24,9 +23,10 @@ from agentgym.training.loss.grpo_batches import (
     with_labels_on,
 )
 from agentgym.training.loss.labelled_head import project_labelled_only
-from agentgym.training.loss.microbatches import loss_in_parts, parts_alike, parts_of
+from agentgym.training.loss.microbatches import RowSizes, loss_in_parts, parts_alike, parts_of, slices_of
 from agentgym.training.loss.row_data import ForwardPass, RowData, read_row_data
 from agentgym.training.loss.separate_rows import separated
+from agentgym.training.loss.shared_prefixes import row_sizes
 from agentgym.training.loss.step_batch import BatchPass, PassPart
 from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
@@ -143,26 +143,27 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         **options: Any,
     ) -> Any:
         """Call TRL's method for the agent's own tokens only, with the rows' images. `_part_loss` reads the result."""
-        forward, parts = super()._get_per_token_logps_and_entropies, []
-        width = input_ids.shape[1]
-        if self.is_fsdp_enabled:  # all processes take part in each pass, so they need the same number of passes
-            width = max(self.processes.gather(width))
-        size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // width))
-        for start in range(0, len(input_ids), size):
-            rows = slice(start, start + size)
-            ids, mask, data = input_ids[rows], attention_mask[rows], self._pass.rows[rows]
+        forward, parts, masks = super()._get_per_token_logps_and_entropies, [], self.token_masks
+        start, unwrapped = input_ids.shape[1] - logits_to_keep, self.accelerator.unwrap_model(model)
+        prompt_mask, completion_mask = attention_mask.tensor_split([start], 1)
+        batch = {"prompt_ids": input_ids[:, :start], "prompt_mask": prompt_mask, "completion_mask": completion_mask}
+        sizes = row_sizes(unwrapped, batch)
+        # With sharded weights, all processes take part in each pass, so they need the same number of passes.
+        of_all = self.processes.gather(sizes) if self.is_fsdp_enabled else [sizes]
+        for rows in slices_of(of_all, self._microbatch_tokens):
+            used = attention_mask[rows].any(0).nonzero()[:, 0].tolist()
+            columns, width = slice(used[0], used[-1] + 1), used[-1] + 1 - start
+            ids, mask, data = input_ids[rows, columns], attention_mask[rows, columns], self._pass.rows[rows]
             separate_rows = separated(mask, [row.context_starts for row in data])
-            scored = with_labels_on(model, self._pass.own_tokens[rows], logits_to_keep, separate_rows)
-            self.token_masks.rows, self.token_masks.completion_length = [row.masks for row in data], logits_to_keep
-            self.token_masks.separate_rows = separate_rows
+            scored = with_labels_on(model, self._pass.own_tokens[rows, :width], width, separate_rows)
+            masks.rows, masks.completion_length, masks.separate_rows = [row.masks for row in data], width, separate_rows
             with self.vision_kwargs(model, ids, rows) as model_kwargs:
                 if model_kwargs:
                     model_kwargs["num_images"] = [len(row.images) for row in data]
-                with in_roles(self.accelerator.unwrap_model(model), self._pass.roles(rows)):
-                    parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
-        scores = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
-        self._pass.scores = scores
-        return scores
+                with in_roles(unwrapped, self._pass.roles(rows)):
+                    parts.append(forward(scored, ids, mask, width, **{**options, **model_kwargs}))
+        self._pass.scores = tuple(joined(values, logits_to_keep) for values in zip(*parts, strict=True))
+        return self._pass.scores
 
     @contextmanager
     def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
@@ -209,25 +210,25 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         """Split a batch into parts with their weights; all processes get the same number of parts."""
         if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
             return [LossPart(inputs, 1.0, 1.0)]  # these options need the whole batch
-        lengths = lengths_of(inputs)
+        sizes = row_sizes(self.model, inputs)
         if self.group_gradients is not None and self.model.training:
-            return self._parts_by_group(inputs, lengths)
-        parts = parts_alike(self.processes.gather(lengths), self.processes.rank, self._microbatch_tokens)
+            return self._parts_by_group(inputs, sizes)
+        parts = parts_alike(self.processes.gather(sizes), self.processes.rank, self._microbatch_tokens)
         return [
-            LossPart(trimmed(inputs, rows), share_of(inputs, rows, self.loss_type), len(rows) / len(lengths))
+            LossPart(trimmed(inputs, rows), share_of(inputs, rows, self.loss_type), len(rows) / len(sizes.prompts))
             for rows in parts
         ]
 
-    def _parts_by_group(self, inputs: dict[str, Any], lengths: np.ndarray) -> list[LossPart]:
+    def _parts_by_group(self, inputs: dict[str, Any], sizes: RowSizes) -> list[LossPart]:
         """Split a batch into parts that each hold rows of only one group."""
         groups = inputs["group_of_row"].cpu().numpy()
         parts: list[LossPart] = []
         for group in np.unique(groups):
             of_group = np.flatnonzero(groups == group)
-            for part in parts_of(lengths[of_group], self._microbatch_tokens):
+            for part in parts_of(sizes.take(of_group), self._microbatch_tokens):
                 rows = of_group[part]
                 share = share_of(inputs, rows, self.loss_type)
-                parts.append(LossPart(trimmed(inputs, rows), share, len(rows) / len(lengths), ends_group=False))
+                parts.append(LossPart(trimmed(inputs, rows), share, len(rows) / len(groups), ends_group=False))
             parts[-1] = parts[-1]._replace(ends_group=True)
         return parts
 
@@ -252,7 +253,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         for kind, others in self._other_rows.items():
             if kind not in read:
                 continue
-            for rows in parts_of(lengths_of(others.batch), self._microbatch_tokens):
+            for rows in parts_of(row_sizes(self.model, others.batch), self._microbatch_tokens):
                 share = len(rows) / others.count
                 parts.append(LossPart(trimmed(others.batch, rows), 0.0, share, kind, others.mean_length))
         return parts

@@ -16,7 +16,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.policy.adapters import own_model
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.loss.microbatches import parts_of
+from agentgym.training.loss.microbatches import RowSizes, parts_of
 from agentgym.training.loss.separate_rows import separated
 from agentgym.trajectory.record import Trajectory
 
@@ -94,7 +94,8 @@ def fixed_scores(model: Any, rows: Sequence[ScoredRow], microbatch_tokens: int) 
     training = model.training
     model.eval()
     with torch.no_grad(), scoring_head(model):
-        for part in parts_of(np.array([[len(row.ids)] for row in rows]), microbatch_tokens):
+        sizes = RowSizes.unshared(np.array([[len(row.ids)] for row in rows]))
+        for part in parts_of(sizes, microbatch_tokens):
             for index, value in zip(part, scores_of(model, [rows[i] for i in part]).tolist(), strict=True):
                 scores[index] = value
     model.train(training)

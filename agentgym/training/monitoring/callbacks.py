@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from agentgym.evaluation.cuts import format_cuts, recipe_option
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import COMPLETE, HEALTHY, healthy_step, keep_healthy
+from agentgym.training.loss.shared_prefixes import why_unshared
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.diagnostics import CUT
 from agentgym.training.monitoring.progress import PhaseProgress
@@ -91,6 +92,22 @@ def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
     if until is None or not validations or validations[-1].get("success", 0.0) < until:
         return None
     return int(validations[-1]["step"])
+
+
+class UnsharedPromptsCallback(TrainerCallback):
+    """After the first step, say why a prompt that several rows share is computed for each of them, if it is.
+
+    Args:
+        show: takes the sentence.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show, self._is_said = show, False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if not self._is_said and (reason := why_unshared(model)) is not None:
+            self._show(f"A prompt that several rows share is computed for each of them, because {reason}.")
+        self._is_said = True
 
 
 class CheckpointCompleteCallback(TrainerCallback):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from transformers import PrinterCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from agentgym.evaluation.runner import note_held_out_use
 from agentgym.storage.adaptations import joined
@@ -18,6 +18,7 @@ from agentgym.training.model.sharding import is_sharded
 from agentgym.training.monitoring.callbacks import (
     CheckpointCompleteCallback,
     CollapseGuardCallback,
+    UnsharedPromptsCallback,
     success_reached_at,
 )
 from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
@@ -51,7 +52,9 @@ def make_trainer(
     hardware = recipe.episode, recipe.machine, context.folder.checkpoints, context.device, context.processes
     config = grpo_config(section, *hardware, seed=recipe.seed)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may have no images
-    callbacks = [callback for part in parts for callback in part.callbacks()]
+    show = partial(context.console.print, style="dim", markup=False, highlight=False, soft_wrap=True)
+    callbacks: list[TrainerCallback] = [callback for part in parts for callback in part.callbacks()]
+    callbacks.append(UnsharedPromptsCallback(show))
     trainer = TurnGRPOTrainer(
         learner.model,
         args=config,

@@ -17,7 +17,7 @@ from trl.trainer.utils import disable_dropout_in_model
 
 from agentgym.policy.adapters import own_model
 from agentgym.training.checkpoints import latest_checkpoint, step_of
-from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
+from agentgym.training.loss.microbatches import RowSizes, loss_in_parts, parts_alike
 from agentgym.training.loss.scored_rows import ScoredRow, fixed_scores, scores_of, scoring_head
 from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.model.model_failures import DivergenceCallback, out_of_memory_named
@@ -197,8 +197,8 @@ class RowGroupTrainer(Trainer):
     ) -> torch.Tensor:
         """Return the mean loss over the groups of the batch."""
         groups: list[RowGroup] = inputs["groups"]
-        lengths = self._processes.gather(np.array([[group.padded_tokens] for group in groups]))
-        parts = parts_alike(lengths, self._processes.rank, self._microbatch_tokens)
+        sizes = RowSizes.unshared(np.array([[group.padded_tokens] for group in groups]))
+        parts = parts_alike(self._processes.gather(sizes), self._processes.rank, self._microbatch_tokens)
         baseline = self._baseline(model, groups, parts)
 
         def loss_of(part: np.ndarray) -> torch.Tensor:
