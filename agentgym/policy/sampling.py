@@ -8,6 +8,12 @@ from numpy.typing import NDArray
 
 from agentgym.policy.contract import Sampling
 
+BLOCK = 128
+"""The number of tokens in a block; see `_invert`. Our choice."""
+CACHED = 2**19
+"""The most probabilities that a processor computes together, so that they stay in its cache; our choice."""
+_BELOW_ONE = 1 - 2.0**-52
+
 
 def uniforms(sampling: Sampling, count: int) -> NDArray[np.float64]:
     """Return [count] numbers in [0, 1), one per token, that depend only on the request's seed."""
@@ -28,18 +34,53 @@ def draw(
         tempered and, with top_p below 1, truncated and normalised anew. For temperature 0, whose
         log-probability would always be 0, it is the one at temperature 1.
     """
+    at_once = max(1, CACHED // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
+    columns = (column.split(at_once) for column in (logits, uniform, temperature, top_p))
+    parts = [_draw(*rows) for rows in zip(*columns, strict=True)]
+    tokens, logprobs = zip(*parts, strict=True)
+    return torch.cat(tokens), torch.cat(logprobs)
+
+
+def _draw(
+    logits: torch.Tensor, uniform: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return tokens and log-probabilities as `draw` does, all rows at once."""
     greedy = temperature == 0
     scale = torch.where(greedy, torch.ones_like(temperature), temperature).to(torch.float64)
-    logprobs = torch.log_softmax(logits.to(torch.float64) / scale[:, None], dim=-1)
+    scores = logits.to(torch.float64, copy=True).div_(scale[:, None])
     if bool((top_p < 1).any()):
-        logprobs = truncate(logprobs, torch.where(greedy, torch.ones_like(top_p), top_p))
-    mass = logprobs.exp().cumsum(dim=-1)
-    # The last entry of the sum is not exactly 1.0, because of rounding.
-    tokens = torch.searchsorted(mass, (uniform * mass[:, -1])[:, None], right=True)[:, 0]
-    tokens = tokens.clamp(max=logits.shape[-1] - 1)
+        scores = truncate(torch.log_softmax(scores, dim=-1), torch.where(greedy, torch.ones_like(top_p), top_p))
+    masses = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
+    tokens, total = _invert(masses, uniform)
     if bool(greedy.any()):
-        tokens = torch.where(greedy, logprobs.argmax(dim=-1), tokens)
-    return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+        tokens = torch.where(greedy, logits.argmax(dim=-1), tokens)
+    return tokens, (masses.gather(1, tokens[:, None])[:, 0] / total).log()
+
+
+def _invert(masses: torch.Tensor, uniform: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the first token of each row up to which more than `uniform` x total mass stands, and the total mass.
+
+    Blocks of tokens are added up first, and only the block that holds the token is searched: a cumulative sum over a
+    large vocabulary takes longer than all else.
+
+    Args:
+        masses: [B, V] float64, at least 0. uniform: [B] in [0, 1).
+    Returns: [B] int64 tokens, whose mass is above 0, and [B] float64 totals.
+    """
+    vocabulary = masses.shape[1]
+    last = vocabulary - vocabulary % BLOCK
+    sums = [masses[:, :last].unflatten(1, (-1, BLOCK)).sum(-1), masses[:, last:].sum(-1, keepdim=True)]
+    ends = torch.cat(sums, 1).cumsum(-1)
+    total = ends[:, -1:]
+    # Below the total also after rounding, so that a block, and in it a token, ends above the number.
+    number = uniform[:, None].clamp(max=_BELOW_ONE) * total
+    block = torch.searchsorted(ends, number, right=True)
+    before = torch.where(block > 0, ends.gather(1, (block - 1).clamp(min=0)), 0.0)
+    columns = block * BLOCK + torch.arange(BLOCK, device=masses.device)
+    inner = masses.gather(1, columns.clamp(max=vocabulary - 1)).where(columns < vocabulary, 0.0).cumsum(-1)
+    inside = torch.minimum(number - before, inner[:, -1:] * _BELOW_ONE)
+    offset = torch.searchsorted(inner, inside, right=True)
+    return (block * BLOCK + offset)[:, 0].clamp(max=vocabulary - 1), total[:, 0]  # clamped for NaN
 
 
 def restrict(logits: torch.Tensor, ids: torch.Tensor, *, allowed: bool) -> None:

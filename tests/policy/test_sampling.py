@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.policy import Sampling
-from agentgym.policy.sampling import draw, uniforms
+from agentgym.policy.sampling import draw, truncate, uniforms
 
 PROBABILITIES = [0.5, 0.3, 0.15, 0.05]
 
@@ -75,3 +75,39 @@ def test_noise_depends_on_the_seed_alone():
     assert uniforms(Sampling(seed=7), 5).tolist() == uniforms(Sampling(seed=7, temperature=0.3), 9)[:5].tolist()
     assert uniforms(Sampling(seed=7), 5).tolist() != uniforms(Sampling(seed=8), 5).tolist()
     assert uniforms(Sampling(), 5).tolist() != uniforms(Sampling(), 5).tolist()
+
+
+@pytest.mark.parametrize("vocabulary", [5, 128, 129, 3000])
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_number_picks_the_token_of_the_whole_cumulative_sum(vocabulary, top_p):
+    """Though only one block of tokens is summed one by one."""
+    generator = torch.Generator().manual_seed(vocabulary)
+    logits = 3 * torch.randn(400, vocabulary, generator=generator)
+    logits[::3, 1 : vocabulary // 2] = -math.inf
+    uniform = torch.rand(400, dtype=torch.float64, generator=generator)
+    temperature = torch.full((400,), 0.7, dtype=torch.float64)
+    tokens, logprobs = draw(logits, uniform, temperature, torch.full_like(temperature, top_p))
+    expected = torch.log_softmax(logits.double() / 0.7, -1)
+    if top_p < 1:
+        expected = truncate(expected, torch.full_like(temperature, top_p))
+    mass = expected.exp().cumsum(-1)
+    assert torch.equal(tokens, torch.searchsorted(mass, (uniform * mass[:, -1])[:, None], right=True)[:, 0])
+    torch.testing.assert_close(logprobs, expected.gather(1, tokens[:, None])[:, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("vocabulary", [2, 128, 300])
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2.0**-53])
+def test_the_only_possible_token_is_drawn_at_every_number(vocabulary, uniform):
+    for token in {0, vocabulary // 2, vocabulary - 1}:
+        logits = torch.full((1, vocabulary), -math.inf)
+        logits[0, token] = 2.0
+        unit = torch.ones(1, dtype=torch.float64)
+        drawn_token, logprob = draw(logits, unit * uniform, unit, unit)
+        assert int(drawn_token) == token
+        assert float(logprob) == 0.0
+
+
+def test_a_model_that_diverged_is_not_hidden():
+    unit = torch.ones(1, dtype=torch.float64)
+    _, logprob = draw(torch.tensor([[1.0, math.nan, 2.0]]), 0.5 * unit, unit, unit)
+    assert math.isnan(float(logprob))
