@@ -12,6 +12,7 @@ import torch
 from typing_extensions import override
 
 from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy.adapters import has_adapter
 from agentgym.policy.batching import Batcher, JobStream, StreamBatcher
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, RowSource, fits
@@ -26,6 +27,8 @@ from agentgym.policy.swap_lock import SwapLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from agentgym.policy.merged_copy import MergedCopy
 
 
 _SCORED = 0
@@ -110,6 +113,7 @@ class TransformersPolicy(Policy):
         self._pasts: dict[str, KVPrefix] = {}
         self._live: set[str] = set()
         self._swap_lock = SwapLock()
+        self._merged: MergedCopy | None = None  # of the model that sampled last
 
     @override
     def identity(self) -> dict[str, Any]:
@@ -205,6 +209,8 @@ class TransformersPolicy(Policy):
                 if own is not weights[name]:
                     own.copy_(weights[name])
             self.version = version
+            if self._merged is not None:
+                self._merged.refresh(self._weights_now())
 
     async def close(self) -> None:
         """Stop the worker thread. Waiting requests fail with PolicyError."""
@@ -219,10 +225,23 @@ class TransformersPolicy(Policy):
                 with in_roles(self.model, [row.role]):  # keys and values differ between roles
                     self._decode(_RowsOfRole(self, jobs, row.role, self._weights_now))
 
+    def _sampling_model(self) -> Any:
+        """Return the model, or its copy with the adapter merged, up to date."""
+        if not has_adapter(self.model):
+            return self.model
+        from agentgym.policy.merged_copy import MergedCopy, can_copy
+
+        if self._merged is None or self._merged.source is not self.model:
+            self._merged = MergedCopy(self.model, self.autocast) if can_copy(self.model) else None
+        if self._merged is None:
+            return self.model
+        self._merged.refresh(self._weights_now())
+        return self._merged.model
+
     def _decode(self, rows: RowSource) -> None:
         """Sample rows until none is left."""
         Decoder(
-            self.model,
+            self._sampling_model(),
             self.pad_token_id,
             self.eos_token_ids,
             max_tokens=self.max_batch_tokens,

@@ -1,0 +1,72 @@
+"""A copy of a model for sampling whose weights contain its LoRA adapter, so that a token costs no further layers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import torch
+from peft.tuners.lora import LoraLayer
+
+from agentgym.policy.adapters import ADAPTER, can_merge, own_model
+
+
+def can_copy(model: Any) -> bool:
+    """Return whether the model has an adapter that adds products of two matrices to weights, and nothing else."""
+    return can_merge(model) and all(
+        type(layer.get_base_layer()) in (torch.nn.Linear, torch.nn.Embedding)
+        and ADAPTER not in layer.lora_variant
+        and not layer.lora_bias.get(ADAPTER, False)
+        for layer in adapted_layers(model)
+    )
+
+
+def adapted_layers(model: Any) -> Iterator[Any]:
+    """Yield the layers of a model that an adapter changes."""
+    return (module for module in model.modules() if isinstance(module, LoraLayer))
+
+
+class MergedCopy:
+    """A model without an adapter that computes what a model with an adapter does, except for rounding.
+
+    Other tensors than the weights that the adapter changes are shared. The original is never changed.
+
+    Args:
+        source: a model for which `can_copy` holds.
+        autocast: the torch dtype that linear layers are computed in; None for that of their weights. Weights are cast
+            once, while torch would cast frozen ones in every forward pass.
+
+    Attributes:
+        model: the copy, in eval mode.
+    """
+
+    def __init__(self, source: Any, autocast: torch.dtype | None = None) -> None:
+        self.source, self._autocast = source, autocast
+        self._merged: list[tuple[Any, torch.nn.Parameter]] = []
+        self.model = self._plain(own_model(source)).eval()
+        self._weights: Hashable = None
+
+    def refresh(self, weights: Hashable) -> None:
+        """Merge the adapter as it is now, unless `weights`, a key of the source's weights, is that of the last time."""
+        if weights == self._weights:
+            return
+        with torch.no_grad():
+            for layer, weight in self._merged:
+                weight.copy_(layer.get_base_layer().weight + layer.get_delta_weight(ADAPTER))
+        self._weights = weights
+
+    def _plain(self, module: Any) -> Any:
+        """Return a module that shares tensors with another one, with plain layers in place of adapted ones."""
+        is_adapted = isinstance(module, LoraLayer)
+        plain = copy.copy(module.get_base_layer() if is_adapted else module)
+        vars(plain).pop("forward", None)  # a trainer's, which computes with the original
+        plain._modules = {name: child and self._plain(child) for name, child in plain._modules.items()}
+        is_cast = self._autocast is not None and type(plain) is torch.nn.Linear
+        if is_adapted or is_cast:
+            dtype = self._autocast if is_cast else plain.weight.dtype
+            weight = torch.nn.Parameter(plain.weight.detach().to(dtype, copy=True), requires_grad=False)
+            plain._parameters = {**plain._parameters, "weight": weight}
+            if is_adapted:
+                self._merged.append((module, weight))
+        return plain
