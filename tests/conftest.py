@@ -6,8 +6,10 @@ import asyncio
 import gc
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from contextlib import suppress
 from functools import cache
@@ -35,6 +37,10 @@ for name, value in {
 }.items():
     os.environ.setdefault(name, value)
 
+# Ray finds a cluster by a file that the last one on the host wrote, and ends each process that is connected to one that
+# has gone: a worker that probed every backend went with the cluster of another worker. The path of a socket is short.
+os.environ["RAY_TMPDIR"] = f"{tempfile.gettempdir()}/agray-{os.getpid()}"
+
 # Compiled modules are kept even where the shell says otherwise: every worker and hundreds of commands import the same.
 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
 sys.dont_write_bytecode = False
@@ -46,16 +52,19 @@ for sent, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(sent, handler)
 
 # Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one. `make test`
-# tries the same 40 examples every time, so that a change is judged by itself; `make test-all` looks for 100 new ones.
+# tries the same 20 examples every time, so that a change is judged by itself; `make test-all` looks for 100 new ones.
 hypothesis.settings.register_profile(
     "agentgym",
     deadline=None,
-    max_examples=100 if "AGENTGYM_TEST_ALL" in os.environ else 40,
+    max_examples=100 if "AGENTGYM_TEST_ALL" in os.environ else 20,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize="AGENTGYM_TEST_ALL" not in os.environ,
 )
 hypothesis.settings.load_profile("agentgym")
 
+
+# A worker holds millions of objects that live as long as it does, and looking through them took a tenth of its time.
+gc.set_threshold(50_000, 20, 50)
 
 DURATIONS = Path(__file__).with_name("durations.json")
 """The seconds of a test function with all its cases, from SLOW_S on, and of a case alone, from LONG_S on."""
@@ -134,6 +143,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         least = {name: SLOW_S if name == function_of(name) else LONG_S for name in seconds}
         slow = {name: round(s, 1) for name, s in sorted(seconds.items()) if s >= least[name] and exists(name)}
         DURATIONS.write_text(json.dumps(slow, indent=1) + "\n")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["RAY_TMPDIR"], ignore_errors=True)
 
 
 def exists(test: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from checkouts import checkpoint
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 SHORT = {
@@ -100,7 +102,7 @@ def test_a_checkout_that_is_missing_is_one_message_with_the_way_to_make_one(prog
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # the programs import everything that trains before they read their arguments
 @pytest.mark.parametrize("program", ["training", "sampling"])
 def test_a_model_that_is_missing_is_one_message_with_the_way_to_get_one(program, tmp_path):
     done = run(program, "--model nowhere", tmp_path)
@@ -108,3 +110,10 @@ def test_a_model_that_is_missing_is_one_message_with_the_way_to_get_one(program,
     assert done.stderr.splitlines()[-1].endswith(
         "nowhere is not a model's folder: make models/smollm2-135m/config.json gets one"
     )
+
+
+def test_a_model_is_a_folder_with_its_config(tmp_path):
+    with pytest.raises(argparse.ArgumentTypeError, match="nowhere is not a model's folder: make models/smollm2-135m"):
+        checkpoint("nowhere")
+    (tmp_path / "config.json").touch()
+    assert checkpoint(str(tmp_path)) == str(tmp_path)

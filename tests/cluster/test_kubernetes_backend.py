@@ -23,11 +23,11 @@ from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 pytest.importorskip("kubernetes_asyncio", reason="comes with the extra kubernetes")
+from kit_halves import each_half
 from kubernetes_cluster import LocalCluster
 
 pytestmark = pytest.mark.needs_namespaces
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SOME_ATTACKS = ("fork_bomb", "hard_links", "signals_to_everybody", "disk_filler")
 
 
 @pytest.fixture
@@ -60,11 +60,10 @@ async def until(condition) -> None:
 
 
 @pytest.mark.slow
-async def test_sandboxes_in_pods_keep_the_contract_of_every_backend(cluster):
-    """The whole contract kit, and some attacks; all attacks are run by hand."""
+@each_half
+async def test_sandboxes_in_pods_keep_the_contract_of_every_backend(cluster, checks):
     async with backend_of() as backend:
-        await check_backend(backend, attacks=False)
-        await check_backend(backend, only=SOME_ATTACKS)
+        await check_backend(backend, only=checks)
 
 
 async def test_a_pod_is_claimed_when_those_before_are_full_and_all_are_released_at_the_end(cluster):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from kit_halves import each_half
 from served_environments import Workshop
 from simulated_cluster import simulated_cluster
 
@@ -30,16 +31,14 @@ pytestmark = [
     ),
     pytest.mark.needs_namespaces,
 ]
-SOME_ATTACKS = ("fork_bomb", "hard_links", "signals_to_everybody", "disk_filler")
 
 
 @pytest.mark.slow
-async def test_sandboxes_on_nodes_keep_the_contract_of_every_backend(cluster):
-    """The whole contract kit, and some attacks; all attacks are run by hand."""
+@each_half
+async def test_sandboxes_on_nodes_keep_the_contract_of_every_backend(cluster, checks):
     backend = RayBackend(cluster.address, nodes=2)
     try:
-        await check_backend(backend, attacks=False)
-        await check_backend(backend, only=SOME_ATTACKS)
+        await check_backend(backend, only=checks)
         sandboxes = [await backend.create(SPEC) for _ in range(4)]
         assert sorted(link.sandboxes for link in backend._links.values()) == [2, 2]
         await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))

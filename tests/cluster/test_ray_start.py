@@ -63,6 +63,7 @@ def own_home(request, monkeypatch) -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="ag"))  # the path of a socket is short, and pytest's are not
     monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("RAY_TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("HOME", str(folder))
     if request.param == "a token":

@@ -26,16 +26,12 @@ def set_of(environment: str) -> TaskSet | None:
     return built_set(declared) if declared else None
 
 
-def each_task_set(*, one_of_a_namespace: bool = False) -> Any:
-    """Return the mark that tries a test on each registered task set, by its name.
-
-    With `one_of_a_namespace`, `make test` tries the first set of each namespace (`sql`, `text`), `make test-all` all.
-    """
-    first = {name.partition("/")[0]: name for name in reversed(installed("task_sets"))}.values()
+def each_task_set(by_day: Collection[str] | None = None) -> Any:
+    """Return the mark that tries a test on each registered task set, by its name; `make test` on those of `by_day`."""
     return pytest.mark.parametrize(
         "name",
         [
-            pytest.param(name, marks=[together(name), *([] if name in first or not one_of_a_namespace else [thorough])])
+            pytest.param(name, marks=[together(name), *([] if by_day is None or name in by_day else [thorough])])
             for name in installed("task_sets")
         ],
     )
@@ -44,6 +40,18 @@ def each_task_set(*, one_of_a_namespace: bool = False) -> Any:
 def installed(kind: Kind) -> list[str]:
     """The names that packages register, without those that other tests have registered in this process."""
     return [name for name in names(kind) if origin(kind, name)]
+
+
+def one_of_each_namespace() -> set[str]:
+    """Return the first task set of each namespace (`sql`), but of those that need a screen, browser or repository."""
+    first = {name.partition("/")[0]: name for name in reversed(installed("task_sets"))}
+    return {name for namespace, name in first.items() if namespace not in ("gui", "swe", "web")}
+
+
+def one_of_each_reward() -> set[str]:
+    """Return, for each reward, the task set of the first environment that declares both."""
+    environments = [load("environments", name) for name in reversed(installed("environments"))]
+    return set({each.reward: each.task_set for each in environments if each.task_set}.values())
 
 
 def each_environment(*, without: Collection[str] = (), at_night: Collection[str] = ()) -> Any:

@@ -39,14 +39,29 @@ SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
     "agentgym/desktop-v2": 1,
     "agentgym/swe-edit-v1": 1,  # each judging runs a repository's tests
+    "agentgym/swe-given-v1": 1,
     "agentgym/swe-v1": 1,
-    "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
-    "agentgym/web-wizard-v1": 1,  # it shares all but its tool with web-v1
+    "agentgym/web-form-v1": 1,  # each of its episodes opens pages in a browser
+    "agentgym/web-v1": 1,
+    "agentgym/web-v2": 1,
+    "agentgym/web-wizard-v1": 1,
 }
 SAMPLE = 3 if "AGENTGYM_TEST_ALL" in os.environ else 2
 """Tasks that any other environment is played on."""
-AT_NIGHT = {"agentgym/swe-edit-v1", "agentgym/web-form-v1"}
-"""Environments that are others with other tools: their own tests play them; `make test-all` checks them here too."""
+AT_NIGHT = {
+    "agentgym/apps-code-v1",
+    "agentgym/code-verilog-v1",
+    "agentgym/desktop-v1",
+    "agentgym/sql-duckdb-v1",
+    "agentgym/sql-postgres-v1",
+    "agentgym/swe-edit-v1",
+    "agentgym/swe-v1",
+    "agentgym/web-form-v1",
+    "agentgym/web-v1",
+    "agentgym/web-wizard-v1",
+}
+"""Environments that are others with other tools, programs or engines: their own tests play them; `make test-all` checks
+them here too."""
 TOOLS_AT_RESET = {
     "agentgym/mcp-v1",
     "agentgym/function-turns-v1",

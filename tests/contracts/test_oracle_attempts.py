@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from built_sets import built_set, each_task_set
+from built_sets import built_set, each_task_set, one_of_each_namespace
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, close_backends, load
 from agentgym.methods.attempts import Attempts
 
 
 @pytest.mark.needs_namespaces
-@each_task_set(one_of_a_namespace=True)
+@each_task_set(by_day=one_of_each_namespace())
 async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
     task_set = built_set(name)
     task = task_set["validation"][0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from built_sets import built_set, each_task_set
+from built_sets import built_set, each_task_set, one_of_each_reward
 from pins import PINS
 
 from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load
@@ -17,7 +17,7 @@ SAMPLE = 20
 
 
 @pytest.mark.needs_namespaces
-@each_task_set()
+@each_task_set(by_day=one_of_each_reward())
 async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
     """Whole, and cut short in every way."""
     task_set = built_set(name)

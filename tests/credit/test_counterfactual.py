@@ -32,7 +32,7 @@ GAMES = st.integers(1, 5).flatmap(
         lambda values: dict(zip(subsets(k), values, strict=True))
     )
 )
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=10, deadline=None)
 
 
 def turns_of(game) -> int:

@@ -35,6 +35,8 @@ HONEST = {
     "rust": "mod wire { pub fn times(x: i64) -> i64 { x * x } }\nfn square(x: i64) -> i64 { wire::times(x) }",
 }
 """Right code that uses names which a driver could have taken for itself."""
+SLOW_TO_COMPILE = {"java", "rust"}
+"""Each forgery takes a second of a processor. By day tests/tasks/test_function_importers.py judges code in them."""
 
 
 def available(name):
@@ -57,7 +59,9 @@ async def judged(name, code, hidden=None, **options):
     )
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW_TO_COMPILE else []) for name in LANGUAGES]
+)
 async def test_right_code_passes_whatever_it_prints_and_no_forgery_does(name):
     """In one test, because the driver of a language is compiled once for it."""
     available(name)

@@ -66,9 +66,10 @@ def words_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
     """The line and the word of every private name that a file defines, and of private nouns in its docstrings."""
     if path in EXEMPT or path.parts[:2] == ("tests", "rules"):
         return
-    fixed = [node for node in ast.walk(tree) if keeps_its_name(node)]
+    nodes = list(ast.walk(tree))
+    fixed = [node for node in nodes if keeps_its_name(node)]
     fixed_names = {child for node in fixed for child in (node, *names_it_fixes(node))}
-    for node in ast.walk(tree):
+    for node in nodes:
         for name in () if node in fixed_names else names_defined_by(node):
             if word := private_word_of(name):
                 yield node.lineno, f"{name} ({word})"

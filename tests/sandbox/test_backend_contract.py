@@ -35,6 +35,7 @@ SHARED_BY_BACKENDS = (
     "Its own episode",
     "What comes later",
     "Snapshots and their forks",
+    "The guest",
 )
 """Themes about code of the host and of the guest that `namespaces` and `docker` share: on docker they play at night."""
 pytestmark = pytest.mark.needs_namespaces

@@ -21,8 +21,11 @@ SWITCH = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "options"),
-    [([], ["--kills=0.4"]), ([], ["--kills=0.4", "--pool=4"]), (SWITCH, ["--kills=0.2"])],
-    ids=["root", "pool", "ordinary user"],
+    [
+        pytest.param([], ["--kills=0.4"], id="root", marks=pytest.mark.thorough),
+        pytest.param([], ["--kills=0.4", "--pool=4"], id="pool"),
+        pytest.param(SWITCH, ["--kills=0.2"], id="ordinary user"),
+    ],
 )
 def test_nothing_leaks_whatever_is_killed(who, options):
     command = [sys.executable, *who, str(SOAK), "--count=60", "--at-once=6", "--seed=3", *options]

@@ -39,11 +39,17 @@ SMALL_TINY = [
     "policy.tiny.heads=1",
     "policy.tiny.kv_heads=1",
 ]
-LONG = {"apps", "delegation", "horizon_web", "mixture", "one_line_bugs", "service", "smollm2_search", "web", "web_desk"}
-"""Recipes of long episodes or many task sets."""
+AT_NIGHT = {
+    *("apps", "delegation", "horizon_web", "mixture", "one_line_bugs", "service", "smollm2_search", "web", "web_desk"),
+    *("horizon_chores", "horizon_smollm2", "horizon_sql", "locks", "memory", "qwen3_06b"),
+}
+"""Recipes of long episodes or many task sets, and those that train as another one does, on another set or model."""
 every_recipe = pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=[pytest.mark.thorough] if path.stem in LONG else [], id=path.stem) for path in RECIPES],
+    [
+        pytest.param(path, marks=[pytest.mark.thorough] if path.stem in AT_NIGHT else [], id=path.stem)
+        for path in RECIPES
+    ],
 )
 
 
