@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agentgym import __version__
-from agentgym.cluster.ray_nodes import _fault, connect
+from agentgym.cluster.ray_nodes import _CURRENT_CLUSTER, _fault, connect
 from agentgym.cluster.ray_start import end_nodes
 from agentgym.errors import ClusterError
 
@@ -99,6 +99,15 @@ def test_down_ends_what_up_started_and_nothing_else(cluster, own_home):
     assert re.search(r"There is no usable Ray cluster at .*Start one by `agentgym cluster up`", error)
     assert "No program answers at" in refused("cluster", "up", "--join", address)
     assert len(connect(cluster.address)) == 2
+
+
+@needs_ray
+def test_a_process_of_these_tests_finds_its_own_clusters_alone(cluster):
+    """Ray ends every process that is connected to a cluster that has gone: a worker went with that of another one."""
+    own = Path(os.environ["RAY_TMPDIR"])
+    assert own.name.endswith(str(os.getpid()))
+    assert _CURRENT_CLUSTER.is_relative_to(own)
+    assert _CURRENT_CLUSTER.read_text() == cluster.address
 
 
 @needs_ray
