@@ -65,6 +65,7 @@ async def test_a_killed_host_ends_its_calls_and_the_next_sandbox_is_made_elsewhe
         await backend.close()
 
 
+@pytest.mark.thorough  # every hosted backend has the watch; tests/cluster/test_kubernetes_backend.py tries it
 async def test_a_host_that_answers_no_heartbeat_is_given_up_though_ray_says_nothing(cluster):
     """A frozen process stands for a node that hangs or is cut off: its connections stay open."""
     backend = RayBackend(cluster.address)
@@ -83,6 +84,7 @@ async def test_a_host_that_answers_no_heartbeat_is_given_up_though_ray_says_noth
     assert SILENCE_S < 5
 
 
+@pytest.mark.thorough  # every hosted backend has the watch; tests/cluster/test_kubernetes_backend.py tries it
 async def test_sandboxes_of_a_silent_driver_are_closed_when_their_lease_ends(cluster):
     backend = RayBackend(cluster.address, lease_s=1.5)
     try:

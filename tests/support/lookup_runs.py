@@ -11,6 +11,7 @@ from pathlib import Path
 
 import lookup_environment
 import torch
+from forks import Fork
 from rich.console import Console
 
 from agentgym.storage.run_folder import RunFolder
@@ -61,17 +62,9 @@ def execute(chosen: Recipe, folder: Path, **options):
     return train(chosen, folder=folder, console=Console(file=io.StringIO()), **options)
 
 
-def start_training(chosen: Recipe, folder: Path) -> subprocess.Popen[bytes]:
+def start_training(chosen: Recipe, folder: Path) -> Fork:
     """Begin a training, or resume it, in a process of its own, which can be killed."""
-    file = folder.with_name(f"{folder.name}.toml")
-    file.write_text(chosen.to_toml())
-    code = (
-        "import sys; from pathlib import Path; from lookup_runs import Recipe, execute;"
-        "execute(Recipe.load(sys.argv[1]), Path(sys.argv[2]), resume=True)"
-    )
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, "-c", code, str(file), str(folder)], env=env, **quiet)
+    return Fork(lambda: execute(chosen, folder, resume=True))
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

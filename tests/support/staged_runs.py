@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import sqlite3
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from forks import Fork
 from lookup_environment import PRESS
 from lookup_runs import recipe
 from rich.console import Console
@@ -65,19 +64,12 @@ def finished(folder: Path, label: str) -> int:
 
 
 def killed_run(chosen: Recipe, folder: Path, is_within: Callable[[], bool]) -> None:
-    """Resume the run in a fork, which spares the imports, and kill it once it is within the stage."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads; the fork uses none of them
-        child = os.fork()
-    if child == 0:
-        try:
-            run(chosen, folder, resume=True)
-        finally:
-            os._exit(3)
+    """Resume the run in a process of its own, and kill it once it is within the stage."""
+    process = Fork(lambda: run(chosen, folder, resume=True))
     deadline = time.monotonic() + 120
     while not is_within():
-        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the run ended before it could be killed"
+        assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    os.kill(child, signal.SIGKILL)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL
