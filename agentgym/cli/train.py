@@ -48,7 +48,7 @@ def train(
     from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
     from agentgym.training import Recipe
 
-    account = Spending(Price.parse(price) if price else None, max_cost).account()
+    spending = Spending(Price.parse(price) if price else None, max_cost)
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
     run = RunFolder(folder or Path("runs") / chosen.name)
     is_alone = os.environ.get("WORLD_SIZE", "1") == "1"  # with several processes, a later check reports it once
@@ -61,7 +61,7 @@ def train(
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
         from agentgym.training import train as execute
 
-        with charged_to(account):
+        with charged_to(spending.account(run.spending)):
             execute(chosen, folder=folder, resume=resume, extend=extend, console=out())
 
 

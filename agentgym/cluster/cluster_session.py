@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from agentgym.cluster.relay import Event
 from agentgym.errors import ClusterError, NodeFailed, NodeLost, PolicyError
 from agentgym.messages import StopReason
+from agentgym.policy.account import open_account
 from agentgym.policy.contract import Policy
 from agentgym.rollout.episode import EpisodeFactory
 from agentgym.rollout.episodes import EpisodeJob
@@ -131,6 +132,7 @@ class ClusterSession:
         self._numbers = itertools.count()
         self._answering: set[asyncio.Task[None]] = set()
         self._reasons: list[str] = []
+        self._account = open_account()
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
@@ -277,6 +279,8 @@ class ClusterSession:
             if policy is not None:
                 writing = placement.writing if placement is not None else None
                 self._start(self._answer(worker, policy, request, method, arguments, writing))
+        elif kind == "paid":
+            self._charge(*rest)
         elif placement is None or placement.done.done():
             return  # cancelled meanwhile
         elif kind == "end":
@@ -288,6 +292,15 @@ class ClusterSession:
             )
         elif kind in ("begin", "turn"):
             placement.writing = self._start(self._keep(placement, *rest))  # these start in the order of the events
+
+    def _charge(self, policy: str, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count a paid request of a worker; if it exceeds the limit, tell every worker."""
+        if self._account is None:
+            return
+        self._account.charge(policy, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+        if refusal := self._account.refusal:
+            for worker in self._workers:
+                worker.send(("refuse", None, refusal))
 
     def _judge_policy(self, number: int | None) -> Policy | None:
         """Return the policy for a judge that asks the playing policy; None for an episode that has ended."""

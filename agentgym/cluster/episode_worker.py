@@ -18,7 +18,7 @@ from typing import Any
 
 from agentgym import __version__, registry
 from agentgym.cluster.episode_spool import EpisodeSpool
-from agentgym.cluster.relay import Event, Mailbox, RelayedLedger, RelayedPolicy
+from agentgym.cluster.relay import Event, Mailbox, RelayedAccount, RelayedLedger, RelayedPolicy
 from agentgym.errors import (
     EnvironmentServerError,
     JudgeError,
@@ -29,6 +29,7 @@ from agentgym.errors import (
     SandboxError,
 )
 from agentgym.messages import StopReason
+from agentgym.policy.account import charged_to
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
@@ -56,6 +57,7 @@ class SessionSpec:
         ledger: the identity of the driver's ledger, which gets each turn when it finishes; empty for a ledger
             without identity, None without a ledger.
         checkpoints: keys of the requested checkpoints.
+        refusal: why the run's account allows no more paid requests, empty while it does; None without an account.
         registered: the parts registered in the driver's process, by kind and name.
     """
 
@@ -69,6 +71,7 @@ class SessionSpec:
     policy: Mapping[str, Any]
     ledger: str | None = None
     checkpoints: tuple[tuple[str, int, int], ...] = ()
+    refusal: str | None = None
     registered: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
 
@@ -139,7 +142,8 @@ class EpisodeWorker:
 
     async def deliver(self, session: str, items: list[Event]) -> None:
         """Process the driver's items: ("start", number, trajectory, fork), ("answer", request, value or error),
-        ("cancel", number), and ("recorded", number, id), after which an end need not be kept."""
+        ("cancel", number), ("recorded", number, id), after which an end need not be kept, and ("refuse", None, why),
+        after which no paid request is sent."""
         if (running := self._sessions.get(session)) is not None:
             for item in items:
                 running.do(item)
@@ -148,7 +152,7 @@ class EpisodeWorker:
         """Return all events since the last call; wait up to a second for one.
 
         Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
-            checkpoints, NodeFailed or None), ("broken", number, text).
+            checkpoints, NodeFailed or None), ("broken", number, text), ("paid", None, policy, tokens read, written).
         """
         running = self._sessions.get(session)
         return [] if running is None else await running.mailbox.take(COLLECT_S)
@@ -180,7 +184,9 @@ class _Session:
         self._unrecorded: dict[int, tuple[Trajectory, Checkpoints]] = {}
         self._episodes: dict[int, asyncio.Task[None]] = {}
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
-        self._environments = EnvironmentFactory(spec.rollout, judge_policy)
+        self._account = None if spec.refusal is None else RelayedAccount(self.mailbox, spec.refusal)
+        with charged_to(self._account):
+            self._environments = EnvironmentFactory(spec.rollout, judge_policy)
 
     @property
     def playing(self) -> int:
@@ -190,9 +196,13 @@ class _Session:
     def do(self, item: Event) -> None:
         kind, number, *rest = item
         if kind == "start":
-            self._episodes[number] = asyncio.ensure_future(self._play(number, *rest))
+            with charged_to(self._account):
+                self._episodes[number] = asyncio.ensure_future(self._play(number, *rest))
         elif kind == "answer":
             self.mailbox.answer(number, rest[0])
+        elif kind == "refuse":
+            if self._account is not None:
+                self._account.refusal = rest[0]
         elif kind == "recorded":
             self._unrecorded.pop(number, None)
             if self._spool is not None:

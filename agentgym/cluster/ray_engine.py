@@ -22,6 +22,7 @@ from agentgym.cluster.ray_nodes import connect, import_ray, probe_nodes, report_
 from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, NodeLost
+from agentgym.policy.account import open_account
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.episode import EpisodeFactory
 
@@ -212,6 +213,7 @@ def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
         policy=_facts_of(policy),
         ledger=None if config.ledger is None else getattr(config.ledger, "identity", ""),
         checkpoints=tuple(config.checkpoints or ()),
+        refusal=None if (account := open_account()) is None else account.refusal,
         registered=registry.registrations(),
     )
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agentgym.errors import PolicyError
+from agentgym.policy.account import check_reported
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
@@ -89,6 +91,27 @@ class RelayedPolicy(Policy):
         """Ask the driver's policy for log-probabilities."""
         scores: list[float] = await self._mailbox.ask(self._episode, "score", prefix_ids, continuation_ids)
         return scores
+
+
+class RelayedAccount:
+    """The account of the driver's run, as seen on a worker: each paid request is reported to the driver.
+
+    Args:
+        refusal: why the driver allows no more requests; empty while it does.
+    """
+
+    def __init__(self, mailbox: Mailbox, refusal: str) -> None:
+        self._mailbox, self.refusal = mailbox, refusal
+
+    def check(self) -> None:
+        """Raise PolicyError if the driver allows no more requests."""
+        if self.refusal:
+            raise PolicyError(self.refusal)
+
+    def charge(self, policy: str, *, prompt_tokens: int, completion_tokens: int) -> None:
+        """Report an answered request. Raises: PolicyError if the server does not report the number of tokens."""
+        check_reported(policy, prompt_tokens, completion_tokens)
+        self._mailbox.put(("paid", None, policy, prompt_tokens, completion_tokens))
 
 
 class RelayedLedger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentgym.errors import EvaluationError
 from agentgym.policy.account import SpendingLimit
@@ -70,9 +71,13 @@ class Spending:
         if self.most is not None and not self.most > 0:
             raise EvaluationError(f"--max-cost {self.most:g} is not valid: give a number above 0.")
 
-    def account(self) -> SpendingLimit | None:
-        """Return an account that refuses paid requests beyond the limit; None without a limit."""
-        return None if self.price is None or self.most is None else SpendingLimit(self.price.of, self.most)
+    def account(self, file: Path) -> SpendingLimit | None:
+        """Return an account that refuses paid requests beyond the limit; None without a limit.
+
+        Args:
+            file: keeps what was spent. Raises: LedgerError.
+        """
+        return None if self.price is None or self.most is None else SpendingLimit(self.price.of, self.most, file)
 
     def add(self, trajectory: Trajectory, done: int, total: int) -> None:
         """Count a finished episode. Raises: EvaluationError if the limit is exceeded, or the tokens are not known.

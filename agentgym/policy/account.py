@@ -1,55 +1,117 @@
-"""A limit on the cost of this process's requests to paid servers: by agents, judges, users and teachers together."""
+"""A limit on the cost of a run's requests to paid servers: by agents, judges, users and teachers together.
+
+The account belongs to the run: code finds it in its context, workers on other nodes report to it, and it keeps what was
+used in a file of the run, so that a resumed run goes on counting.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
 
-from agentgym.errors import PolicyError
+from agentgym.errors import LedgerError, PolicyError
 
-_open: list[SpendingLimit] = []
-"""The accounts that are open now; requests are charged to the last account."""
+TOKENS = ("prompt_tokens", "completion_tokens")
+
+
+class PaidAccount(Protocol):
+    """What paid requests are charged to. `refusal`: why no more are sent; empty while they are."""
+
+    @property
+    def refusal(self) -> str: ...
+
+    def check(self) -> None:
+        """Raise PolicyError with the remedy if no more may be sent."""
+
+    def charge(self, policy: str, *, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count an answered request. Raises: PolicyError if the server does not report the number of tokens."""
 
 
 class SpendingLimit:
     """The cost of paid requests so far. Once the limit is exceeded, further requests are refused.
 
     Args:
-        price: returns the cost of a request, from its `prompt_tokens` and `completion_tokens`.
+        price: returns the cost of requests, from the sums of their `prompt_tokens` and `completion_tokens`.
         most: the limit, in the currency of the price. Requests that run when the limit is reached still count.
+        file: keeps the sums; if it exists, they go on from there.
+    Raises: LedgerError for a file that holds no sums.
     """
 
-    def __init__(self, price: Callable[[Mapping[str, float]], float], most: float) -> None:
-        self._price, self._most, self.spent = price, most, 0.0
+    def __init__(self, price: Callable[[Mapping[str, float]], float], most: float, file: Path | None = None) -> None:
+        self.price, self.most, self._file, self._lock = price, most, file, Lock()
+        self._tokens = dict.fromkeys(TOKENS, 0)
+        if file is not None and file.exists():
+            self._tokens = _read(file)
+
+    @property
+    def spent(self) -> float:
+        """The cost so far, earlier parts of the run included."""
+        return self.price(self._tokens)
+
+    @property
+    def refusal(self) -> str:
+        """Why no more requests are sent; empty below the limit."""
+        if (spent := self.spent) <= self.most:
+            return ""
+        return (
+            f"The requests have cost {spent:.4g}, more than --max-cost {self.most:g}: no more are sent. Give a higher "
+            "--max-cost to go on."
+        )
 
     def check(self) -> None:
         """Raise PolicyError with the remedy if the limit is exceeded."""
-        if self.spent > self._most:
-            raise PolicyError(
-                f"The requests have cost {self.spent:.4g}, more than --max-cost {self._most:g}: no more are sent. Give "
-                "a higher --max-cost to go on."
-            )
+        if refusal := self.refusal:
+            raise PolicyError(refusal)
 
     def charge(self, policy: str, *, prompt_tokens: int, completion_tokens: int) -> None:
         """Count an answered request. Raises: PolicyError if the server does not report the number of tokens."""
-        if not prompt_tokens and not completion_tokens:
-            raise PolicyError(f"{policy} does not report its tokens, so --max-cost cannot limit what they cost.")
-        self.spent += self._price({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens})
+        check_reported(policy, prompt_tokens, completion_tokens)
+        with self._lock:
+            self._tokens = {
+                "prompt_tokens": self._tokens["prompt_tokens"] + prompt_tokens,
+                "completion_tokens": self._tokens["completion_tokens"] + completion_tokens,
+            }
+            if self._file is not None:
+                part = self._file.with_name(f"{self._file.name}.part")
+                part.write_text(json.dumps(self._tokens), encoding="utf-8")
+                part.replace(self._file)
+
+
+def check_reported(policy: str, prompt_tokens: int, completion_tokens: int) -> None:
+    """Raise PolicyError if a server reports no tokens, so that no limit on the cost can hold."""
+    if not prompt_tokens and not completion_tokens:
+        raise PolicyError(f"{policy} does not report its tokens, so --max-cost cannot limit what they cost.")
+
+
+def _read(file: Path) -> dict[str, int]:
+    try:
+        sums = json.loads(file.read_text(encoding="utf-8"))
+        return {name: int(sums[name]) for name in TOKENS}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LedgerError(
+            f"{file} does not hold what the run has spent ({type(error).__name__}: {error}). Restore it, or remove it "
+            "to begin at 0."
+        ) from error
+
+
+_account: ContextVar[PaidAccount | None] = ContextVar("agentgym_account", default=None)
 
 
 @contextmanager
-def charged_to(account: SpendingLimit | None) -> Iterator[None]:
-    """Charge the paid requests of this process to an account inside the block; None charges nothing."""
-    if account is None:
-        yield
-        return
-    _open.append(account)
+def charged_to(account: PaidAccount | None) -> Iterator[None]:
+    """Charge the paid requests made inside the block to an account; None charges nothing."""
+    token = _account.set(account)
     try:
         yield
     finally:
-        _open.remove(account)
+        _account.reset(token)
 
 
-def open_account() -> SpendingLimit | None:
-    """Return the account that a paid request is charged to now."""
-    return _open[-1] if _open else None
+def open_account() -> PaidAccount | None:
+    """Return the account that a paid request of this code is charged to."""
+    return _account.get()

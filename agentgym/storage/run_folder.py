@@ -28,7 +28,7 @@ class RunFolder:
     Attributes:
         path: the folder.
         name: the last part of `path`.
-        recipe, ledger, metrics_file, checkpoints, report, state: paths inside the folder.
+        recipe, ledger, metrics_file, checkpoints, report, state, spending: paths inside the folder.
         listeners: called with the step, the phase and the metrics of each logged row.
     Raises: LedgerError if the path is a file, or a non-empty folder without any file of a run.
     """
@@ -43,6 +43,7 @@ class RunFolder:
         self.report = self.path / "report.html"
         self.listeners: list[Callable[[int, str, Mapping[str, float]], None]] = []
         self.state = self.path / "state.json"
+        self.spending = self.path / "spending.json"
         self._check_is_free_or_run()
 
     @contextmanager

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from agentgym import Policy
 from agentgym.cli.app import app
-from agentgym.errors import PolicyError
+from agentgym.errors import LedgerError, PolicyError
 from agentgym.evaluation.price import Price
 from agentgym.messages import Message
 from agentgym.policy import ChatApiPolicy, Request
@@ -69,11 +69,7 @@ def calls_of_generate(path: Path) -> Iterator[str]:
 
 def test_every_policy_is_asked_by_generate_in_time():
     """Of the code that is shipped; a wrapper's own `generate` passes the request on."""
-    shipped = [
-        path
-        for path in source_files()
-        if path.parts[0] not in ("tests", "benchmarks") and path.parts[:2] != ("agentgym", "testing")
-    ]
+    shipped = [path for path in source_files() if path.parts[0] not in ("tests", "benchmarks", "testing")]
     unbounded = [
         line for path in shipped if str(path) not in WRAPPERS | HAS_A_CLOCK for line in calls_of_generate(path)
     ]
@@ -133,3 +129,37 @@ def test_an_interrupted_training_says_how_to_go_on_under_the_same_limit(monkeypa
     words = ["train", "quickstart", "--price", "2,5", "--max-cost", "7.5", "--out", str(tmp_path / "run")]
     ended = CliRunner().invoke(app, words)
     assert "--price 2,5 --max-cost 7.5 --out" in ended.output.replace("\n", " ")
+
+
+def test_a_resumed_run_counts_what_it_spent_before(tmp_path):
+    """A request costs 1000 * 2 / 1e6 + 100 * 5 / 1e6 = 0.0025, also at the price of a later start."""
+    file = tmp_path / "spending.json"
+    first = SpendingLimit(Price(2, 5).of, 0.004, file)
+    assert not file.exists()
+    first.charge("chat_api:m", prompt_tokens=1000, completion_tokens=100)
+    resumed = SpendingLimit(Price(2, 5).of, 0.004, file)
+    assert resumed.spent == pytest.approx(0.0025)
+    resumed.charge("chat_api:m", prompt_tokens=1000, completion_tokens=100)
+    with pytest.raises(PolicyError, match=r"have cost 0\.005, more than"):
+        SpendingLimit(Price(2, 5).of, 0.004, file).check()
+    assert SpendingLimit(Price(4, 10).of, 1.0, file).spent == pytest.approx(0.01)
+    file.write_text("[]")
+    with pytest.raises(LedgerError, match=r"spending\.json does not hold what the run has spent"):
+        SpendingLimit(Price(2, 5).of, 0.004, file)
+
+
+def test_a_training_charges_the_account_of_its_folder(monkeypatch, tmp_path):
+    spent = []
+
+    def trained(*_, folder, **__):
+        (folder / "recipe.toml").touch()
+        account = open_account()
+        account.charge("chat_api:m", prompt_tokens=1_000_000, completion_tokens=0)
+        spent.append(account.spent)
+
+    monkeypatch.setattr("agentgym.training.train", trained)
+    words = ["train", "quickstart", "--price", "2,5", "--max-cost", "7.5", "--out", str(tmp_path)]
+    for more in ([], ["--resume"]):
+        result = CliRunner().invoke(app, words + more)
+        assert result.exit_code == 0, result.output
+    assert spent == [2.0, 4.0]
