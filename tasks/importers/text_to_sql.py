@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym import Split, Task, TaskError
+from agentgym import Split, Task, TaskError, TaskSet
 
-from .gold_queries import names_in, transpiled
+from .gold_queries import names_in, transpiled, without_bad_golds
 
 ENVIRONMENT = "agentgym/sql-query-v1"
 SUFFIXES = (".sqlite", ".db", ".sqlite3")
@@ -29,6 +30,37 @@ def databases_in(folder: Path) -> dict[str, Path]:
         if path.suffix in SUFFIXES and path.is_file():
             databases.setdefault(path.stem, path)
     return databases
+
+
+def splits_of(
+    databases: Collection[str], split: Split, validation: str | Sequence[str], held_out: str | Sequence[str]
+) -> dict[str, Split]:
+    """Return the split of each database's questions: the one that lists the database, else `split`.
+
+    Lists are sequences of names, or text with commas between them.
+
+    Raises: TaskError for a database that is not there or is listed twice.
+    """
+    splits = dict.fromkeys(databases, split)
+    validation, held_out = (
+        [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        for names in (validation, held_out)
+    )
+    listed = [*validation, *held_out]
+    if wrong := [name for name in listed if name not in splits or listed.count(name) > 1]:
+        raise TaskError(
+            f"validation={[*validation]} and held_out={[*held_out]} must list databases of the folder, each once. "
+            f"Look at {wrong[0]!r}; there are {', '.join(sorted(databases))}."
+        )
+    return splits | dict.fromkeys(validation, "validation") | dict.fromkeys(held_out, "held_out")
+
+
+def task_set_of(name: str, tasks: list[Task], where: Path, *, check_golds: bool) -> TaskSet:
+    """Return the tasks as a task set, each in its split; with `check_golds`, as `without_bad_golds` leaves them."""
+    if check_golds:
+        tasks = without_bad_golds(tasks, where)
+    splits = dict.fromkeys(task.split for task in tasks)
+    return TaskSet(name, {split: [task for task in tasks if task.split == split] for split in splits})
 
 
 def question(

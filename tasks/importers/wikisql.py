@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet
 
-from .gold_queries import report_golds, transpiled
+from .gold_queries import transpiled, without_bad_golds
 from .items import read_items, text_of
 from .text_to_sql import ENVIRONMENT
 
@@ -35,7 +35,7 @@ def load_wikisql(
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query, and warn of those that do not run or give no rows.
+        check_golds: run every gold query; those that fail or give no rows are named, and left out of the split train.
     Raises: TaskError naming the file, the item and what is wrong with it.
     Source: Zhong et al. 2017, arXiv:1709.00103.
     """
@@ -70,7 +70,7 @@ def load_wikisql(
             )
         )
     if check_golds:
-        report_golds(tasks, path)
+        tasks = without_bad_golds(tasks, path)
     return TaskSet("sql/wikisql-v1", {split: tasks})
 
 

@@ -223,6 +223,21 @@ def test_gold_queries_that_do_not_run_or_give_no_rows_are_named_at_import(tmp_pa
     load("importers", "spider")(folder, environment=IN_PROCESS, check_golds=False)  # says nothing
 
 
+def test_questions_are_split_by_database_and_a_gold_without_rows_is_not_trained_on(tmp_path):
+    folder = shop_with(tmp_path, "SELECT name FROM item", "SELECT name FROM item WHERE id > 9")
+    (folder / "market.sqlite").write_bytes((folder / "shop.sqlite").read_bytes())
+    items = json.loads((folder / "dev.json").read_text())
+    (folder / "dev.json").write_text(json.dumps([*items, *({**item, "db_id": "market"} for item in items)]))
+    spider = load("importers", "spider")
+    with pytest.warns(UserWarning, match="gold queries|split train") as notes:
+        split = spider(folder, environment=IN_PROCESS, split="train", held_out="market")
+    assert str(notes[-1].message).endswith("the split train leaves out its 1 of these.")
+    assert [task.id for task in split["train"]] == ["spider/0000"]
+    assert [task.id for task in split["held_out"]] == ["spider/0002", "spider/0003"]
+    with pytest.raises(TaskError, match=r"held_out=\['markt'\] must list databases.*there are market, shop"):
+        spider(folder, held_out=["markt"])
+
+
 async def test_gold_queries_can_be_tried_where_an_event_loop_runs_and_are_skipped_without_an_environment(tmp_path):
     folder = shop_with(tmp_path, "SELECT name FROM item")
     load("importers", "spider")(folder, environment=IN_PROCESS)

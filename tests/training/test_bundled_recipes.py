@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,14 +62,14 @@ def playable(path):
             pytest.skip(f"{path.stem}: {reason}")
 
 
-def small(path: Path, folder: Path) -> Recipe:
+def small(path: Path, folder: Path, settings: Sequence[str] = SMALL) -> Recipe:
     """The recipe with a model of random weights; a pretrained one that it names is replaced by such a checkpoint."""
     if Recipe.load(path).policy.tiny:
         return Recipe.load(path, [*SMALL, *SMALL_TINY])
     tokenizer = make_tokenizer(["which order is the last"])
     make_model(tokenizer, hidden=32, layers=1, heads=1, kv_heads=1, seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return Recipe.load(path, [*SMALL, f"policy.path={json.dumps(str(folder))}"])
+    return Recipe.load(path, [*settings, f"policy.path={json.dumps(str(folder))}"])
 
 
 @every_recipe
@@ -82,6 +83,23 @@ def test_the_first_steps_of_every_recipe_run(path, tmp_path):
     optional = {"control": recipe.evaluate.control, "zero_shot": recipe.evaluate.zero_shot}
     assert measured == {"before", "after", *(name for name, is_asked_for in optional.items() if is_asked_for)}
     assert (run.path / "report.html").stat().st_size > 0
+
+
+@pytest.mark.needs_namespaces
+def test_the_first_steps_on_databases_of_spider_run(tmp_path):
+    """As `make real` imports them, with a model of random weights."""
+    folder = Path(__file__).parents[2] / "../shared/data/spider_dev_10"
+    if not folder.exists():
+        pytest.skip("spider_dev_10 is not in ../shared/data")
+    with pytest.warns(UserWarning, match="gold queries|split train"):
+        spider = load("importers", "spider")(folder, split="train", validation="course_teach", held_out="pets_1")
+    spider.to_jsonl(tmp_path / "tasks.jsonl")
+    path = Path(__file__).parents[2] / "recipes" / "data" / "spider.toml"
+    settings = [setting for setting in SMALL if not setting.startswith("warm_start")]
+    recipe = small(path, tmp_path / "model", [*settings, f"tasks.set={json.dumps(str(tmp_path / 'tasks.jsonl'))}"])
+    run = train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
+    assert len(run.metrics("train")) == 1
+    assert {file.stem for file in (run.path / "evaluation").glob("*.json")} == {"before", "after"}
 
 
 @every_recipe
