@@ -95,7 +95,7 @@ def test_the_first_steps_on_databases_of_spider_run(tmp_path):
         spider = load("importers", "spider")(folder, split="train", validation="course_teach", held_out="pets_1")
     spider.to_jsonl(tmp_path / "tasks.jsonl")
     path = Path(__file__).parents[2] / "recipes" / "data" / "spider.toml"
-    settings = [setting for setting in SMALL if not setting.startswith("warm_start")]
+    settings = [line for line in SMALL if not line.startswith("warm_start")]
     recipe = small(path, tmp_path / "model", [*settings, f"tasks.set={json.dumps(str(tmp_path / 'tasks.jsonl'))}"])
     run = train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     assert len(run.metrics("train")) == 1
