@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from built_sets import built_set, each_task_set
+from built_sets import built_set, each_task_set, one_of_each_namespace
 from processes import spawners
 from starved import may_starve, starved_sandboxes
 
@@ -26,7 +26,7 @@ async def play(name: str, time_s: float) -> Trajectory:
 @pytest.mark.needs_namespaces
 @pytest.mark.thorough
 @pytest.mark.skipif(not may_starve(), reason="only root may take a processor away")
-@each_task_set(one_of_a_namespace=True)
+@each_task_set(by_day=one_of_each_namespace())
 async def test_no_oracle_loses_in_starved_sandboxes(name):
     await starve(name)
 
