@@ -13,7 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from agentgym.errors import CreditError
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import make_objective
-from agentgym.training.objectives.grouped import linearised, losses_of_groups, rows_of
+from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
@@ -129,7 +129,7 @@ def test_a_group_may_be_spread_over_processes_whose_rows_are_padded_to_other_wid
     tokens = group_of(policy(parameters, EPISODES).detach(), [1.0, 0.0, 0.5, NAN], behaviour=behaviour)
     tokens.own[2:, 2] = 0
     losses, slopes = losses_of_groups(objective, tokens)
-    first, second = rows_of(tokens, slice(0, 2)), rows_of(tokens, slice(2, 4))
+    first, second = tokens.select(slice(0, 2)), tokens.select(slice(2, 4))
     narrow = ("logps", "entropies", "own", "advantages", "behaviour_logps", "turns")
     second = replace(second, **{name: getattr(second, name)[:, :2] for name in narrow})
     for rank, own in enumerate((first, second)):
