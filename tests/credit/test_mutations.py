@@ -22,9 +22,9 @@ MUTANTS = [
     Mutant("credit/estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
     Mutant("credit/arithmetic.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
     Mutant(
-        "credit/estimators/mt_grpo.py",
-        "return centred(turn_returns, baseline)",
-        "return centred(-turn_returns, baseline)",
+        "methods/credit/mt_grpo.py",
+        "return arithmetic.centred(turn_returns, baseline)",
+        "return arithmetic.centred(-turn_returns, baseline)",
         HAND,
     ),
     Mutant(

@@ -9,11 +9,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym.number_types import Count, Share
-from agentgym.task.definition import Task
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
+from agentgym import Task
+from agentgym.options import Count, Share
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 
 class DynamicSampling(GathererWrapper):

@@ -7,21 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.arithmetic import (
-    baseline_of,
-    broadcast_to_turns,
-    divide_by_std,
-    episode_returns,
-    group_by_label,
-    normalise_columns,
-    returns_to_go,
-    stable_std,
-)
-from agentgym.credit.contract import BiasClass, define_estimator
-from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline, Ddof, Scale
-from agentgym.credit.signals import Array
-from agentgym.number_types import Positive, Share, Weight
+from agentgym.credit import Array, Baseline, BiasClass, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Share, Weight
 
 Alone = Literal["zero", "group"]
 
@@ -68,14 +55,14 @@ def gigpo(
         ddof: the ddof of the standard deviations. outcome_weight: above 0.
     Returns: [N, T]. Degenerate: if every state occurs once, and with alone "zero", exactly n(R_i) is left.
     """
-    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     if statistics == "trajectories":
-        episode = broadcast_to_turns(
-            group, normalise_columns(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+        episode = arithmetic.broadcast_to_turns(
+            group, arithmetic.normalise_columns(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
         )
     else:
         episode = _compared_over_steps(group, returns, baseline, scale, ddof)
-    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     step = np.zeros(turn_returns.shape)
     step[group.turn_mask] = _compared_in_state(group, turn_returns, returns, baseline, scale, alone, ddof)
     return episode + step_weight * step
@@ -83,12 +70,12 @@ def gigpo(
 
 def _compared_over_steps(group: Group, returns: Array, baseline: Baseline, scale: Scale, ddof: int) -> Array:
     """[N, T] n(R_i) on every turn, with statistics over the turns of the group."""
-    turns = group_by_label(tuple((0,) * int(count) for count in group.turns))
+    turns = arithmetic.group_by_label(tuple((0,) * int(count) for count in group.turns))
     of_turns = returns[turns.trajectory_index]
     above = np.nan_to_num(turns.centred(of_turns, baseline))
     compared = np.zeros(group.turn_mask.shape)
     compared[group.turn_mask] = (
-        above if scale == "none" else divide_by_std(above, turns.stable_std(of_turns, ddof=ddof))
+        above if scale == "none" else arithmetic.divide_by_std(above, turns.stable_std(of_turns, ddof=ddof))
     )
     return compared
 
@@ -97,13 +84,17 @@ def _compared_in_state(
     group: Group, turn_returns: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
 ) -> Array:
     """[S] n_s(G) of every turn."""
-    states = group_by_label(group.signal("state_keys"))
+    states = arithmetic.group_by_label(group.signal("state_keys"))
     flat = turn_returns[group.turn_mask]
     singleton = states.count(baseline) <= (baseline == "mean")
     fallback = (
-        np.zeros(len(flat)) if alone == "zero" else flat - baseline_of(returns, baseline)[states.trajectory_index]
+        np.zeros(len(flat))
+        if alone == "zero"
+        else flat - arithmetic.baseline_of(returns, baseline)[states.trajectory_index]
     )
     above = np.where(singleton, fallback, states.centred(flat, baseline))
     if scale == "none":
         return above
-    return divide_by_std(above, np.where(singleton, stable_std(returns, ddof=ddof), states.stable_std(flat, ddof=ddof)))
+    return arithmetic.divide_by_std(
+        above, np.where(singleton, arithmetic.stable_std(returns, ddof=ddof), states.stable_std(flat, ddof=ddof))
+    )

@@ -7,12 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.arithmetic import broadcast_to_turns, centred, normalise_columns, returns_to_go, rewards_or_zero
-from agentgym.credit.contract import BiasClass, define_estimator
-from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline, Ddof, Scale
-from agentgym.credit.signals import Array
-from agentgym.number_types import Positive, Weight
+from agentgym.credit import Array, Baseline, BiasClass, Ddof, Group, Scale, arithmetic, define_estimator
+from agentgym.options import Positive, Weight
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:
@@ -59,13 +55,17 @@ def mt_grpo(
         no statistic, and an index that only one trajectory reached adds 0.
     """
     if scale == "none" and absent == "zero":  # centring the sum once rounds once, not T times
-        turn_returns = returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-        return centred(turn_returns, baseline)
+        turn_returns = arithmetic.returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        return arithmetic.centred(turn_returns, baseline)
     rewards: Array = group.signal("turn_rewards")
     mask = np.ones(rewards.shape, np.bool_) if absent == "zero" else ~np.isnan(rewards)
-    terms = normalise_columns(rewards_or_zero(group), mask, baseline=baseline, scale=scale, ddof=ddof)
-    outcome = normalise_columns(group.signal("outcomes"), group.valid, baseline=baseline, scale=scale, ddof=ddof)
-    return turn_weight * _from_here_on(terms) + outcome_weight * broadcast_to_turns(group, outcome)
+    terms = arithmetic.normalise_columns(
+        arithmetic.rewards_or_zero(group), mask, baseline=baseline, scale=scale, ddof=ddof
+    )
+    outcome = arithmetic.normalise_columns(
+        group.signal("outcomes"), group.valid, baseline=baseline, scale=scale, ddof=ddof
+    )
+    return turn_weight * _from_here_on(terms) + outcome_weight * arithmetic.broadcast_to_turns(group, outcome)
 
 
 mt_grpo_reach = mt_grpo.preset(
