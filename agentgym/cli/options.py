@@ -11,6 +11,7 @@ from agentgym.cli.fields import Fields
 from agentgym.errors import AgentGymError, TaskError
 from agentgym.task.definition import SPLITS, Task
 from agentgym.task.task_set import TaskSet
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
@@ -70,13 +71,14 @@ def one_task(task_set: TaskSet, split: str, index: int, task_id: str | None) -> 
         if not matching:
             some = ", ".join(task.id for task in candidates[:3])
             raise TaskError(
-                f"{task_set.name}:{split} has no task {task_id!r}. It has {len(candidates)} tasks, for example {some}."
+                f"{task_set.name}:{split} has no task {task_id!r}. It has {counted(len(candidates), 'task')}, for "
+                f"example {some}."
             )
         return matching[0]
     if index >= len(candidates):
         raise TaskError(
-            f"--index {index} is too large: {task_set.name}:{split} has {len(candidates)} tasks, so give 0 to "
-            f"{len(candidates) - 1}."
+            f"--index {index} is too large: {task_set.name}:{split} has {counted(len(candidates), 'task')}, so give "
+            f"0 to {len(candidates) - 1}."
         )
     return candidates[index]
 

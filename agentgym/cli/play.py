@@ -13,6 +13,7 @@ from agentgym.cli.fields import takes
 from agentgym.cli.options import judging_options, one_task, split_tasks, unhurried
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
@@ -73,7 +74,7 @@ def play(
         raise TaskError(f"The episode could not be played: {trajectory.error}")
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
     outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "no reward judged it"
-    console.print(f"{stop} after {len(trajectory.turns)} turns: {outcome}", style="bold", markup=False)
+    console.print(f"{stop} after {counted(len(trajectory.turns), 'turn')}: {outcome}", style="bold", markup=False)
     if human.interrupted:
         raise Interrupted("You stopped the episode. Play it again with the same command.")
 

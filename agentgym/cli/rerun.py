@@ -16,6 +16,7 @@ from agentgym.cli.options import backend_option, endless_budgets, rollout_option
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.run_ledger import new_ledger, open_run
 from agentgym.cli.user_code import Import
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
@@ -182,7 +183,8 @@ def fork(
     turn, config = fork_at.turn, options.make_config()
     if turn > len(record.turns) + 1:
         raise EvaluationError(
-            f"--turn {turn} is too large: {record.id} has {len(record.turns)} turns. Turn 1 starts from its beginning."
+            f"--turn {turn} is too large: {record.id} has {counted(len(record.turns), 'turn')}. Turn 1 starts from "
+            "its beginning."
         )
     agent: Any
     if player.policy is None:

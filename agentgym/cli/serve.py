@@ -126,7 +126,7 @@ def outcome_line(trajectory: Trajectory) -> str:
     """Return a line that says how an episode ended."""
     outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
-    return f"{trajectory.task.id}: {stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}"
+    return f"{trajectory.task.id}: {stop} after {counted(len(trajectory.turns), 'turn')}: {outcome or trajectory.error}"
 
 
 @app.command("mcp-http", cls=FieldsCommand)

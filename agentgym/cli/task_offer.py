@@ -14,6 +14,7 @@ import typer
 from agentgym.cli.console import out
 from agentgym.cli.fields import Fields
 from agentgym.cli.options import JUDGING, rollout_options, split_tasks, unhurried
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     import socket
@@ -99,5 +100,7 @@ class OfferOptions(ListenOptions):
         listening = listen(host, self.port)
         with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
             address = f"http://{host}:{listening.getsockname()[1]}"
-            out().print(f"Serving {len(offered)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
+            out().print(
+                f"Serving {counted(len(offered), 'task')} at {address} Ctrl-C ends this.", markup=False, soft_wrap=True
+            )
             yield TaskOffer(name, split, offered, config, tokens, listening, ledger)

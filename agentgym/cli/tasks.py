@@ -18,7 +18,7 @@ from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.name_values import options_for
 from agentgym.cli.task_supply import weak_tasks
 from agentgym.cli.user_code import Import
-from agentgym.text import percent
+from agentgym.text import counted, percent
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -219,7 +219,7 @@ def show_tasks(
     console.print(f"{task_set.name}  fingerprint {task_set.fingerprint()}", markup=False)
     for split in task_set:
         tasks = task_set[split]
-        console.print(f"\n{split}: {len(tasks)} tasks", style="bold", markup=False)
+        console.print(f"\n{split}: {counted(len(tasks), 'task')}", style="bold", markup=False)
         for task in tasks[:count]:
             question = visible(task.opening()[-1].text)
             excerpt = question if len(question) <= 400 else question[:400] + " ..."

@@ -9,14 +9,14 @@ from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.cuts import format_cuts
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.strata import strata
-from agentgym.text import percent, points, visible
+from agentgym.text import counted, percent, points, visible
 
 MAX_TAGS, MAX_CAUSES = 5, 3
 
 
 def format_evaluation(evaluation: Evaluation) -> str:
     """Return one line: success with its interval, and the number of failed episodes."""
-    line = f"{evaluation.label}: {evaluation.success().percent()} of {len(evaluation.rows)} tasks solved"
+    line = f"{evaluation.label}: {evaluation.success().percent()} of {counted(len(evaluation.rows), 'task')} solved"
     line += f" ({evaluation.policy}{format_search(evaluation)})"
     if evaluation.held_out_uses:
         line += f", held-out tasks used {format_count(evaluation.held_out_uses)} before"

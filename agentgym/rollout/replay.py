@@ -23,6 +23,7 @@ from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.policy.contract import FinishReason, Policy, Reply, Request
 from agentgym.task.definition import Task
+from agentgym.text import counted
 from agentgym.trajectory import ForkPoint
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
@@ -238,7 +239,9 @@ def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | No
     """Return how the end of a replay of the whole record differs from the recorded end; None if they are equal."""
     last = max(len(record.turns) - 1, 0)
     if len(replay.turns) != len(record.turns):
-        return Divergence(last, "ending", f"{len(record.turns)} turns", f"{len(replay.turns)} turns ({replay.error})")
+        return Divergence(
+            last, "ending", counted(len(record.turns), "turn"), f"{counted(len(replay.turns), 'turn')} ({replay.error})"
+        )
     by_budget = record.stop_reason is None or record.stop_reason.truncated
     if record.stop_reason != replay.stop_reason and not by_budget:
         return Divergence(last, "ending", str(record.stop_reason), f"{replay.stop_reason} ({replay.error})")

@@ -30,6 +30,7 @@ from agentgym import (
     load_task_set,
 )
 from agentgym.interop import OfferedEpisode
+from agentgym.text import counted
 
 from . import sandbox  # noqa: F401 - Inspect knows our sandboxes once they are imported
 from .conversation import observed, ours, theirs
@@ -155,7 +156,7 @@ def judged_episode(episodes: _Episodes) -> Scorer:
         return Score(
             value=trajectory.return_from() if success is None else success,
             answer=state.output.completion,
-            explanation=f"The episode ended after {len(trajectory.turns)} turns: {trajectory.stop_reason}.",
+            explanation=f"The episode ended after {counted(len(trajectory.turns), 'turn')}: {trajectory.stop_reason}.",
             metadata={
                 "outcome": dict(trajectory.outcome),
                 "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],

@@ -11,6 +11,7 @@ from typing import Any
 from agentgym import AgentGymError, Call, Message, Result, RolloutConfig, Task, Turn, prototype
 from agentgym.interop import OfferedEpisode, mcp
 from agentgym.storage import Ledger
+from agentgym.text import counted
 
 from .wire import ERROR_TYPES, ErrorCode, FrameRefused, Observed, message_to_json
 
@@ -48,8 +49,8 @@ class OfferedTasks:
             raise FrameRefused(
                 ErrorCode.VALIDATION_ERROR,
                 (
-                    f"{self.name}:{self.split} has no task {task_id!r:.80}. It has {len(self.tasks)} tasks, for "
-                    f"example {some}."
+                    f"{self.name}:{self.split} has no task {task_id!r:.80}. It has "
+                    f"{counted(len(self.tasks), 'task')}, for example {some}."
                 ),
             )
         if index is None:

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from agentgym import CreditError
 from agentgym.storage import RunFolder
+from agentgym.text import counted
 from agentgym.training import TrainingRun
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
@@ -67,7 +68,9 @@ class RunKnowledge(GathererWrapper):
     @override
     def finish(self, run: TrainingRun) -> None:
         path = self.store.save(run.folder.path / FILE)
-        line = f"{run.folder.phase('train')}: later stages are shown what is known of {len(self.store)} goals. "
+        line = (
+            f"{run.folder.phase('train')}: later stages are shown what is known of {counted(len(self.store), 'goal')}. "
+        )
         run.show(f"{line}Elsewhere, give it by --knowledge {path}.")
 
     @classmethod

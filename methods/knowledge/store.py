@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym import HeldOutError, LedgerError, Task, Trajectory
+from agentgym.text import counted
 from agentgym.trajectory import PromptAddition
 
 from .lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
@@ -158,7 +159,7 @@ class KnowledgeStore:
         """Describe in words what measured episodes were shown."""
         if not self.options.measured:
             return ""
-        return f"shown what training taught of {len(self)} goals ({self.fingerprint()})"
+        return f"shown what training taught of {counted(len(self), 'goal')} ({self.fingerprint()})"
 
     def save(self, path: str | Path) -> Path:
         """Write the store to a file, completely or not at all. Raises: LedgerError."""

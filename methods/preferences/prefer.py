@@ -10,6 +10,7 @@ import numpy as np
 from agentgym import CreditError, RecipeError, TaskSet, Trajectory, UnknownNameError
 from agentgym.credit import Estimator, credit_of, estimator
 from agentgym.rollout import Fork
+from agentgym.text import counted
 from agentgym.training.stages import Learner, PlannedStage, RowGroup, RunContext, ScoredRow, define_stage
 
 from ..selections import score_of
@@ -172,8 +173,9 @@ def _require_pairs(
 ) -> None:
     if not pairs:
         raise RecipeError(
-            f"The stage {stage!r} found no pair among {len(trajectories)} episodes, because no two episodes of a task "
-            f"differ by more than margin = {options.margin}. Collect more episodes of each task, or lower margin."
+            f"The stage {stage!r} found no pair among {counted(len(trajectories), 'episode')}, because no "
+            f"two episodes of a task differ by more than margin = {options.margin}. Collect more episodes of each "
+            "task, or lower margin."
         )
 
 
@@ -209,9 +211,9 @@ def require_better_branch(
     if forks and not pairs:
         failed = sum(not branch.valid for branch in branches)
         raise RecipeError(
-            f"The stage {stage!r} played {len(branches)} branches from the worst turns of {len(forks)} failed "
-            f"episodes, but none was better than its episode by more than margin = {options.margin} ({failed} of them "
-            "could not be played). Raise its option branches, or lower margin."
+            f"The stage {stage!r} played {counted(len(branches), 'branch')} from the worst turns of "
+            f"{counted(len(forks), 'failed episode')}, but none was better than its episode by more than margin = "
+            f"{options.margin} ({failed} of them could not be played). Raise its option branches, or lower margin."
         )
     return pairs
 
@@ -223,7 +225,7 @@ def _labelled(stage: str, trajectories: Sequence[Trajectory], options: PreferSec
     labels = [score >= options.desirable_from for score in scores]
     if len(set(labels)) < 2:
         raise RecipeError(
-            f"The stage {stage!r} labels all {len(valid)} episodes as {'good' if labels[0] else 'bad'} "
+            f"The stage {stage!r} labels all {counted(len(valid), 'episode')} as {'good' if labels[0] else 'bad'} "
             f"(desirable_from = {options.desirable_from}), but kto needs both kinds. Collect more episodes, or change "
             "desirable_from."
         )

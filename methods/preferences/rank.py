@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from agentgym import RecipeError, TaskSet, Trajectory
+from agentgym.text import counted
 from agentgym.training.stages import Learner, PlannedStage, RowGroup, RunContext, ScoredRow, define_stage
 
 from ..selections import groups_of, score_of
@@ -60,7 +61,7 @@ def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) ->
             ranked_episodes += ranked
     if not rows:
         raise RecipeError(
-            f"The stage {stage!r} has nothing to rank: no two of {len(trajectories)} episodes are of one task and "
-            "differ in score. Collect more episodes of each task."
+            f"The stage {stage!r} has nothing to rank: no two of {counted(len(trajectories), 'episode')} are of "
+            "one task and differ in score. Collect more episodes of each task."
         )
     return rows, ranked_episodes

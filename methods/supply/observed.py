@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from agentgym import CreditError, Trajectory
+from agentgym.text import counted
 from agentgym.training import Exclusion
 from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 from agentgym.trajectory import PromptAddition
@@ -40,8 +41,8 @@ class ObservedPairs(GathererWrapper):
         half, odd = divmod(len(step.tasks), 2)
         if odd:
             raise CreditError(
-                f"observed plays the first half of a step's tasks twice, so it cannot use {len(step.tasks)} tasks. "
-                "Give train.tasks_per_step an even number."
+                f"observed plays the first half of a step's tasks twice, so it cannot use "
+                f"{counted(len(step.tasks), 'task')}. Give train.tasks_per_step an even number."
             )
         groups = self.inner(replace(step, tasks=step.tasks[:half]))
         pioneers = [group for group in groups if group.trained]

@@ -10,6 +10,7 @@ from agentgym import Task, TaskError
 from agentgym.evaluation import select_episodes
 from agentgym.options import Share
 from agentgym.storage import Ledger, RunFolder
+from agentgym.text import counted
 from agentgym.training.samplers import Shuffled
 
 
@@ -48,8 +49,8 @@ class PassRate(Shuffled):
         selected = [task for task in known if low <= rates[task.id] <= high]
         if not selected:
             raise TaskError(
-                f"train.sampler: {run!r} played {len(known)} tasks, but solved none of them in {low:g} to {high:g} of "
-                "its episodes. Lower `low`, or raise `high`."
+                f"train.sampler: {run!r} played {counted(len(known), 'task')}, but solved none of them in {low:g} "
+                f"to {high:g} of its episodes. Lower `low`, or raise `high`."
             )
         super().__init__("pass_rate", selected, seed)
         self._known = {task.id: task for task in tasks}

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentgym.text import counted
+
 SCALARS = ("int", "float", "bool", "string")
 MAX_NESTING = 6
 _NAME = re.compile(r"\s*(\w+)\s*")
@@ -128,9 +130,7 @@ def _parse(text: str, depth: int) -> tuple[ValueType, str]:
         part, rest = _parse(rest[1:], depth + 1)
         inner.append(part)
         if not rest.startswith("," if number < count - 1 else "]"):
-            raise ValueError(
-                f"{kind} needs {count} type{'s' if count > 1 else ''} in brackets, as in {_EXAMPLES[kind]}"
-            )
+            raise ValueError(f"{kind} needs {counted(count, 'type')} in brackets, as in {_EXAMPLES[kind]}")
     parsed = ValueType(kind, tuple(inner))
     if kind == "map" and inner[0].kind not in ("int", "string"):
         raise ValueError(f"{parsed} is not valid: the keys of a map must be int or string")

@@ -7,6 +7,7 @@ import hashlib
 import json
 
 from agentgym import Checkpoint, Environment, Message, SandboxError, Task, TaskError, ToolError, tool
+from agentgym.text import counted
 
 from .index import Library, Retriever, open_library
 from .index.dense import Encoder
@@ -209,7 +210,7 @@ class Search(Environment):
     async def _open(self, page: Page, part: int) -> str:
         total = len(windows(page.text, self._window_chars))
         if not 1 <= part <= total:
-            raise ToolError(f"{page.title} has {total} part{'s' * (total > 1)}, no part {str(part)[:20]}.")
+            raise ToolError(f"{page.title} has {counted(total, 'part')}, no part {str(part)[:20]}.")
         if self._reader is None:
             text = page_window(page, part, self._window_chars)
         else:

@@ -12,6 +12,7 @@ import httpx
 
 from agentgym import Environment, Message, SandboxSpec, Task, ToolError, in_thread, tool
 from agentgym.sandbox import Proxy
+from agentgym.text import counted
 
 from .html_text import WebPage, read_html
 from .index.page_store import Page
@@ -189,7 +190,7 @@ class LiveSearch(Environment):
         page = self._open_page()
         parts = windows(page.text, self._window_chars)
         if not 1 <= part <= len(parts):
-            raise ToolError(f"The page has {len(parts)} part{'s' * (len(parts) > 1)}, no part {str(part)[:20]}.")
+            raise ToolError(f"The page has {counted(len(parts), 'part')}, no part {str(part)[:20]}.")
         number = f" (part {part} of {len(parts)})" if len(parts) > 1 else ""
         return f"# {page.title}{number}\n{page.url}\n{parts[part - 1]}"
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, Message, Outlook, Split, Task, ToolError, seed_of, tool
+from agentgym.text import counted
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .fiction_builder import build
@@ -99,8 +100,8 @@ class Fiction(TextEnvironment):
         solution = puzzle.truth["solution"]
         if len(solution) < least:
             raise ValueError(
-                f"its shortest solution has only {len(solution)} commands ({', '.join(solution)}), but at least "
-                f"{least} are needed"
+                f"its shortest solution has only {counted(len(solution), 'command')} ({', '.join(solution)}), but "
+                f"at least {least} are needed"
             )
         return Task(
             name,

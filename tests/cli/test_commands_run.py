@@ -155,7 +155,7 @@ def test_a_person_plays_through_a_pipe():
 def test_a_persons_slip_costs_no_turn_and_the_end_of_input_ends_the_episode():
     done = agentgym("play", "acme/counter-v1", "--import", CODE, stdin="add(\nopen('x').read()\nadd(1, 2)\n\nadd 3\n")
     assert done.exit_code == 0, done.output
-    assert "answered after 1 turns: success +0" in done.stdout
+    assert "answered after 1 turn: success +0" in done.stdout
     assert done.stdout.count("This is not a call") == 3
     assert "add takes at most 1 argument." in done.stdout
 

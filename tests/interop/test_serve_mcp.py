@@ -131,7 +131,7 @@ def test_from_the_command_line(tmp_path):
     ledger.close()
     assert trajectory.success == 1.0
     second = subprocess.run(command, input=right + "\n", capture_output=True, text=True, timeout=120)
-    assert "after 1 turns: success +1" in second.stderr, "the same task in the same folder is another episode"
+    assert "after 1 turn: success +1" in second.stderr, "the same task in the same folder is another episode"
     ledger = Ledger(RunFolder(out).ledger)
     assert len(list(ledger.trajectories())) == 2
     ledger.close()

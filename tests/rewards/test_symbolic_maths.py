@@ -322,3 +322,18 @@ def test_all_1319_gold_answers_of_gsm8k_are_read_and_equal_themselves_alone():
     assert all(equivalent(row, gold) for row, gold in zip(rows, golds, strict=True))
     wrong = [str(Fraction(gold.replace(",", "")) + 1) for gold in golds]
     assert not any(equivalent(given, gold) for given, gold in zip(wrong, golds, strict=True))
+
+
+@pytest.mark.parametrize(
+    "answer", ['"18"', "'18'", "`18`", "\u201c18\u201d", 'The answer is "18".', r'\boxed{"18"}', '"$18$"']
+)
+def test_an_answer_in_quotes_is_the_answer(answer):
+    assert equivalent(answer, "18")
+    assert not equivalent(answer, "19")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"), [("6'2\"", "62"), ("f'(x)", "f(x)"), ('"1" or "8"', "18"), ("'1', '8'", "18")]
+)
+def test_quotes_and_primes_inside_of_an_answer_stay(answer, gold):
+    assert not equivalent(answer, gold)

@@ -212,7 +212,7 @@ def test_games_in_a_file_become_tasks_and_others_are_named_with_the_reason(tmp_p
     assert [task.id for task in task_set["train"]] == ["good"]
     assert task_set["train"][0].truth == {"solution": SOLUTION}
     reasons = warned[0].message.reasons
-    assert reasons["easy"] == "its shortest solution has only 1 commands (take lamp), but at least 3 are needed"
+    assert reasons["easy"] == "its shortest solution has only 1 command (take lamp), but at least 3 are needed"
     assert "start names the room 'attic'" in reasons["broken"]
     assert "none of the fields wish holds text" in reasons["mute"]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from agentgym.errors import AgentGymError, PolicyError
 from agentgym.messages import Message, StopReason
+from agentgym.text import counted
 
 from .program_loop import ProgramLoop
 
@@ -116,7 +117,7 @@ def variables(url: str, token: str, task: str) -> dict[str, str]:
 def _words(message: Message) -> str:
     """Return the text of a message. Its images are at GET /episode."""
     count = len(message.images)
-    note = f"[{count} image{'s' * (count > 1)}: GET {{AGENTGYM_URL}}/episode]" if count else ""
+    note = f"[{counted(count, 'image')}: GET {{AGENTGYM_URL}}/episode]" if count else ""
     return "\n".join(filter(None, (message.text, note)))
 
 

@@ -25,6 +25,7 @@ from agentgym.rollout.replay import ExhaustedPolicy
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task.definition import Task
+from agentgym.text import counted
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
 from agentgym.trajectory import PromptAddition
 from agentgym.trajectory.record import Trajectory
@@ -231,7 +232,7 @@ class Rollouts:
         causes = Counter(t.error or no_turn(t) for t in trajectories if not t.scored)
         if not causes:
             return
-        self.report(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
+        self.report(f"{label}: {causes.total()} of {counted(len(trajectories), 'episode')} failed")
         for line in format_causes(causes):
             self.report(f"  {line}")
 

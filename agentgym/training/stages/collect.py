@@ -13,6 +13,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.task_set import TaskSet
+from agentgym.text import counted
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
@@ -98,7 +99,7 @@ def _collect(context: RunContext, learner: Learner, options: CollectSection) -> 
         trajectories = _play(context, learner, options, tasks, advance)
     metrics = summarise(trajectories)
     context.folder.log(0, context.stage, **metrics)
-    line = f"{context.stage}: success {metrics.get('success', 0.0):.3f} of {len(trajectories)} episodes"
+    line = f"{context.stage}: success {metrics.get('success', 0.0):.3f} of {counted(len(trajectories), 'episode')}"
     context.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

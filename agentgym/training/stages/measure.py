@@ -15,7 +15,7 @@ from agentgym.evaluation.runner import add_search, from_trajectories, note_held_
 from agentgym.evaluation.runner import choose as choose_tasks
 from agentgym.evaluation.search import SearchUsage, make_search
 from agentgym.evaluation.text import format_gains
-from agentgym.text import percent
+from agentgym.text import counted, percent
 from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
@@ -72,7 +72,9 @@ def _validate(
     context.folder.log(step, phase, **metrics)
     shown_phase, success = context.folder.phase(phase).replace("_", " "), metrics.get("success", float("nan"))
     line = f"{shown_phase} at step {step}: success {success:.3f}"
-    context.console.print(f"{line} on {len(trajectories)} tasks", markup=False, highlight=False, soft_wrap=True)
+    context.console.print(
+        f"{line} on {counted(len(trajectories), 'task')}", markup=False, highlight=False, soft_wrap=True
+    )
     _say_cuts(context, phase, cuts_of(trajectories), len(trajectories))
     return metrics
 

@@ -9,6 +9,7 @@ from agentgym.credit.named_parts import load_named_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
+from agentgym.text import counted
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.stored_episodes import Row
 from agentgym.trajectory.record import Trajectory
@@ -59,8 +60,9 @@ def expert_episodes(
     solved = [each.episode for group in groups_of(trajectories) for each in success(group)]
     if not solved:
         raise RecipeError(
-            f"The stage {stage!r}: train.experts.episodes names {len(trajectories)} episodes, but none of them solved "
-            "its task. Name episodes of an expert, such as those of a stage `collect` with policy = 'oracle'."
+            f"The stage {stage!r}: train.experts.episodes names {counted(len(trajectories), 'episode')}, but none "
+            "of them solved its task. Name episodes of an expert, such as those of a stage `collect` with policy = "
+            "'oracle'."
         )
     content_by_id = {task.id: task.content_key() for task in tasks}
     matching = [episode for episode in solved if content_by_id.get(episode.task.id) == episode.task.content_key()]

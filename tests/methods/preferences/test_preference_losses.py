@@ -253,6 +253,6 @@ def test_a_segment_is_as_long_on_both_sides_and_begins_at_the_worst_turn():
     assert (pair.chosen.id, pair.rejected.id) == ("branch#1", "lost")
     assert pair.chosen_turns == pair.rejected_turns == (1, 2), "the branch has one turn after the fork"
     assert segment_pairs(forks, branches[:1], options) == [], "no branch is better"
-    message = r"'prefer' played 1 branches from the worst turns of 1 failed episodes, but none was better than its"
+    message = r"'prefer' played 1 branch from the worst turns of 1 failed episode, but none was better than its"
     with pytest.raises(RecipeError, match=message):
         require_better_branch("prefer", forks, branches[:1], [], options)
