@@ -40,6 +40,7 @@ MOVED: dict[str, str] = {
     "agentgym.tools.collect_tools": "agentgym.Tool.collect",
     "agentgym.tools.render_output": "agentgym.Tool.render_output",
     "agentgym.trajectory.training_help": "agentgym.trajectory.PromptAddition.training_help",
+    "agentgym.training.samplers.Curriculum": "agentgym.methods.supply.curriculum.Curriculum",
     "agentgym.training.stages.learn_from_groups": "agentgym.training.stages.RowGroup.train",
     "agentgym.training.stages.score_rows": "agentgym.training.stages.RowGroup.score",
     "agentgym.cli.offer_tasks": "agentgym.cli.OfferOptions.open",

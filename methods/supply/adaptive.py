@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from agentgym import Task, TaskError, Trajectory
 from agentgym.options import Count, Share
-from agentgym.training.samplers import Curriculum, make_random_stream
+from agentgym.training.samplers import make_random_stream
+
+from .curriculum import Curriculum
 
 
 class Adaptive:

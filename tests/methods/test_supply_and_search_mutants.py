@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants import Mutant, mutant_tests
 
-CURRICULUM, SHUFFLED = "training/samplers/curriculum.py", "training/samplers/sources.py"
+CURRICULUM, SHUFFLED = "methods/supply/curriculum.py", "training/samplers/sources.py"
 LEARNABLE, UCB, PAIRED = "methods/supply/learnable.py", "methods/supply/ucb.py", "methods/supply/paired.py"
 PASS_RATE, REFILL, VARIANCE = (
     "methods/supply/pass_rate.py",
@@ -14,7 +14,7 @@ PASS_RATE, REFILL, VARIANCE = (
 MCTS, BEAM, FIRST, TREE = (f"methods/search/{name}.py" for name in ("mcts", "beam", "best_first", "tree"))
 DRAWS, PAIRS = "methods/supply/test_samplers.py", "methods/supply/test_paired_sampler.py"
 RISES = " ".join(
-    f"training/test_curriculum.py::test_{name}"
+    f"methods/supply/test_curriculum.py::test_{name}"
     for name in (
         "it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest",
         "it_rises_after_eight_prompts_at_nine_in_ten",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from agentgym.moved import moved_names
 from agentgym.training.samplers.contract import Sampler, make_random_stream
-from agentgym.training.samplers.curriculum import Curriculum
 from agentgym.training.samplers.sources import Shuffled
 
 __all__ = [
-    "Curriculum",
     "Sampler",
     "Shuffled",
     "make_random_stream",

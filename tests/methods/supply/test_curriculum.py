@@ -14,9 +14,9 @@ from rich.console import Console
 from agentgym import Task, Trajectory, Turn
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
+from agentgym.methods.supply.curriculum import Curriculum
 from agentgym.training import Recipe
 from agentgym.training.samplers.contract import FILE, make_sampler, restore_sampler
-from agentgym.training.samplers.curriculum import Curriculum
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
 

@@ -6,11 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.number_types import Count, Share
-from agentgym.task.definition import Task
-from agentgym.training.samplers.contract import make_random_stream
-from agentgym.trajectory.record import Trajectory
+from agentgym import Task, TaskError, Trajectory
+from agentgym.options import Count, Share
+from agentgym.training.samplers import make_random_stream
 
 
 class Curriculum:
