@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 # Before anything imports torch, tokenizers or a hub client: all of them read these once.
 for name, value in {
     "OMP_NUM_THREADS": "1",  # tests, episodes and sandboxes run beside each other
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",  # with AMX, training would compute in bfloat16
     "TOKENIZERS_PARALLELISM": "false",  # a tokenizer with threads warns after every fork
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import shorten
 from typing import Any
 
 import torch
 
 from agentgym.errors import PolicyError
+
+_MATRIX, _ROUNDS = 512, 5
+_WORTH_IT = 2.0
+"""Speed-up from which bfloat16 is chosen; our choice. AMX has 6."""
 
 
 def device_of(requested: str) -> str:
@@ -33,3 +38,35 @@ def dtype_of(requested: str, device: str) -> Any:
     if not isinstance(dtype, torch.dtype):
         raise PolicyError(f"dtype = {requested!r} is not a dtype of torch. Write float32, bfloat16, float16 or auto.")
     return dtype
+
+
+def bfloat16_speed_up() -> float:
+    """Measure how many times as fast the processor multiplies matrices in bfloat16 as in float32."""
+
+    def seconds(dtype: torch.dtype) -> float:
+        matrix, times = torch.ones(_MATRIX, _MATRIX, dtype=dtype), []
+        for _ in range(_ROUNDS):
+            started = time.perf_counter()
+            matrix @ matrix
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    return seconds(torch.float32) / seconds(torch.bfloat16)
+
+
+def computes_in_bfloat16(device: str) -> bool:
+    """Return whether training on a device computes in bfloat16, with float32 weights, unless it is told otherwise.
+
+    A processor does if it has tiles for matrices (AMX) and is measured to be at least twice as fast with them. Others
+    are close to that bound, where a run that goes on could be measured otherwise.
+
+    Args:
+        device: torch's name of the device.
+    """
+    return device != "cpu" or (has_matrix_tiles() and bfloat16_speed_up() >= _WORTH_IT)
+
+
+def has_matrix_tiles() -> bool:
+    """Return whether the processor has AMX; False if torch cannot tell."""
+    is_supported = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return bool(is_supported is not None and is_supported())

@@ -66,6 +66,8 @@ def train(
             if plan := memory_note(recipe, processes.count):
                 note, fits = plan
                 console.print(note, style="dim" if fits else "yellow", markup=False, soft_wrap=True)
+            if precision := recipe.train.precision_note(recipe.machine.torch_device):
+                console.print(precision, style="dim", markup=False, soft_wrap=True)
             for note in learning_rate_notes(stages):
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
         write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)

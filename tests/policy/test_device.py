@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from agentgym.errors import PolicyError
-from agentgym.policy.device import device_of, dtype_of
+from agentgym.policy import device
+from agentgym.policy.device import bfloat16_speed_up, computes_in_bfloat16, device_of, dtype_of
 
 
 def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
@@ -27,3 +28,19 @@ def test_numbers_are_float32_on_a_cpu_and_the_checkpoints_own_elsewhere():
     assert dtype_of("bfloat16", "cpu") is torch.bfloat16
     with pytest.raises(PolicyError, match="dtype = 'float31' is not a dtype of torch"):
         dtype_of("float31", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("has_tiles", "speed_up", "chosen"), [(True, 6.0, True), (True, 1.9, False), (False, 6.0, False)]
+)
+def test_a_processor_computes_in_bfloat16_if_it_has_tiles_that_are_much_faster(
+    monkeypatch, has_tiles, speed_up, chosen
+):
+    monkeypatch.setattr(device, "has_matrix_tiles", lambda: has_tiles)
+    monkeypatch.setattr(device, "bfloat16_speed_up", lambda: speed_up)
+    assert computes_in_bfloat16("cpu") is chosen
+    assert computes_in_bfloat16("cuda:1")
+
+
+def test_the_speed_of_this_processor_is_measured():
+    assert 0.01 < bfloat16_speed_up() < 100
