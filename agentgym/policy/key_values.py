@@ -130,7 +130,10 @@ class SlotLayer(DynamicLayer):
         """Write the key and value of each row's next token behind its others; return all of them."""
         rows, columns = self._owner.places
         keys, values = self._owner.data[2 * self._layer_index], self._owner.data[2 * self._layer_index + 1]
-        keys[rows, :, columns], values[rows, :, columns] = key_states[:, :, 0], value_states[:, :, 0]
+        # Under autocast, keys that are normed have another dtype than values; the block has the wider one.
+        keys[rows, :, columns], values[rows, :, columns] = (
+            states[:, :, 0].to(keys.dtype) for states in (key_states, value_states)
+        )
         count, end = len(key_states), self.get_seq_length() + 1
         return keys[:count, :, :end], values[:count, :, :end]
 

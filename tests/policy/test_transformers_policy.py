@@ -377,6 +377,20 @@ async def test_autocast_is_the_arithmetic_of_a_trainer_with_mixed_precision(mode
     torch.testing.assert_close(torch.tensor(scores), expected, atol=1e-6, rtol=0)
 
 
+async def test_turns_are_sampled_under_autocast_as_the_trainer_computes_them(model, renderer):
+    """The keys of this model are normed in float32, and its values are in bfloat16."""
+    policy = TransformersPolicy(model, renderer, autocast=torch.bfloat16)
+    prompt = list(range(20, 40))
+    request = Request(messages=(), prefix_ids=prompt, sampling=Sampling(seed=1, max_tokens=8))
+    replies = await asyncio.gather(*(policy.generate(request) for _ in range(2)))
+    await policy.close()
+    tokens = replies[0].token_ids
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(input_ids=torch.tensor([prompt + tokens])).logits
+    expected = torch.log_softmax(logits[0, 19:-1].float(), -1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(replies[0].logprobs).float(), expected, atol=0.05, rtol=0)
+
+
 @pytest.mark.parametrize(
     ("trl", "device", "dtype"),
     [({}, "cpu", None), ({}, "cuda", "bfloat16"), ({"bf16": False}, "cuda", None), ({"fp16": True}, "cuda", "float16")],
