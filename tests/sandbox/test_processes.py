@@ -11,7 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from counts import groups, processes_below
+from counts import groups, guests_below, processes_below
 
 from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
@@ -130,3 +130,19 @@ def test_a_group_of_a_living_process_stays(tmp_path, monkeypatch):
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def groups_of_guest() -> str:
+    (guest,) = guests_below(os.getpid())
+    return Path(f"/proc/{guest}/cgroup").read_text()
+
+
+async def test_control_groups_use_the_names_of_removed_ones_again(small):
+    """The kernel keeps the name of each removed group, as a directory entry, for as long as the spawner lives."""
+    backend, names = NamespacesBackend(), set()
+    for _ in range(12):
+        sandbox = await backend.create(small)
+        names.add(groups_of_guest())
+        await sandbox.close()
+    await backend.close()
+    assert len(names) <= 3

@@ -54,6 +54,27 @@ class SandboxRecord:
         self.killed = False
 
 
+class GroupNames:
+    """Names of control groups. The kernel remembers each name of a removed group while the spawner lives, so names are
+    used again.
+    """
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._free: list[str] = []
+
+    def take(self) -> str:
+        """Return a name that no group has."""
+        if self._free:
+            return self._free.pop()
+        self._highest += 1
+        return str(self._highest)
+
+    def give_back(self, name: str) -> None:
+        """Free the name of a group that has been removed."""
+        self._free.append(name)
+
+
 class Spawner:
     """Serves the host until it closes its socket, then ends every sandbox."""
 
@@ -62,7 +83,8 @@ class Spawner:
         self.host, self.parent, self.poller = host, parent, Poller()
         self.records: set[SandboxRecord] = set()
         self.removals: list[str] = []
-        self.counter = 0  # of requests
+        self.names = GroupNames()
+        self.prepared = ""  # the name of the group that is prepared for the next request
         self.prepare_at: float | None = None  # when to prepare the next sandbox
         self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox watches it
         self.as_root, self.own_id, self.startup_error = state.as_root, state.own_id, state.startup_error
@@ -88,7 +110,8 @@ class Spawner:
         while (self.records or self.removals) and time.monotonic() < give_up:
             self._run_once()
         self.zygote.end_child()
-        self.cgroups.remove(self._name_of(self.counter + 1))
+        if self.prepared:
+            self.cgroups.remove(self.prepared)
         self.cgroups.close()
 
     def _run_once(self) -> None:
@@ -97,7 +120,10 @@ class Spawner:
             due_s = max(self.prepare_at - time.monotonic(), 0.0)
             wait_s = due_s if wait_s is None else min(wait_s, due_s)
         self.poller.once(wait_s)
-        self.removals = [name for name in self.removals if not self.cgroups.remove(name)]
+        removed = [name for name in self.removals if self.cgroups.remove(name)]
+        self.removals = [name for name in self.removals if name not in removed]
+        for name in removed:
+            self.names.give_back(name)
         if self.prepare_at is not None and self.prepare_at <= time.monotonic():
             self._prepare_next()
 
@@ -107,12 +133,8 @@ class Spawner:
         if not self.host_gone:
             with contextlib.suppress(OSError):  # the next creation will report the error
                 self.zygote.request_child()
-                self.cgroups.prepare(self._name_of(self.counter + 1))
-
-    @staticmethod
-    def _name_of(number: int) -> str:
-        """Return the name of a sandbox, or of the builder of a layer, by the number of its request."""
-        return f"{number}"
+                self.prepared = self.prepared or self.names.take()
+                self.cgroups.prepare(self.prepared)
 
     def _receive(self) -> None:
         message, descriptors = receive(self.host, MAX_DATAGRAM, _PASSED)
@@ -125,8 +147,8 @@ class Spawner:
                 os.close(descriptor)
             return
         source, lifeline = descriptors
-        self.counter += 1
-        record = SandboxRecord(self._name_of(self.counter), socket.socket(fileno=lifeline), spec)
+        name, self.prepared = self.prepared or self.names.take(), ""
+        record = SandboxRecord(name, socket.socket(fileno=lifeline), spec)
         try:
             refusal = self._refuse_layer(spec) if record.layer else self._refuse(spec)
             if refusal:
@@ -286,6 +308,8 @@ class Spawner:
                 self.removals.append(record.name)
                 break
             time.sleep(0.0002)
+        else:
+            self.names.give_back(record.name)
         record.lifeline.close()
         self.prepare_at = time.monotonic()
 
