@@ -171,3 +171,14 @@ def test_a_tiny_model_that_is_not_made_yet_is_planned_by_its_shape():
     unused = recipe.policy.tiny.vocabulary - len(tokenizer)  # the texts offer no more tokens
     planned = plan_memory(recipe, device="cpu", available=1e12).always["weights"]
     assert planned == 4 * (parameters + unused * recipe.policy.tiny.hidden)
+
+
+def test_the_copy_with_the_adapter_merged_is_planned_where_the_run_samples_itself(folder):
+    """In float32: the weights that the adapter changes, once more."""
+    lora = {"rank": 2, "targets": ["q_proj", "v_proj"]}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    attentions = [layer.self_attn for layer in model.model.layers]
+    adapted = [weight for own in attentions for weight in (own.q_proj.weight, own.v_proj.weight)]
+    copied = sum(weight.nbytes for weight in adapted)
+    assert plan_of(folder, policy={"path": str(folder), "lora": lora}).always["merged copy"] == copied
+    assert "merged copy" not in plan_of(folder).always

@@ -22,6 +22,7 @@ from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 from agentgym.errors import RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
+from agentgym.policy.merged_copy import MergedCopy, can_copy
 from agentgym.policy.role_adapters import in_roles
 from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
@@ -107,6 +108,10 @@ def plan_memory(
     }
     if train.keeps_reference:
         always["reference"] = (trained_bytes if section.lora else weight_bytes) / shares
+    if recipe.vllm is None and not section.quantization and can_copy(model):
+        merged = MergedCopy(model, precision if train.autocast(device) else None).model
+        shared = set(map(id, parameters))
+        always["merged copy"] = float(sum(each.nbytes for each in merged.parameters() if id(each) not in shared))
     if shares > 1 and kind == "cpu":
         always["whole copy, of the first process"] = weight_bytes
     for part in used_parts(train):
