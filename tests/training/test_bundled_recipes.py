@@ -64,7 +64,7 @@ def playable(path):
 
 def small(path: Path, folder: Path, settings: Sequence[str] = SMALL) -> Recipe:
     """The recipe with a model of random weights; a pretrained one that it names is replaced by such a checkpoint."""
-    if Recipe.load(path).policy.tiny:
+    if Recipe.load(path, settings).policy.tiny:
         return Recipe.load(path, [*SMALL, *SMALL_TINY])
     tokenizer = make_tokenizer(["which order is the last"])
     make_model(tokenizer, hidden=32, layers=1, heads=1, kv_heads=1, seed=0).save_pretrained(folder)
