@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from agentgym.errors import JudgeError, RewardError
 from agentgym.reward import Components, validate_components, validate_each
 from agentgym.reward.contract import Reward, validate_spans
 from agentgym.rollout.failures import defined_at
+from agentgym.sandbox.time_limit import TimeLimit
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
@@ -112,14 +112,14 @@ class Judge:
                 answer = stage(*subject)
                 if isinstance(answer, dict):  # nothing to wait for
                     return await check(answer, reward)
-                async with asyncio.timeout(self._time_s) as limit:
+                with TimeLimit(self._time_s) as limit:
                     return await check(answer, reward)
             except RewardError as error:
                 location = defined_at(getattr(reward, "function", stage))
                 raise RewardError(f"{error} See {location}." if location else str(error)) from error
             except Exception as error:
                 failure = error
-                if limit is not None and limit.expired():
+                if limit is not None and limit.expired:
                     failure = JudgeError(f"{type(reward).__name__} gave no verdict in {self._time_s:g} s")
                 if not self._retry(failure):
                     if failure is error:

@@ -44,6 +44,7 @@ from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Proxy
+from agentgym.sandbox.time_limit import uncounted
 
 _CREATE_S = 60.0
 _POLL_S = 1.0  # how often to check that a container is alive until its guest connects
@@ -93,7 +94,8 @@ class DockerBackend:
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
         """Create a sandbox, as `Backend.create` says."""
-        guest = await self._create_guest(spec, snapshot)
+        with uncounted():
+            guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox

@@ -38,6 +38,7 @@ from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
 from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, prepare_rootfs
+from agentgym.sandbox.time_limit import uncounted
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
@@ -76,7 +77,8 @@ class NamespacesBackend:
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
         """Create a sandbox, as `Backend.create` says."""
-        guest = await self._create_guest(spec, snapshot)
+        with uncounted():
+            guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
