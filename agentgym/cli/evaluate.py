@@ -114,7 +114,7 @@ def evaluate(
 
 def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], player: Agent) -> Evaluation:
     """Play the tasks behind a progress bar."""
-    from agentgym.cli.heartbeat import heartbeat
+    from agentgym.training.monitoring.heartbeat import heartbeat
 
     with progress_bar() as progress:
         bar = progress.add_task("episodes", total=None, note="")
@@ -124,7 +124,7 @@ def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], play
             note += f", {state.failed} failed" if state.failed else ""
             progress.update(bar, completed=state.done, total=state.total, note=note)
 
-        with heartbeat(progress, "episodes: the first is being played"):
+        with heartbeat(progress, bar, "episodes: the first is being played"):
             return run(measure(progress=show), player)
 
 

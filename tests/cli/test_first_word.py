@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
-from agentgym.cli.heartbeat import heartbeat
+from agentgym.training.monitoring.heartbeat import heartbeat
 from agentgym.training.monitoring.progress import PhaseProgress
 
 
@@ -19,7 +19,7 @@ def test_until_the_first_episode_ends_lines_say_how_long_it_has_taken():
     output = io.StringIO()
     with PhaseProgress(Console(file=output, width=200)) as progress:
         bar = progress.add_task("episodes", total=3, note="")
-        with heartbeat(progress, "episodes: the first is being played", first_s=0.1):
+        with heartbeat(progress, bar, "episodes: the first is being played", first_s=0.1):
             time.sleep(0.5)
             progress.update(bar, completed=1)
             time.sleep(0.5)

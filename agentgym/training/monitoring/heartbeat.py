@@ -1,4 +1,4 @@
-"""Occasional lines while a command has nothing to report yet, so that it does not look stuck."""
+"""Occasional lines while a phase has nothing to report yet, so that it does not look stuck."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from agentgym.training.monitoring.progress import PhaseProgress
+from rich.progress import TaskID
+
+from agentgym.training.monitoring.progress import PhaseProgress
 
 FIRST_S = 5.0
 """The seconds before the first line. The wait doubles with each further line."""
 
 
 @contextmanager
-def heartbeat(progress: PhaseProgress, text: str, *, first_s: float = FIRST_S) -> Iterator[None]:
-    """Print lines with the elapsed time until the first task of a progress bar advances.
+def heartbeat(progress: PhaseProgress, phase: TaskID, text: str, *, first_s: float = FIRST_S) -> Iterator[None]:
+    """Print lines with the elapsed time until a phase advances.
 
     Args:
-        progress: the progress bar, whose console is used. text: the current activity.
+        progress: the progress bars, whose console is used. phase: the phase's bar. text: the current activity.
     """
     done, began = threading.Event(), time.monotonic()
+    bar = progress.tasks[progress.task_ids.index(phase)]
 
     def beat() -> None:
         wait_s = first_s
-        while not done.wait(wait_s) and not progress.tasks[0].completed:
+        while not done.wait(wait_s) and not bar.completed:
             line = f"{text}, {time.monotonic() - began:.0f} s so far"
             progress.console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
             wait_s *= 2
