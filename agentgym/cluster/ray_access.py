@@ -35,7 +35,10 @@ def send_token_if_asked(address: str) -> None:
     if MODE_VARIABLE not in os.environ or _chosen_here:
         asks = _has_token() and _refuses_without_token(address)
         if asks != _chosen_here:
-            os.environ.update({MODE_VARIABLE: "token"}) if asks else os.environ.pop(MODE_VARIABLE)
+            if asks:
+                os.environ[MODE_VARIABLE] = "token"
+            else:
+                del os.environ[MODE_VARIABLE]
             import_module("ray._raylet").Config.initialize("")  # make Ray read its variables again
             _chosen_here = asks
     sends = os.environ.get(MODE_VARIABLE, "").lower() == "token"

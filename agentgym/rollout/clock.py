@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextvars import Token
 from types import TracebackType
 from typing import Self
 
-from agentgym.sandbox.time_limit import TaskTimer, active_limits
+from typing_extensions import override
+
+from agentgym.sandbox.time_limit import OuterLimit, TaskTimer
 
 _LOOKS = 64
 """How often per limit the clock looks whether it was held up."""
 
 
-class EpisodeClock(TaskTimer):
+class EpisodeClock(OuterLimit):
     """Limits the time of an episode. Sampling time does not count, because it says nothing about the agent.
 
     Nor does time in which the event loop was held up, or a sandbox waited for a processor (`sandbox/time_limit.py`).
@@ -34,7 +35,6 @@ class EpisodeClock(TaskTimer):
 
     loop: asyncio.AbstractEventLoop
     ends = math.inf
-    _outer: Token[tuple[TaskTimer, ...]]
 
     def __init__(self, time_s: float, reply_s: float) -> None:
         super().__init__()
@@ -49,20 +49,20 @@ class EpisodeClock(TaskTimer):
         now = loop.time()
         self.ends = now + self._time_s
         self.set_timer(self.ends, now)
-        self._outer = active_limits.set((*active_limits.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        active_limits.reset(self._outer)
         self.ends = self.sampling.ends = math.inf
         self._stop_timer()
         self.end(error)
 
+    @override
     def left_s(self) -> float:
         return self.ends - self.loop.time()
 
+    @override
     def call_ended(self, waited_s: float) -> None:
         self.ends += waited_s
         if self._timer is None and not self.calls and self.ends < math.inf:  # the time was up during the call
@@ -86,7 +86,7 @@ class EpisodeClock(TaskTimer):
         limit.ends += max(now - due, 0.0)
         if limit.ends > now:
             self.set_timer(limit.ends, now)
-        elif not limit.calls:
+        elif limit is self.sampling or not self.calls:
             limit.ends = math.inf
             limit.expire()
 

@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -36,11 +37,10 @@ class TaskTimer:
 
     Attributes:
         expired: whether the latest use ran out of time.
-        calls: calls to sandboxes that are under way. They are limited to what is left, and the limit waits for them.
     """
 
     def __init__(self) -> None:
-        self.expired, self.calls = False, 0
+        self.expired = False
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
 
@@ -73,20 +73,44 @@ class TaskTimer:
         """Return the error that says that the time is up."""
         return TimeoutError()
 
+
+class OuterLimit(TaskTimer, ABC):
+    """A limit on code that calls sandboxes. The calls are limited to what is left, and the limit waits for them.
+
+    Attributes:
+        calls: how many calls to sandboxes are under way.
+    """
+
+    _outer: Token[tuple[OuterLimit, ...]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    @abstractmethod
     def left_s(self) -> float:
         """Return the seconds that are left."""
-        raise NotImplementedError
 
+    @abstractmethod
     def call_ended(self, waited_s: float) -> None:
         """Note the end of a call to a sandbox, which waited for a processor for `waited_s`: that does not count."""
-        raise NotImplementedError
+
+    @override
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().begin(loop)
+        self._outer = active_limits.set((*active_limits.get(), self))
+
+    @override
+    def end(self, error: BaseException | None) -> None:
+        active_limits.reset(self._outer)
+        super().end(error)
 
 
-active_limits: ContextVar[tuple[TaskTimer, ...]] = ContextVar("agentgym_time_limits", default=())
+active_limits: ContextVar[tuple[OuterLimit, ...]] = ContextVar("agentgym_time_limits", default=())
 """The limits around the code that is running."""
 
 
-class TimeLimit(TaskTimer):
+class TimeLimit(OuterLimit):
     """A time limit on asynchronous code, for use in a `with` block. It may be entered again: what is used up stays so.
 
     Raises, at the end of the block: TimeoutError if the code has used its time up; HostOverloaded if it was kept
@@ -94,7 +118,6 @@ class TimeLimit(TaskTimer):
     """
 
     _loop: asyncio.AbstractEventLoop
-    _outer: Token[tuple[TaskTimer, ...]]
 
     def __init__(self, limit_s: float) -> None:
         super().__init__()
@@ -106,13 +129,11 @@ class TimeLimit(TaskTimer):
         self.begin(loop)
         self._time.resume(loop.time())
         self._timer = loop.call_at(self._time.due, self._look)
-        self._outer = active_limits.set((*active_limits.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        active_limits.reset(self._outer)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -225,7 +246,7 @@ class SandboxCall:
         """Begin. The limits wait for `end`."""
         self.timeout_s = timeout_s
         self._limits = [limit for limit in active_limits.get() if limit.is_running]
-        self._nearest: TaskTimer | None = None
+        self._nearest: OuterLimit | None = None
         for limit in self._limits:
             limit.calls += 1
             if (left_s := max(limit.left_s(), 0.001)) < self.timeout_s:

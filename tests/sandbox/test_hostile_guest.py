@@ -17,19 +17,7 @@ from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
-
-GOOD = {
-    "id": 1,
-    "exit": 0,
-    "out": 0,
-    "truncated": False,
-    "timed_out": False,
-    "oom": False,
-    "wall": 0,
-    "cpu": 0,
-    "peak": 0,
-    "disk": 0,
-}
+from agentgym.testing.backends.fake_guest import HONEST
 
 
 class FakeGuest:
@@ -60,7 +48,7 @@ async def outcome(answer: bytes, call=lambda sandbox: sandbox.run_python("pass")
 
 
 async def test_an_honest_answer_is_a_result():
-    result = await outcome(encode({**GOOD, "out": 2}, b"ab!"))
+    result = await outcome(encode({**HONEST, "out": 2}, b"ab!"))
     assert (result.exit_code, result.stdout, result.stderr) == (0, b"ab", b"!")
 
 
@@ -70,16 +58,16 @@ async def test_an_honest_answer_is_a_result():
         b"junk that is no frame at all.....",
         struct.pack(">II", 2**32 - 1, 0),
         struct.pack(">II", 2, 2**31) + b"{}",
-        encode({**GOOD, "id": 7}),
-        encode({**GOOD, "id": "1"}),
-        encode({**GOOD, "id": [1]}),
+        encode({**HONEST, "id": 7}),
+        encode({**HONEST, "id": "1"}),
+        encode({**HONEST, "id": [1]}),
         struct.pack(">II", 2, 0) + b"[]",
         struct.pack(">II", 30_000, 0) + b"[" * 30_000,
         struct.pack(">II", 9_000, 0) + b"9" * 9_000,
         struct.pack(">II", 3, 0) + b"\xff\xfe{",
-        encode(GOOD, b"x" * 200_000),
+        encode(HONEST, b"x" * 200_000),
         *(
-            encode({**GOOD, **wrong})
+            encode({**HONEST, **wrong})
             for wrong in (
                 {"exit": "0"},
                 {"exit": 10**9},
@@ -96,7 +84,7 @@ async def test_an_honest_answer_is_a_result():
                 {"disk": {}},
             )
         ),
-        *(encode({key: value for key, value in GOOD.items() if key != left_out}) for left_out in GOOD),
+        *(encode({key: value for key, value in HONEST.items() if key != left_out}) for left_out in HONEST),
     ],
 )
 async def test_an_answer_that_is_none_kills_the_sandbox(answer):
@@ -126,7 +114,7 @@ async def test_an_error_is_pythons_own_and_its_text_is_bounded():
 async def test_a_field_nested_as_deep_as_json_may_be_kills_the_sandbox(field):
     """Just below the limit on recursion, what shows the value goes deeper than what parsed it."""
     for depth in range(880, 1000, 4):
-        text = json.dumps({**GOOD, field: "NESTED"}).replace('"NESTED"', "[" * depth + "]" * depth).encode()
+        text = json.dumps({**HONEST, field: "NESTED"}).replace('"NESTED"', "[" * depth + "]" * depth).encode()
         with pytest.raises(SandboxDied):
             await outcome(struct.pack(">II", len(text), 0) + text)
 
@@ -149,7 +137,7 @@ async def test_a_reply_that_comes_byte_by_byte_wakes_the_host_seldom(monkeypatch
     fake_guest = FakeGuest(b"")
     calling = asyncio.create_task(fake_guest.sandbox.run_python("pass"))
     await asyncio.sleep(0)
-    crumbs = encode({**GOOD, "out": 3000}, b"x" * 3000)
+    crumbs = encode({**HONEST, "out": 3000}, b"x" * 3000)
     fake_guest.guest.setblocking(False)
     for at in range(len(crumbs)):
         await asyncio.get_running_loop().sock_sendall(fake_guest.guest, crumbs[at : at + 1])
@@ -160,7 +148,7 @@ async def test_a_reply_that_comes_byte_by_byte_wakes_the_host_seldom(monkeypatch
 
 
 async def test_a_second_answer_to_one_call_kills_the_sandbox():
-    fake_guest = FakeGuest(encode(GOOD) + encode(GOOD))
+    fake_guest = FakeGuest(encode(HONEST) + encode(HONEST))
     await fake_guest.sandbox.run_python("pass")
     with pytest.raises(SandboxDied, match="which the host has not sent"):
         await fake_guest.sandbox.run_python("pass")
@@ -209,7 +197,7 @@ async def test_a_late_answer_to_a_cancelled_call_is_dropped():
     await asyncio.sleep(0.01)
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    fake_guest.guest.sendall(encode(GOOD, b"late") + encode({**GOOD, "id": 2}))
+    fake_guest.guest.sendall(encode(HONEST, b"late") + encode({**HONEST, "id": 2}))
     assert (await fake_guest.sandbox.run_python("pass")).stderr == b""
     await fake_guest.close()
 

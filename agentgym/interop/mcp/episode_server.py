@@ -103,5 +103,9 @@ async def _answer(episode: EpisodeServer, line: bytes) -> dict[str, object] | No
         if not isinstance(message, dict):
             raise ValueError("it is not a JSON object")
     except ValueError as error:
-        return {"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": f"This is no message: {error}"}}
+        return {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": PARSE_ERROR, "message": f"This is not a message: {error}"},
+        }
     return await episode.answer(message)

@@ -51,7 +51,7 @@ class HermesTurns:
     Args:
         names: the names of the tools that may be called.
         may_answer: whether the turn may end without a call.
-        max_calls: the most calls per turn; None if there is no limit.
+        max_calls: the maximum number of calls per turn; None for any number.
         begun_thought: the opening mark of the thought in which the agent begins; "" if in none.
     """
 

@@ -76,7 +76,7 @@ class Prefork:
     def take(self, code: bytes, memory_kills: Callable[[], int], meter: Meter) -> RunningCall | None:
         """Start a Python call in the preforked child.
 
-        Returns: the call, still without its number and time limit; None if there is no child and a fork is needed.
+        Returns: the call, whose number and time limit the caller sets; None if there is no child to run it.
         """
         child = self._child
         if child is None:

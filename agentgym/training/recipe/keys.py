@@ -43,7 +43,7 @@ _FORMER_DEFAULTS: dict[str, Any] = {
     "train.rotate_roles_every": 0,
     "train.roles.rotate_every": 0,
 }
-"""The values of old keys, now options of a training part, with which there was no such part: records have them."""
+"""Former defaults of keys that are options of a training part now. A recorded recipe with them asks for no part."""
 
 
 def override_key(data: dict[str, Any], text: str) -> None:
