@@ -16,7 +16,7 @@ from agentgym.errors import SandboxError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 DEFAULT_PORTS = (80, 443)
-_LISTED = 12  # most rules named in a refusal; a list may have hundreds
+_LISTED = 12  # how many rules an error message lists; a list may have hundreds
 _AUTHORITY = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
@@ -54,7 +54,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Read a rule. Raises: SandboxError for an invalid one."""
+        """Parse a rule. Raises: SandboxError for an invalid one."""
         if not isinstance(text, str):
             raise SandboxError(
                 f"SandboxSpec.network contains {text!r}, which is not a text. Write each rule as a text, such as "
@@ -95,7 +95,7 @@ class AllowList:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> AllowList:
-        """Read the rules. Raises: SandboxError for an invalid one."""
+        """Parse the rules. Raises: SandboxError for an invalid one."""
         return cls(tuple(Rule.parse(text) for text in texts))
 
     def allow(self, destination: Destination) -> bool:

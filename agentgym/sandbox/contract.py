@@ -16,7 +16,8 @@ from agentgym.sandbox.limits import SandboxSpec
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The resources used by one call, or by a sandbox since it was created or reset. 0 where the kernel does not count.
+    """The resources used by one call, or by a sandbox since it was created or reset. A field is 0 if the kernel does
+    not count it.
 
     Attributes:
         cpu_s: processor time in seconds. Omits children whose parent ignores SIGCHLD, and so never waits for them.
@@ -27,7 +28,7 @@ class Usage:
             ended or, in a session, has answered.
         started: processes and threads started; for a call, all that were started in the sandbox while it ran.
         wall_s: seconds during which at least one call ran.
-        waited_s: seconds for which calls waited for a processor, in all; their time limits do not count these. Calls
+        waited_s: total seconds that calls waited for a processor; their time limits do not count these. Calls
             much shorter than their limit are not watched.
     """
 
@@ -84,7 +85,7 @@ class Capabilities:
         level: `ns+cgroup`, `ns`, `container` or `process`.
         enforced: names of the limits that are enforced (see `LIMITS`).
         missing: limits that are not enforced, each with its remedy.
-        watched: limits in `missing` that are monitored instead: a sandbox can exceed one for a moment before the
+        watched: limits in `missing` that are monitored instead: a sandbox can exceed such a limit briefly before the
             backend notices and acts.
         snapshots: whether `snapshot` and `create(snapshot=...)` work.
     """
@@ -111,7 +112,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files under /work and /tmp of a sandbox at one moment. Processes and variables of sessions are not in it;
+    """The files under /work and /tmp of a sandbox at one moment. It holds no processes and no session variables;
     `replay_sessions` runs the code of sessions again.
 
     Plain data: any backend restores it, in any process. Two snapshots are equal if their files are.
@@ -136,14 +137,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A sandbox alive on this machine, whichever process created it.
+    """A sandbox that is alive on this machine, created by any process.
 
     Attributes:
         id: the backend's name for it.
         image: "host", or the start of the image's digest or name.
         owner: pid of the process that created it; 0 if that is unknown or has ended.
         orphaned: its owner has ended. `Backend.clean` removes it.
-        age_s, memory_mib, processes: seconds since it was created, MiB in use, processes alive.
+        age_s: seconds since it was created. memory_mib: MiB in use. processes: number alive.
     """
 
     id: str
@@ -179,7 +180,7 @@ class Channel(Protocol):
     """A long-lived process inside the sandbox that answers each line of JSON on its stdin with one on its stdout.
 
     Attributes:
-        waited_s: seconds for which the process has waited for a processor, in all requests. They count for no limit.
+        waited_s: total seconds that the process has waited for a processor. No time limit counts them.
     """
 
     waited_s: float
@@ -202,10 +203,10 @@ class Sandbox(Protocol):
     """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory.
 
     Once the sandbox has ended, every call raises SandboxDied. A sandbox ends if it is closed, if its guest is killed,
-    or if its answer is late or invalid. If the agent's code ended it, the error is SandboxExhausted: the code used up
-    the memory (`exec` and `run_python` then return a result with `oom_killed`), or left behind what takes the kernel
-    seconds of processor time to remove (a result with `timed_out`). Cancelling a call kills its processes, and the
-    sandbox stays usable. Calls may run concurrently.
+    or if its answer is late or invalid. The error is SandboxExhausted if the agent's code caused the end: it used up
+    the memory (`exec` and `run_python` then return a result with `oom_killed`), or left so much behind that the kernel
+    needs seconds of processor time to remove it (a result with `timed_out`). Cancelling a call kills its processes, and
+    the sandbox stays usable. Calls may run concurrently.
     """
 
     async def exec(
@@ -281,8 +282,8 @@ class Sandbox(Protocol):
 
         Everything in the sandbox pauses meanwhile. Holes and hard links are kept.
 
-        Raises: FilesNotCaptured if the files are more than the spec allows, have more than twice its bytes when holes
-            count, or lie in folders nested deeper than the longest path. SandboxError, SandboxDied.
+        Raises: FilesNotCaptured if the files are more than the spec allows, have more than twice its bytes with holes
+            counted, or lie in folders nested deeper than a path can name. SandboxError, SandboxDied.
         """
 
     async def reset(self) -> None:
@@ -295,7 +296,7 @@ class Sandbox(Protocol):
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Return the network requests since the sandbox was created or reset, in order; kept after its end."""
+        """Return the network requests since the sandbox was created or reset, in order, even after its end."""
 
     async def usage(self) -> Usage:
         """Return what all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""

@@ -19,7 +19,7 @@ LIMITS = {
     "output": "bytes of output a call gives back, cut at the source",
     "network": "what can be reached: nothing, or the names of the spec",
 }
-"""Every limit, by its name in `Capabilities`, and what it bounds."""
+"""What each limit bounds, by the limit's name in `Capabilities`."""
 
 
 @dataclass(frozen=True, slots=True)

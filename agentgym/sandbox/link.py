@@ -22,7 +22,7 @@ from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, READ_B
 from agentgym.sandbox.read_pace import ReadPace
 
 Reply = tuple[dict[str, Any], bytes]
-_BLOCKED_S = 0.5  # a timer that is later than this was held up: the process was stopped, or the event loop blocked
+_BLOCKED_S = 0.5  # a timer that fires later than this was held up: the process was stopped, or the event loop blocked
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class _PendingCall:
     """A call that waits for its reply.
 
     Attributes:
-        deadline_s: seconds in which the guest must give a sign. until: the loop's time when these end.
-        limit_s: the time limit of the call's code. began: the loop's time when it was sent.
+        deadline_s: seconds within which the guest must reply or report a delay. until: the loop's time when they end.
+        limit_s: the time limit of the call's code. began: the loop's time when the call was sent.
     """
 
     future: asyncio.Future[Reply]
@@ -80,8 +80,8 @@ class Link:
     ) -> Reply:
         """Send a request and wait for its reply.
 
-        The guest must reply within `deadline_s`, or say, again and again, that code with the time limit `limit_s` takes
-        longer because it waits for a processor.
+        The guest must reply within `deadline_s`, or keep reporting that code with the time limit `limit_s` takes longer
+        because it waits for a processor.
 
 
         A blob that is too large for a frame is passed as a sealed memory file. If the call is cancelled, the guest
@@ -192,7 +192,7 @@ class Link:
             self.close(f"The sandbox hung up ({error.strerror}).")
 
     def _receive(self) -> None:
-        # reading the clock takes a microsecond: a reply that arrives in one piece avoids it
+        # reading the clock takes a microsecond, which a reply that arrives in one piece need not pay
         began = time.thread_time() if self._frames.has_part else None
         try:
             data = self._socket.recv(READ_BYTES)
@@ -245,12 +245,12 @@ class Link:
             latest = call.began + longest_s(call.limit_s)
             call.until = max(call.until, min(call.future.get_loop().time(), latest) + call.deadline_s)
             return
-        del self._pending[number]  # only now: who waits for a reply that is refused is told so by `close`
-        if not call.future.done():  # else its caller was cancelled
+        del self._pending[number]  # only now: if the reply is refused, `close` must still tell its caller
+        if not call.future.done():  # if done, its caller was cancelled
             call.future.set_result((header, blob))
 
     def _deadline_passed(self, call: _PendingCall) -> None:
-        """Close the link, unless the guest has given a sign, or this loop was itself too late to see one."""
+        """Close the link, unless the guest has reported meanwhile, or this event loop was too late to see it."""
         loop = call.future.get_loop()
         if call.future.done():
             return
@@ -268,7 +268,7 @@ class Link:
 
 
 def _check_flat(header: dict[str, Any]) -> None:
-    """Raise FrameError for a nested header. One nested as deeply as JSON allows could not even be shown in an error."""
+    """Raise FrameError for a nested header. A header nested as deeply as JSON allows could not be shown in an error."""
     for value in header.values():
         if type(value) is list:
             raise FrameError(
@@ -284,7 +284,7 @@ def _fail(call: _PendingCall, reason: str) -> None:
 
 
 def in_memory(data: bytes) -> int:
-    """Return a descriptor of a sealed memory file. Its pages belong to the host; no process can change or grow it."""
+    """Return a descriptor of a sealed memory file. No process can change or enlarge it."""
     descriptor = os.memfd_create("agentgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:

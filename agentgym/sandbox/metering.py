@@ -50,20 +50,20 @@ def metered() -> Iterator[CallMeter]:
 
 
 def record_usage(used: Usage) -> None:
-    """Add the usage of a finished call to every meter active here. Sandboxes call this function."""
+    """Add the usage of a finished call to every active meter. Sandboxes call this function."""
     for meter in _meters.get():
         meter.add(used)
 
 
 class SandboxMeter:
-    """The total resources of several sandboxes, from their own counters. An ended sandbox counts as last read."""
+    """The total resources of several sandboxes, from their own counters. Ended sandboxes keep their last reading."""
 
     def __init__(self) -> None:
         self._last: dict[int, Usage] = {}
         self._sum = Usage()
 
     async def read(self, sandboxes: Sequence[Sandbox]) -> Usage:
-        """Return everything used so far. Peaks are summed: an upper bound of the memory held at once."""
+        """Return all usage so far. Peaks are summed, which gives an upper bound of the memory held at once."""
         readings = await asyncio.gather(*map(_read_usage, sandboxes))
         for sandbox, used in zip(sandboxes, readings, strict=True):
             before = self._last.get(id(sandbox), Usage())

@@ -1,8 +1,8 @@
-"""Bounds the processor time that a sandbox's output costs the host: wait a little, then read many small pieces at once.
+"""Bounds the processor time that a sandbox's output costs the host, by waiting a little before many small reads.
 
 Sending a single byte costs a sandbox a microsecond. Receiving the byte costs the host's event loop 40 microseconds,
 plus half a microsecond for each further piece that waits: the kernel stores each sent piece separately, and one call
-also receives pieces sent meanwhile. So reads are charged by the time that they took.
+receives many. So each read is charged by the time that it took.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REST = 9  # seconds of rest per second beyond the unthrottled time, which leave
 
 
 class ReadPace:
-    """The cost of reading one message: fast reads are free, and so are a few small ones."""
+    """The cost of reading one message. Fast reads are free, as are a few small ones."""
 
     def __init__(self) -> None:
         self._spent_s = 0.0

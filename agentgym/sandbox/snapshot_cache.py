@@ -11,7 +11,7 @@ from agentgym.sandbox.contract import Backend, Snapshot
 
 
 class SnapshotCache:
-    """Snapshots by backend, kind and key. A backend's snapshots are dropped together with the backend."""
+    """Snapshots by backend, kind and key. They are dropped together with their backend."""
 
     def __init__(self) -> None:
         # by backend, then kind, then key, the least recently used first

@@ -1,8 +1,8 @@
-"""Time limits of the host: on tools, on requests to a process in a sandbox, on episodes.
+"""The host's time limits on tools, on requests to a process in a sandbox, and on episodes.
 
-They count as guest/counted_time.py says: code that is ready to run uses them up by processor seconds, everything else
-by wall time, and time in which this process was stopped or its event loop blocked does not count. Time for which a
-sandbox waits for a processor is not counted by the limits around the call either.
+They count by the rule of guest/counted_time.py: processor seconds for code that is ready to run, wall time for all
+else. Time during which this process was stopped or its event loop blocked does not count, and neither does time for
+which a sandbox waited for a processor during a call inside the limit.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from agentgym.sandbox.guest.readiness import thread_is_ready
 T = TypeVar("T")
 
 _ROUNDING_S = 0.01
-_CANCELLED_S = 1.0  # in which the cancellation of an outer task reaches the code inside
+_CANCELLED_S = 1.0  # how long an outer task's cancellation may take to reach the code inside
 
 
 class TaskTimer:
-    """Cancels the asyncio task that called `begin` when its time is up, and turns the cancellation into an error.
+    """When time is up, cancels the asyncio task that called `begin`, and turns the cancellation into an error.
 
     Attributes:
         expired: whether the latest use ran out of time.
@@ -75,7 +75,8 @@ class TaskTimer:
 
 
 class OuterLimit(TaskTimer, ABC):
-    """A limit on code that calls sandboxes. The calls are limited to what is left, and the limit waits for them.
+    """A time limit on code that calls sandboxes. Each call gets the time that is left, and the limit waits for the
+    call.
 
     Attributes:
         calls: how many calls to sandboxes are under way.
@@ -93,7 +94,7 @@ class OuterLimit(TaskTimer, ABC):
 
     @abstractmethod
     def call_ended(self, waited_s: float) -> None:
-        """Note the end of a call to a sandbox, which waited for a processor for `waited_s`: that does not count."""
+        """Record the end of a sandbox call. The `waited_s` seconds that it waited for a processor do not count."""
 
     @override
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -107,14 +108,14 @@ class OuterLimit(TaskTimer, ABC):
 
 
 active_limits: ContextVar[tuple[OuterLimit, ...]] = ContextVar("agentgym_time_limits", default=())
-"""The limits around the code that is running."""
+"""The limits that enclose the running code."""
 
 
 class TimeLimit(OuterLimit):
-    """A time limit on asynchronous code, for use in a `with` block. It may be entered again: what is used up stays so.
+    """A time limit on asynchronous code, for use in a `with` block. After another entry, the count continues.
 
-    Raises, at the end of the block: TimeoutError if the code has used its time up; HostOverloaded if it was kept
-        from running for many times as long.
+    Raises, at the end of the block: TimeoutError if the code has used its time up; HostOverloaded if the machine kept
+        it from running for many times the limit.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -155,12 +156,12 @@ class TimeLimit(OuterLimit):
 
     @property
     def waited_s(self) -> float:
-        """Wall seconds inside the block, up to the last look or the block's end, that do not count."""
+        """Wall seconds inside the block that do not count, up to the last check or the block's end."""
         return max(self._time.age_s - self._time.counted_s, 0.0)
 
     @override
     def reason(self) -> Exception:
-        if self._time.is_used_up or not self._time.is_over:  # used up, or ended by a call inside
+        if self._time.is_used_up or not self._time.is_over:  # the time is used up, or a call inside the block ended it
             return TimeoutError()
         return overloaded(self._time.age_s, self._time.counted_s, self._time.limit_s)
 
@@ -176,14 +177,14 @@ class TimeLimit(OuterLimit):
 
 
 class ThreadLimit(TimeLimit):
-    """A time limit on a function in a thread, whose processor seconds and readiness decide."""
+    """A time limit on a function in a thread. It counts by the thread's processor seconds and readiness."""
 
     _thread: int | None = None  # the kernel's id; 0 once the function has returned
     _clock: int
     _before_s = _used_s = 0.0
 
     def run(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Call a function in this thread. Until then the call waits for a thread, and its time does not run."""
+        """Call a function in this thread. Waiting for a free thread before this does not count."""
         self._clock, self._before_s = time.pthread_getcpuclockid(threading.get_ident()), time.thread_time()
         self._thread = threading.get_native_id()
         try:
@@ -205,7 +206,7 @@ class ThreadLimit(TimeLimit):
 
 
 class ChannelLimit(TimeLimit):
-    """A time limit on a request to a process in a sandbox, whose guest is asked how the process is.
+    """A time limit on a request to a process in a sandbox. The guest reports whether the process runs.
 
     Args:
         ask: returns whether the process runs or waits for a processor, and the processor seconds that it has used.
@@ -236,14 +237,14 @@ class ChannelLimit(TimeLimit):
 
 
 class SandboxCall:
-    """One call to a sandbox inside time limits. It may take no longer than is left of the nearest.
+    """One sandbox call inside time limits. It gets at most the time left in the limit that ends first.
 
     Attributes:
         timeout_s: the limit to pass to the sandbox.
     """
 
     def __init__(self, timeout_s: float) -> None:
-        """Begin. The limits wait for `end`."""
+        """Begin the call. The limits around it wait for `end`."""
         self.timeout_s = timeout_s
         self._limits = [limit for limit in active_limits.get() if limit.is_running]
         self._nearest: OuterLimit | None = None
@@ -253,13 +254,13 @@ class SandboxCall:
                 self.timeout_s, self._nearest = left_s, limit
 
     def end(self, waited_s: float) -> None:
-        """Note that the call has ended. `waited_s`: how long it waited for a processor."""
+        """Record that the call has ended. `waited_s`: how long it waited for a processor."""
         for limit in self._limits:
             limit.calls -= 1
             limit.call_ended(waited_s)
 
     async def time_is_up(self) -> None:
-        """End the code inside the limit around this call that ran out, if it was not the call's own limit."""
+        """End the code inside an outer limit, if that limit and not the call's own has run out."""
         if self._nearest is not None and self._nearest.is_running and not self._nearest.expired:
             self._nearest.expire()
             await asyncio.sleep(_CANCELLED_S)
@@ -267,9 +268,9 @@ class SandboxCall:
 
 @contextlib.contextmanager
 def uncounted() -> Iterator[None]:
-    """Let no limit count the time of the block, which is our own work: making a sandbox, moving a file.
+    """Let no limit count the time of the block. Use it for our own work, such as creating a sandbox or moving a file.
 
-    The work needs a time limit of its own, whose end is a failure of the infrastructure.
+    The work needs a separate time limit; running into it is a failure of the infrastructure.
     """
     call, began = SandboxCall(math.inf), time.monotonic()
     try:

@@ -1,7 +1,7 @@
 """Checks that a language's compiler and interpreter work in a sandbox, by trying a correct program.
 
-An installed toolchain may still fail on every program, for lack of configuration or memory. Then a failing program
-proves nothing against its author.
+An installed toolchain may still fail on every program, for lack of configuration or memory. In that case a failing
+program does not prove that its author was wrong.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from agentgym.sandbox.contract import Sandbox
 
 TRY_S = 60.0
-_SHELLS = ("sh", "bash", "python3", "python")  # code follows their `-c`; to a compiler, `-c` means something else
+_SHELLS = ("sh", "bash", "python3", "python")  # with these, code follows `-c`; to a compiler, `-c` means something else
 HARMLESS = {
     ".awk": "BEGIN { }\n",
     ".c": "int main(void) { return 0; }\n",

@@ -13,7 +13,7 @@ from agentgym.sandbox.contract import Channel, ExecResult, Snapshot, Usage
 class SandboxWrapper(ABC):
     """Base of a sandbox that forwards its calls to another one. For docstrings see agentgym/sandbox/contract.py.
 
-    A subclass implements `call`, which calls a method of the other sandbox, and has `connections` and `close`. It may
+    A subclass implements `call`, which calls a method of the other sandbox, and also `connections` and `close`. It may
     override `run` to look at the result of each command and Python call.
     """
 

@@ -5,4 +5,4 @@ daemon.py      talks to the daemon, in threads    rendezvous.py  the socket by w
 owner.py       which process made a container, and whether it still runs
 """
 
-from agentgym.sandbox.docker.backend import DockerBackend as DockerBackend  # the name that an entry point has
+from agentgym.sandbox.docker.backend import DockerBackend as DockerBackend  # the name used by the entry point

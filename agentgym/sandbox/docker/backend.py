@@ -55,7 +55,7 @@ _FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit
 _IMAGE_LABEL = "agentgym.image"
 _DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
 _RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
-# gVisor enforces these limits from outside: exceeding one ends the whole sandbox, which voids the episode
+# gVisor enforces these limits from outside: exceeding one ends the whole sandbox, and the episode does not count
 _OWN_KERNEL = {
     "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
     "processes": f"processes: too many end the sandbox. {_RUNC}",
@@ -228,7 +228,7 @@ class DockerBackend:
                     "preload": list(spec.preload),
                     "missing": {},
                     "cores": spec.cpu_cores,
-                    # gVisor sees no control group: at least bound each process separately
+                    # gVisor uses no control groups, so limit at least each process
                     "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
                 }
                 link = Link(connection)
@@ -246,7 +246,7 @@ class DockerBackend:
                 link.close("The creation of this sandbox failed or was cancelled.")
             rendezvous.close()
             removal = daemon.submit(_remove_once_started, daemon, name, started)
-            if isinstance(error, Exception):  # a cancelled caller does not wait
+            if isinstance(error, Exception):  # if the caller was cancelled, do not wait
                 await asyncio.shield(asyncio.wrap_future(removal))
             if isinstance(error, SandboxDied | TimeoutError):
                 raise SandboxUnavailable(_no_guest(image, str(error) or "it did not answer in time")) from error

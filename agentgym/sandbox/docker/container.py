@@ -33,7 +33,7 @@ _AGENT = 1000
 
 
 class ContainerRuntime(NamedTuple):
-    """The runtime of a container: one that the daemon knows by name, or the daemon's default."""
+    """The container runtime: one that the daemon knows by name, or the daemon's default."""
 
     name: str | None
     own_kernel: bool
@@ -83,7 +83,7 @@ def settings(
             "CapAdd": list(container_main.START_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
-            # /proc too, if this process can give the guest its oom_score_adj: otherwise agents could change theirs
+            # also /proc, if this process can give the guest its oom_score_adj: otherwise agents could change their own
             **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not runtime.own_kernel else {}),
             "Tmpfs": {
                 **dict.fromkeys(image.volumes, _EMPTY),  # otherwise each volume would be an unbounded disk
@@ -144,7 +144,7 @@ class ContainerHandle(GuestHandle):
         return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self._name))
 
     async def close(self) -> None:
-        """Kill everything, and wait until the daemon has removed the container. May be called again if it failed.
+        """Kill everything, and wait until the daemon has removed the container. Call again after a failure.
 
         Raises: SandboxError if the daemon cannot remove it.
         """

@@ -62,7 +62,7 @@ class Daemon:
             raise SandboxUnavailable("The docker backend was closed while it created a sandbox.") from error
 
     def close(self) -> None:
-        """Wait for submitted calls, and disconnect."""
+        """Wait for submitted calls to end, and disconnect."""
         self._threads.shutdown(wait=True)
         if self._api is not None:
             self._api.close()
@@ -138,7 +138,7 @@ class Daemon:
         """Remove a container in any state, and wait until it is gone.
 
         Args:
-            ending: the link to its guest was closed, so it should end by itself; if it does not, remove it by force.
+            ending: whether its guest's link was closed. Then wait for it to end by itself before removing it by force.
         Raises: SandboxError if the daemon cannot remove it.
         """
         failure: Exception | None = None
@@ -167,7 +167,7 @@ class Daemon:
         return containers
 
     def load_of(self, listed: dict[str, Any]) -> tuple[float, int]:
-        """Return memory in MiB and number of processes of a listed container; zeros if it does not run."""
+        """Return a listed container's memory in MiB and number of processes; zeros if it does not run."""
         if listed["State"] != "running":
             return 0.0, 0
         try:

@@ -1,4 +1,4 @@
-"""Identifies the process that made a container or folder, as distinct from later processes with the same pid."""
+"""Identifies the process that made a container or folder; a later process with the same pid is not mistaken for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER = re.compile(FOLDER_PREFIX + r"(\d+)-(\d+)-([0-9a-f]{8})-")
 
 @dataclass(frozen=True)
 class Owner:
-    """A process by its pid and start time, in clock ticks since boot.
+    """A process, identified by its pid and its start time in clock ticks since boot.
 
     `namespace`: the host and pid namespace that the pid belongs to.
     """
@@ -34,7 +34,7 @@ class Owner:
 
     @classmethod
     def from_labels(cls, labels: dict[str, str]) -> Owner | None:
-        """Read the owner from labels; None if it is unknown: another machine or pid namespace, or no such labels."""
+        """Return the owner that labels name; None without such labels, or from another machine or pid namespace."""
         pid, _, started = labels.get(LABEL, "").partition(":")
         if not (pid.isdecimal() and started.isdecimal()) or labels.get(PLACE_LABEL) != _here():
             return None

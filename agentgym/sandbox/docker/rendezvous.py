@@ -51,7 +51,7 @@ def _remove_ours(path: Path, owner: int) -> None:
 
 
 class Rendezvous:
-    """A socket in its own directory, for one guest. Both are removed once the guest has connected."""
+    """A socket, in its own directory, to which one guest connects. Both are removed once the guest has connected."""
 
     def __init__(self, directory: SocketDirectory) -> None:
         self.folder = directory.path / secrets.token_hex(16)
@@ -81,7 +81,7 @@ class Rendezvous:
         return accepting.result()[0]
 
     def close(self) -> None:
-        """Close the socket. May be called twice. A guest that comes later cannot connect, and ends."""
+        """Close the socket. May be called twice. A guest that tries to connect later fails and ends."""
         accepting, self._accepting = self._accepting, None
         if accepting is None:
             self._socket.close()

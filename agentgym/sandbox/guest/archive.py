@@ -39,7 +39,7 @@ Record = dict[str, Any]
 header_line = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
-# Into a sandbox
+# Creating files in a sandbox
 
 
 def unpack(source: BinaryIO, *, as_layer: bool) -> int:
@@ -179,12 +179,13 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
 
 
 def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes | int]]]:
-    """Yield a stream's records: the parts of the path, the header, and the content (bytes, or the length of a hole).
+    """Yield a stream's records. Each has the path's parts, the header, and the content (bytes, or the length of a
+    hole).
 
     Raises: ValueError for an invalid stream. Every field in the result has the right type and range.
     """
     before: tuple[bytes, ...] = ()
-    newest: tuple[bytes, ...] = ()  # the last directory: the next path is in it or in one of its parents
+    newest: tuple[bytes, ...] = ()  # the latest directory: the next path is in it or in one of its parents
     files: set[bytes] = set()
     while line := source.readline(MAX_LINE):
         record = _checked(line)
@@ -206,7 +207,7 @@ def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Itera
         content = _content(source, record)
         yield parts, record, content
         for _ in content:
-            pass  # skip what the reader did not read
+            pass  # skip content that the caller did not read
 
 
 def _checked(line: bytes) -> Record:
@@ -271,7 +272,7 @@ def _content(source: BinaryIO, record: Record) -> Iterator[bytes | int]:
 
 
 def bitmap_bytes(length: int) -> int:
-    """Return the size in bytes of the bit map for the blocks of a piece of this many bytes."""
+    """Return the size in bytes of the bitmap for a piece of `length` bytes."""
     return -(-length // (8 * BLOCK))
 
 

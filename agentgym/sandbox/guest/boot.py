@@ -24,24 +24,25 @@ NAMESPACES = (
     | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUTS
 )
-# Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
+# Descriptors used only during set-up, and so not by the zygote: those passed with the request from RECEIVED on, ...
 _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, RECEIVED = 180, 181, 182, 184, 190
 _LAYERS = RECEIVED + 1  # the mounts of the layers follow the control socket
 HIGHEST_DESCRIPTOR = 255  # ... up to here ...
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
 _TERMINALS = 32  # a sandbox's share of the 3,072 terminals that the kernel keeps for users other than the host's own
-_PENDING_SIGNALS = 256  # signals and timers: the kernel also counts them for the spawner's user, over all sandboxes
+_PENDING_SIGNALS = 256  # signals and timers; the kernel also counts them over all sandboxes, for the spawner's user
 
 
 def confine(
     spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Syscall], memory: Sequence[tuple[int, str]]
 ) -> Iterator[Syscall]:
-    """Yield the system calls that confine a guest: they give up all privileges, in an order that lets each succeed.
+    """Yield the system calls that confine a guest. They give up all privileges, in an order in which each call
+    succeeds.
 
     The last call's result says whether the spawner has ended.
 
     Args:
-        spec: as the host sent it, and `cgroups`: whether there are control groups; `oom_score`: the guest's own.
+        spec: the host's request, with `cgroups`: whether there are control groups, and `oom_score`: the guest's score.
         greeting: the message to the host, over the socket that came with the request, which becomes `CONTROL`.
         spawner: a pidfd of the spawner, which becomes `SPAWNER`.
         joining: calls that join the control groups.
@@ -70,7 +71,7 @@ def _confine_joined(
     inodes: int,
     *limits: int,
 ) -> tuple[Syscall, ...]:
-    """Return the calls of `confine` after the control groups are joined. Listing them takes longer than making them."""
+    """Return the calls of `confine` after the control groups are joined. Listing takes longer than executing."""
     descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
     descriptors |= dict(zip(MEMORY, range(_MEMORY, _MEMORY + memory_files)))  # noqa: B905
     if layers:
@@ -121,7 +122,7 @@ def _drop_privileges() -> Iterator[Syscall]:
 
 
 def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:
-    """Keep these descriptors (by the number they get) and close all others."""
+    """Move these descriptors to the numbers that are their keys, and close all others."""
     for number, descriptor in wanted_descriptors.items():
         yield syscall("dup3", descriptor, number, os.O_CLOEXEC)
     for standard in (0, 2):
@@ -156,7 +157,7 @@ def _limit(open_files: int, processes: int, file_bytes: int, address_space: int)
 
 
 def own_address_space() -> int:
-    """Return the bytes of address space that this process has now, and its forks inherit."""
+    """Return the bytes of address space that this process has; its forks inherit them."""
     return _own_pages()[0] * resource.getpagesize()
 
 

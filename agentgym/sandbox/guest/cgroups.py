@@ -1,4 +1,4 @@
-"""Limits over all processes of a sandbox together: control groups, version 1 or 2, whichever has the controller."""
+"""Limits the processes of a sandbox together by control groups, of the version (1 or 2) that has the controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .syscalls import Syscall
 
 CONTROLLERS = ("memory", "pids", "cpu")
 _SPAWNERS_OWN = "spawner"  # the spawner's own group, if the spawner runs as its own user
-_HOSTS_OWN = "agentgym-host"  # a group for the processes that were in a delegated group
+_HOSTS_OWN = "agentgym-host"  # the group into which processes are moved that were in a delegated group
 _PERIOD_US = 100_000
 _SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # counts UDP too, despite its name
 
@@ -37,7 +37,7 @@ class Limits:
 class _Hierarchy:
     """A mounted hierarchy and the controllers used from it.
 
-    `name`, `parent`: this spawner's own group in the directory `home`, and a descriptor of it, which holds its lock.
+    `name`: this spawner's own group in the directory `home`. `parent`: a descriptor of it, which holds its lock.
     """
 
     version: int
@@ -92,7 +92,7 @@ class Cgroups:
     def _adopt(self, version: int, mount_point: str, inside: str, controllers: list[str]) -> tuple[str, ...]:
         """Create this spawner's group in a hierarchy.
 
-        Returns: the controllers that it can use; raises the last failure.
+        Returns: the controllers that can be used. Raises: the last OSError if there are none.
         """
         inside = inside.removesuffix(_HOSTS_OWN).rstrip("/")
         # below our own group, so that our limits apply to the sandboxes too; else below the root
@@ -146,7 +146,7 @@ class Cgroups:
 
     @classmethod
     def from_handover(cls, handover: dict[str, Any]) -> Cgroups:
-        """Rebuild the object from the result of `hand_over` in the replaced process, descriptors included."""
+        """Rebuild the object from the result of `hand_over` after this process has executed another program."""
         trees = [
             _Hierarchy(version, home, name, parent, tuple(names))
             for version, home, name, parent, names in handover["trees"]
@@ -157,7 +157,7 @@ class Cgroups:
         return cls(trees, handover["missing"], handover["name"])
 
     def hand_over(self) -> dict[str, Any]:
-        """Return the state for a program that this process executes, which inherits the same descriptors."""
+        """Return the state for the program that this process will execute. The program inherits the descriptors."""
         for tree in self.hierarchies:
             os.set_inheritable(tree.home, True)
             os.set_inheritable(tree.parent, True)
@@ -165,7 +165,7 @@ class Cgroups:
         return {"trees": trees, "missing": self.missing, "name": self.name}
 
     def delegate(self, user: int, pid: int) -> None:
-        """Let a process of another user create and remove sandboxes' groups here, and nothing else."""
+        """Let a process of another user create and remove sandboxes' groups here, but nothing else."""
         for tree in self.hierarchies:
             os.fchown(tree.parent, user, user)
             if tree.version == 2:  # moving a process needs write access to the common ancestor
@@ -191,7 +191,7 @@ class Cgroups:
                         raise
 
     def attach(self, name: str, pid: int) -> None:
-        """Move a process into the group, in hierarchies of version 2. In version 1 it uses `joining` itself."""
+        """Move a process into the group, in version 2. In version 1 the process must execute the calls of `joining`."""
         for tree in self.hierarchies:
             if tree.version == 2:
                 _write(tree.parent, f"{name}/cgroup.procs", str(pid))
@@ -199,15 +199,15 @@ class Cgroups:
     def joining(self, name: str) -> Iterator[Syscall]:
         """Return the calls by which a single-threaded process moves itself into the group, in hierarchies of version 1.
 
-        If a thread moves itself, the kernel does not take its lock over all processes: this takes 0.1 ms instead of
-        20 ms, unless the lock was taken just before. Version 2 can only move whole processes.
+        When a thread moves itself, the kernel does not lock all processes: the move takes 0.1 ms instead of 20 ms,
+        unless the lock was taken just before. Version 2 can only move whole processes.
         """
         for tree in self.hierarchies:
             if tree.version == 1:
                 yield from syscalls.write(f"{name}/tasks", "0", tree.parent)
 
     def memory_files(self, name: str) -> list[tuple[int, str]]:
-        """Return folder and path of the files with the memory kills and the peak; none without the controller."""
+        """Return folder and path of the files that count memory kills and the peak; none without the controller."""
         for tree in self.hierarchies:
             if "memory" in tree.controllers:
                 first, second = "memory.oom_control", "memory.max_usage_in_bytes"
@@ -217,7 +217,8 @@ class Cgroups:
         return []
 
     def ran_out_of_memory(self, name: str, limit: int) -> bool:
-        """Return whether the kernel killed a process of a group for memory, of which the group itself had taken much.
+        """Return whether the kernel killed a process of a group for lack of memory that the group itself had largely
+        used.
 
         This holds if the group reached its limit in bytes, or if a group around it reached its own limit while this
         group had held more than a quarter of its limit.
@@ -257,7 +258,7 @@ class Cgroups:
                 os.rmdir(tree.name, dir_fd=tree.home)
 
     def clear(self, give_up_s: float) -> None:
-        """Remove this spawner's groups and everything below, as soon as the kernel permits."""
+        """Remove this spawner's groups and everything below them, trying for up to `give_up_s` seconds."""
         deadline = time.monotonic() + give_up_s
         remaining = self.hierarchies
         while remaining and time.monotonic() < deadline:
@@ -266,7 +267,7 @@ class Cgroups:
 
 
 def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
-    """File, value, and whether failing to write it is an error: not every kernel has those of swap and of sockets."""
+    """Return the limit files: name, value, and whether a failed write is an error. Some kernels lack some files."""
     quota = max(int(limits.cores * _PERIOD_US), 1000)
     first = tree.version == 1
     settings: list[tuple[str, str, bool]] = []
@@ -298,7 +299,7 @@ def _apply_nice_value(group: int, version: int) -> None:
 
 
 def _keep_counting_socket_buffers(group: int) -> None:
-    """Make the kernel count socket buffers as long as this group exists, because switching the count on is slow."""
+    """Make the kernel count socket buffers as long as this group exists: switching the count on each time is slow."""
     with contextlib.suppress(OSError):
         _write(group, _SOCKET_BUFFERS, "-1")
 
@@ -306,8 +307,8 @@ def _keep_counting_socket_buffers(group: int) -> None:
 def _move_down(home: int) -> None:
     """Move the processes of a group into a child group.
 
-    In version 2 a group that limits child groups may hold no process itself. A group that was delegated to us holds
-    ours, and the service that delegated it expects this (systemd: Delegate=yes).
+    In version 2 a group that limits child groups may hold no process itself. A group that was delegated to us holds our
+    process; its service expects us to move it (systemd: Delegate=yes).
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(_HOSTS_OWN, 0o755, dir_fd=home)
@@ -325,7 +326,7 @@ def _move_down(home: int) -> None:
 
 
 def _remove_dead_spawners(home: int) -> None:
-    """Remove the empty groups of spawners that were killed."""
+    """Remove the empty groups that killed spawners have left."""
     for name in os.listdir(home):
         if is_spawners(name):
             remove_if_abandoned(home, name)

@@ -22,7 +22,7 @@ def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
 
 
 def reap_later(poller: Poller, pid: int) -> None:
-    """Register a child, so that it is waited for once it has ended."""
+    """Register a child that is to be waited for once it has ended."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # there is no descriptor left, so wait here

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _read_request(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the host's first frame: what SandboxSpec asks of the guest. The guest's oom_score_adj may come with it."""
+    """Return the host's first frame, the settings from SandboxSpec. A descriptor of oom_score_adj may come with it."""
     reader = frames.FrameReader(1 << 26, 0)
     descriptors: list[int] = []
     while (frame := reader.next()) is None:

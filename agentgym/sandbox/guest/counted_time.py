@@ -1,14 +1,14 @@
-"""What a time limit counts, and whose failure it is when the time is up. One rule for all code that is limited.
+"""What a time limit counts, and whether the code or the machine failed when time is up. One rule for all limits.
 
 - Code that is ready to run uses its limit up by processor seconds: waiting for a processor does not count.
 - Code that sleeps, or waits for anything else, uses its limit up by wall time.
 - Time in which the code was not watched does not count: a stopped process, a paused machine, a blocked event loop.
 
-A limit that is used up so is the code's own. If the wall time is many times the limit and the limit is still not used
-up, the machine has failed, unless it had idle processors: then nothing kept the code from running.
+If the limit is used up by this count, the code has failed. If it is not used up after many times its length in wall
+time, the machine has failed, unless processors were idle: then nothing kept the code from running.
 
-Whether code is ready to run is looked at some twenty times per limit, at random moments, which code cannot prepare for:
-on a machine that is not busy, code that is ready half of the time gets a third more time at most.
+Some twenty times per limit, at random moments that the code cannot foresee, the process's state is read. On a machine
+that is not busy, code that is ready half of the time gets at most a third more time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import os
 LOOKS = 20  # per limit
 SHORTEST_S = 0.005
 _ROUNDING_S = 0.001
-_TICK_S = 0.01  # in which the kernel tells processor time
-_IDLE = 0.05  # a machine of whose processors this share is idle keeps no code from running
+_TICK_S = 0.01  # the unit in which the kernel reports processor time
+_IDLE = 0.05  # if at least this share of the processors is idle, the machine keeps no code from running
 
 
 def longest_s(limit_s: float) -> float:
@@ -32,8 +32,8 @@ class CountedTime:
 
     Attributes:
         limit_s: the limit. counted_s: how much of it is used up.
-        due: when to look next, by the caller's clock.
-        is_late: more wall time than the limit has passed, and it is not used up.
+        due: when to call `look` next, by the caller's clock.
+        is_late: more wall time than the limit has passed, but the limit is not used up.
         is_over: the limit is used up, or the code was kept from running for too long.
     """
 
@@ -46,14 +46,17 @@ class CountedTime:
         """
         self.limit_s, self.counted_s, self.is_late, self.is_over = limit_s, 0.0, False, False
         self._share, self._began, self._last, self._cpu_s = min(share, 1.0), now, now, cpu_s
-        self._idle: tuple[float, float] | None = None  # when the limit had passed, and idle seconds of the machine then
+        self._idle: tuple[float, float] | None = (
+            None  # moment after the limit's wall time, and the machine's idle seconds then
+        )
         self.due = self._next(now)
 
     def look(self, now: float, *, is_ready: bool, cpu_s: float = 0.0) -> None:
-        """Count the time since the last look.
+        """Count the time since the last call.
 
         Args:
-            is_ready: whether the code runs, or waits for nothing but a processor. cpu_s: what it has used in all.
+            is_ready: whether the code runs, or waits for nothing but a processor. cpu_s: all processor seconds used so
+                far.
         """
         seconds = max(min(now, self.due) - self._last, 0.0)
         if is_ready:
@@ -71,26 +74,26 @@ class CountedTime:
         self.due = self._next(now)
 
     def resume(self, now: float) -> None:
-        """Continue to count after `pause`, or begin."""
+        """Start counting, or continue after `pause`."""
         self._began, self._last = now - self.age_s, now
         self.due = self._next(now)
 
     def pause(self, now: float) -> None:
-        """Stop counting: what follows is not the limited code's time."""
+        """Stop counting: the limited code does not run now."""
         self.counted_s, self._last = self.counted_by(now), now
 
     @property
     def age_s(self) -> float:
-        """The wall seconds up to the last look or pause."""
+        """Wall seconds up to the last `look` or `pause`."""
         return self._last - self._began
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the code itself has used the limit up."""
+        """Whether the code has used the limit up."""
         return self.counted_s >= self.limit_s - _ROUNDING_S
 
     def counted_by(self, now: float) -> float:
-        """Return what is used up by the end of the code, which comes before the next look."""
+        """Return the seconds counted up to the code's end at `now`, which comes before the next `look`."""
         return self.counted_s + (0.0 if self.is_over else max(now - self._last, 0.0))
 
     def _next(self, now: float) -> float:
@@ -106,7 +109,7 @@ class CountedTime:
 
 
 def _idle_s() -> float:
-    """Return the idle seconds of all processors since the machine started; 0 where the kernel does not tell."""
+    """Return the idle seconds of all processors since the machine started; 0 if the kernel does not report them."""
     try:
         with open("/proc/stat", "rb") as file:
             return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
@@ -115,4 +118,4 @@ def _idle_s() -> float:
 
 
 NOT_BEGUN = CountedTime(0.0, 0.0)
-"""The limit of a call that waits for its code."""
+"""The limit of a call whose code has not begun."""

@@ -46,7 +46,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
 
 
 def _split_area(path: str) -> tuple[str, str]:
-    """Return the directory below which a path is resolved, and the rest of the path. Relative paths start in /work."""
+    """Split a path into the directory below which it is resolved, and the rest. Relative paths start in /work."""
     if "\0" in path:
         raise FileNotFoundError(errno.ENOENT, "a path cannot hold a null character", path.replace("\0", "?"))
     if not path.startswith("/"):
@@ -73,7 +73,7 @@ def read(path: str, offset: int, most: int) -> tuple[bytes, int]:
 
 
 def write(path: str, data: bytes, mode: int, source: int | None) -> None:
-    """Replace a file's content, making its directories; from `source`, a descriptor, if one is given."""
+    """Replace a file's content by `data`, or that of the descriptor `source` if given. Create missing directories."""
     flags = os.O_WRONLY | os.O_CREAT
     try:
         _write(path, flags, data, mode, source)

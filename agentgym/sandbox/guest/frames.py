@@ -16,7 +16,7 @@ MAX_HEADER_BYTES = 65_536  # largest header of a reply; requests come from the h
 HOST_SOCKET = 3  # the descriptor of the spawner's socket to the host
 PROXY_ADDRESS = ("127.0.0.1", 3128)  # address of the host's proxy, inside a sandbox with a network
 MAX_DATAGRAM = 1 << 17  # largest request to the spawner, in bytes
-# For an interpreter that will be forked: link all functions at its start, not again in each child.
+# The interpreter will be forked: link all functions at its start, not again in each child.
 LINKED = {"LD_BIND_NOW": "1"}
 READ_BYTES = 1 << 16  # for a larger buffer, malloc would call mmap at every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
@@ -69,7 +69,7 @@ def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Holds at most one frame of the largest allowed size, and one read."""
+    """Cuts a byte stream into frames. Holds at most one frame of the largest allowed size plus one read."""
 
     def __init__(self, max_header: int, max_blob: int) -> None:
         self.max_header, self.max_blob = max_header, max_blob
@@ -77,7 +77,7 @@ class FrameReader:
 
     @property
     def has_part(self) -> bool:
-        """Whether the beginning of an incomplete frame has arrived."""
+        """Whether part of a frame has arrived."""
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> None:

@@ -50,7 +50,7 @@ def is_spawners(name: str) -> bool:
 
 
 def remove_if_abandoned(home: int, name: str) -> bool:
-    """Remove a spawner's group and all below it if no living process owns it and no process is in it.
+    """Remove a spawner's group and all groups below it, if no living process owns it and it holds no process.
 
     A group without a lock is spared if its name holds the id of a living process: a spawner of an earlier
     version may be at work.
@@ -104,7 +104,7 @@ def _exists(pid: int) -> bool:
 
 
 def _pid_in(name: str) -> int | None:
-    """Return the process id in a spawner's group's name; None if it is not a spawner's."""
+    """Return the process id in the name of a spawner's group; None for any other name."""
     parts = name.removeprefix(PREFIX).split("-")
     is_theirs = name.startswith(PREFIX) and len(parts) <= 2 and all(part.isdecimal() for part in parts)
     return int(parts[0]) if is_theirs else None

@@ -50,7 +50,7 @@ def do_as_agent(work: Callable[[], T]) -> T:
 
 
 def become_agent() -> None:
-    """In a child of the guest: give up the guest's rights for good. Capabilities go with the user id."""
+    """Give up the guest's rights for good; call it in a child. Changing the user id also drops the capabilities."""
     if os.getuid() != AGENT:
         os.setresgid(AGENT, AGENT, AGENT)
         os.setresuid(AGENT, AGENT, AGENT)

@@ -20,7 +20,7 @@ from . import kernel, root
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, LINKED
 
-MAX_PIDS = 1 << 22  # Linux's maximum. Sandboxes have user ids FIRST_HOST_ID + pid; then come their spawners, and layers
+MAX_PIDS = 1 << 22  # Linux's maximum. Sandboxes have user ids FIRST_HOST_ID + pid; spawners and layers follow
 FIRST_HOST_ID = 2_000_000_000
 
 _OWN_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
@@ -79,7 +79,7 @@ def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> No
     os.lseek(descriptor, 0, os.SEEK_SET)
     boot = _BOOT.format(folder=os.path.dirname(root.GUEST), descriptor=descriptor)
     os.set_inheritable(HOST_SOCKET, True)
-    arguments = sys.argv[1:]  # shows the owner to anyone who lists the processes of this machine
+    arguments = sys.argv[1:]  # name the owner to anyone who lists the processes of this machine
     os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *arguments], {**config["environment"], **LINKED})
 
 
@@ -123,7 +123,7 @@ def _map_ids(child: int, cgroups: Cgroups) -> None:
     own = FIRST_HOST_ID + MAX_PIDS + os.getpid()
     for kind in ("uid", "gid"):
         with open(f"/proc/{child}/{kind}_map", "wb") as file:
-            file.write(b"0 %d 1\n%d %d 1\n" % (own, root.AGENT_ID, own + MAX_PIDS))  # itself, and its layers
+            file.write(b"0 %d 1\n%d %d 1\n" % (own, root.AGENT_ID, own + MAX_PIDS))  # this user, and its layers' user
             # the user ids of sandboxes keep their numbers
             file.write(b"%d %d %d\n" % (FIRST_HOST_ID, FIRST_HOST_ID, MAX_PIDS))
     cgroups.delegate(own, child)
@@ -152,7 +152,7 @@ def _run_keeper(child: int) -> None:
 
 
 def _interpreter(environment: dict[str, str]) -> str:
-    """Return the path of the first Python in the image that can run this code; each is tried."""
+    """Try each Python in the image, and return the path of the first that can run this code."""
     reasons = []
     for name in _NAMES:
         for folder in environment["PATH"].split(":"):

@@ -32,13 +32,13 @@ JSON = {False: b"false", True: b"true"}
 class Capture:
     """One output stream of a job: the first `limit` bytes are kept, the rest is read and dropped here.
 
-    It also holds the write end: otherwise the guest would wake up when the job closes its copy.
+    It keeps the write end open too: otherwise the guest would wake up when the job closes its copy.
     """
 
     def __init__(self) -> None:
         self.read, self.write = identity.do_as_agent(
             os.pipe
-        )  # belongs to the agent's user, so that its programs can reopen it as /dev/stdout
+        )  # belongs to the agent's user, so that programs can reopen it as /dev/stdout
         os.set_blocking(self.read, False)
         self.data, self.limit, self.truncated = bytearray(), 0, False
 
@@ -62,7 +62,7 @@ class Capture:
         return taken
 
     def drain(self, null: int) -> None:
-        """Read the pipe's current content, but no more than a pipe can hold, since a process may still be writing."""
+        """Read the pipe's content, but at most a full pipe: a process may still be writing."""
         taken = 0
         while taken < 1 << 20:
             piece = self.pump(null)
@@ -76,7 +76,7 @@ class Capture:
 
 
 def two_captures() -> tuple[Capture, Capture]:
-    """Return captures of standard output and error. Raises: OSError, leaving none open, for lack of descriptors."""
+    """Return captures of standard output and error. Raises: OSError for lack of descriptors; neither stays open."""
     stdout = Capture()
     try:
         return stdout, Capture()
@@ -86,7 +86,7 @@ def two_captures() -> tuple[Capture, Capture]:
 
 
 def check_some_left(newest: int, most: int) -> None:
-    """Check, before a job takes descriptors, that a quarter of all descriptors stays free for calls, files and usage.
+    """Check, before a job takes descriptors, that a quarter of all descriptors stays free for other requests.
 
     Args:
         newest: the descriptor opened last, which got the lowest free number.
@@ -114,7 +114,8 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)  # the pid cannot be reused before it is waited for
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
-        """Wait for the process's end and release it. Returns: wait status; usage of it and the children it waited for.
+        """Wait for the process's end and release it. Returns: its wait status; the usage of the process and its waited
+        children.
 
         Raises: TeardownStalled.
         """
@@ -164,7 +165,7 @@ class Session:
 
 
 def fill(file: int, content: bytes, descriptors: list[int]) -> None:
-    """Replace a file's content by `content`, or by that of a descriptor from the host. Raises: OSError."""
+    """Replace a file's content by `content`, or by what a descriptor from the host holds. Raises: OSError."""
     os.ftruncate(file, 0)
     if descriptors:
         size, copied = os.fstat(descriptors[0]).st_size, 0
@@ -181,7 +182,7 @@ def fill(file: int, content: bytes, descriptors: list[int]) -> None:
 
 
 def go_home() -> None:
-    """Make /work the working directory, if it is not; all children inherit it. Raises: OSError."""
+    """Make /work the working directory, which all children inherit. Raises: OSError."""
     if os.getcwdb() != _HOME:
         identity.do_as_agent(lambda: os.chdir(_HOME))
 
@@ -214,7 +215,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
 
 
 def fork_trusted(work: Callable[[], None], out: tuple[int, int]) -> int:
-    """Fork a child that does work for the guest and writes its error to the second descriptor of `out`."""
+    """Fork a child that does work for the guest; it writes any error to the second descriptor of `out`."""
     pid = os.fork()
     if pid == 0:
         with never_returning():
@@ -250,7 +251,7 @@ def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def never_returning() -> Iterator[None]:
-    """In a forked child: end the process whatever happens, so that it never continues in the guest's code."""
+    """End the forked child after the block, whatever happens, so that it never continues in the guest's code."""
     try:
         yield
     finally:
@@ -259,7 +260,7 @@ def never_returning() -> Iterator[None]:
 
 @cache
 def inherited_environment() -> dict[str, str]:
-    """Return this process's environment as it was at the first call, by the spawner. Most guests need no other."""
+    """Return this process's environment as it was at the first call, by the spawner. Most guests use no other."""
     return dict(os.environ)
 
 
@@ -284,7 +285,7 @@ def writable_areas() -> tuple[str, ...]:
 
 
 def children_of_init(handle: int | None) -> list[int]:
-    """Return the pids of process 1's children: those that it started, and the orphans that it inherited."""
+    """Return the pids of process 1's children: the processes that it started, and the orphans that it adopted."""
     if handle is not None:
         pieces, offset = [], 0
         while piece := os.pread(handle, 65_536, offset):
@@ -308,7 +309,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return a process and all processes below it whose chain of parents to it is alive."""
+    """Return a process and its descendants, as far as every process between is alive."""
     tree = parents()
     pids, front = [pid], {pid}
     while front:

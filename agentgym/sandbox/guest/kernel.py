@@ -213,7 +213,7 @@ def write_to(path: str, text: str) -> None:
 
 
 def read_from(path: str) -> bytes:
-    """Return the first 8 KiB of a file of /proc. Opening it as text would cost the guest 0.6 MB of memory."""
+    """Return the first 8 KiB of a file of /proc. Opening it in text mode would cost the guest 0.6 MB of memory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 8192)
@@ -236,7 +236,7 @@ def set_dumpable(value: bool) -> None:
 
 
 def show_command_line(text: bytes) -> None:
-    """Make /proc show another command line for this process and its forks, cut to the length of the present one."""
+    """Make /proc show another command line for this process and its forks, cut to the length of the current one."""
     fields = read_from("/proc/self/stat").rpartition(b")")[2].split()
     start, end = (int(field) for field in fields[_FIRST_ARGUMENT : _FIRST_ARGUMENT + 2])
     if 0 < start < end:  # 0: not known here

@@ -1,7 +1,7 @@
 """The layers that a spawner keeps: unpacked file trees that sandboxes mount as lower layers of an overlay.
 
-All are in one tmpfs, each in a folder named by its key, and belong to one user id. A sandbox gets mounts of its own
-that show the files as its own user's, so that it can change them though no other sandbox has that user. Only a confined
+All are in one tmpfs, each in a folder named by its key, and belong to one user id. Each sandbox gets private mounts, in
+which the files belong to its own user id, so that it can change them. Only a confined
 builder process writes a layer, and only once. A layer in use is never removed.
 """
 
@@ -46,7 +46,7 @@ class LayerStore:
         self.unusable = ""  # once known, the reason why layers do not work on this machine
 
     def missing(self, keys: list[str]) -> list[str]:
-        """Return the layers of these that are not kept, and mark the others as used now."""
+        """Return those of the layers that are not kept, and mark the others as just used."""
         missing = []
         for key in keys:
             if key in self.layers and self.layers[key].ready:
@@ -83,7 +83,7 @@ class LayerStore:
         os.chown(f"{LAYER_STORE}/{path}", self.user, self.user)
 
     def mount_for(self, keys: Sequence[str], pid: int) -> list[int]:
-        """Return descriptors of new mounts of these layers, which show the files as those of one process's user.
+        """Return descriptors of new mounts of these layers, in which the files belong to the user of process `pid`.
 
         Raises: OSError; no descriptor stays open.
         """
@@ -130,7 +130,7 @@ class LayerStore:
             _remove([gone])
 
     def _mount(self) -> None:
-        """Mount the tmpfs at first use, with a quarter more space for layers that are being deleted."""
+        """Mount the tmpfs, once. It has a quarter more space, for layers that are being deleted."""
         if not self.mounted:
             size = self.max_bytes + self.max_bytes // 4
             options = f"size={size},nr_inodes={size // _SMALL_FILE},mode=0700"

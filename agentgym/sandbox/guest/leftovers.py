@@ -10,7 +10,7 @@ from . import jobs, teardown
 
 
 def kill_tree(pid: int, *, alone: bool) -> None:
-    """Kill a process and everything below it; everything in the sandbox, if it runs `alone`."""
+    """Kill a process and its descendants; if it runs `alone`, kill everything in the sandbox."""
     if alone:
         jobs.signal_all(signal.SIGKILL)
         return
@@ -19,7 +19,7 @@ def kill_tree(pid: int, *, alone: bool) -> None:
 
 
 def kill_orphans(children: int | None, owners: set[int] | None) -> None:
-    """Kill the children of process 1 that nothing owns.
+    """Kill the children of process 1 that are not in `owners`.
 
     Args:
         children: a descriptor of the list of children of process 1, where the kernel has one.

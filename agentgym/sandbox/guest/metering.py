@@ -33,7 +33,7 @@ class Meter:
         self._first, self._written = self.started(), self.written()
 
     def count_starts(self, more: int) -> None:
-        """Add to the number of started processes, or subtract processes of the guest itself if negative."""
+        """Add `more` to the number of started processes; negative to leave out the guest's own processes."""
         self._first -= more
 
     def written(self) -> int:
@@ -46,8 +46,8 @@ class Meter:
         return _bytes_written(self._sandbox_io) - _bytes_written(self._guest_io) - self._written
 
     def started(self) -> int:
-        """Return processes and threads started; 0 if unknown. Pids that wrap around twice between readings are not
-        noticed.
+        """Return the number of processes and threads started; 0 if unknown. Misses pids that wrap around twice between
+        calls.
         """
         if self._loadavg < 0:
             return 0

@@ -1,6 +1,6 @@
 """The writable mounts of a sandbox: /work, /tmp and /dev/shm, on one bounded tmpfs.
 
-With layers, /work and /tmp are folders of an overlay: the sandbox's writes go to its own tmpfs, everything else comes
+With layers, /work and /tmp are folders of an overlay: the sandbox writes to its own tmpfs, and reads unchanged files
 from the layers. The spawner's layer store is mounted at /tmp, where the sandbox's own tmpfs covers it: nothing in the
 sandbox can reach it.
 """
@@ -22,7 +22,7 @@ _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY
 
 
 def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[Syscall]:
-    """Mount fresh writable directories, as the agent's user with capabilities, in the directory /proc/self/fd.
+    """Mount fresh writable directories. Call it as the agent's user with capabilities, in the directory /proc/self/fd.
 
     Args:
         writable, inodes: bytes and files for the sandbox's own writes.

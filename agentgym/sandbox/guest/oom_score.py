@@ -1,9 +1,9 @@
 """Makes the kernel kill agent code first when memory runs out, then guests, then spawners, and the host process last.
 
-The kernel kills the process for which `its pages + limit x oom_score_adj / 1000` is largest. The limit is that of the
-full control group: the sandbox's, the one that the whole job runs in, or the machine. Where a job or a machine
-is full, agent code may be gone while its files still take up the memory. A guest must therefore be killed before the
-host, since the files go with it. In its own group it must still outlive agent code, which may have hardly any pages.
+The kernel kills the process for which `its pages + limit x oom_score_adj / 1000` is largest. The limit is that of
+whatever is full: the sandbox's control group, the job's, or the machine. When a job or the machine is full, the agent's
+files may take up memory even after its processes are killed. So a guest must be killed before the host: its files go
+with it. In its own group it must still outlive agent code, which may have hardly any pages.
 
 A forked process inherits this preference (oom_score_adj), so the guest adopts it for the moment of each
 fork. Agent code cannot change it afterwards, because its /proc is read-only; the guest has a descriptor from before.
@@ -23,7 +23,7 @@ _MARGIN = 8 << 20  # bytes that a guest may grow by
 
 
 def of_guest(limit: int, resident: int) -> int:
-    """Return the score of a guest: so far below that of agent code that the guest's own pages do not matter.
+    """Return the score of a guest: so far below agent code's score that the guest's own pages do not matter.
 
     Args:
         limit: bytes that its sandbox may use. resident: bytes of memory that the guest starts with.
@@ -48,7 +48,7 @@ class OomScore:
 
     @contextmanager
     def of_children(self) -> Iterator[None]:
-        """Make processes forked inside the block be killed first. Keep the block short: it includes this process."""
+        """Make processes forked inside the block be killed first. Keep it short: it applies to this process too."""
         if self._descriptor < 0:
             yield
             return

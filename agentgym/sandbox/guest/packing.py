@@ -52,7 +52,7 @@ class _Packer:
     def pack(self, top: int, roots: Sequence[bytes]) -> None:
         """Write the directories `roots` of the open directory `top`, and all below them."""
         folder, path = os.dup(top), b""
-        waiting: list[list[bytes]] = [list(reversed(roots))]  # for each directory on the way: the names still to come
+        waiting: list[list[bytes]] = [list(reversed(roots))]  # for each directory on the way: the names still to write
         modes: list[int] = []  # for each of them: its mode, if it had to be changed, else -1
         try:
             while waiting:

@@ -1,9 +1,9 @@
 """Forks the child for the next Python call in advance, when one is likely.
 
-This saves the call's waiting time, not work. A Python call is likely if one followed the last call of the same kind (a
+This saves waiting time, not work. A Python call is likely if one followed the last call of the same kind (a
 Python call, a command, a call of a session). If it followed soon, the child is forked at once, else after a moment
 without calls, so that a sandbox which ends after its call pays nothing. No other call runs while the child waits. A
-live session or channel may disturb the child, as it may disturb any concurrent call.
+live session or channel may disturb the child, as it may any concurrent call.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Prefork:
         return 0 if self._child is None else self._child.call.process.pid
 
     def call_begins(self, kind: str) -> None:
-        """Learn which kind of call follows which. Before agent code other than a Python call runs, kill the child."""
+        """Record which kind of call follows which. Kill the child before agent code runs that is not a Python call."""
         if self._last_kind:
             soon = time.monotonic() - self._last_end < SOON_S
             self._delays[self._last_kind] = None if kind != PYTHON else 0.0 if soon else QUIET_S

@@ -11,10 +11,9 @@ _GUEST_NICENESS = -10
 
 
 def prefer(pid: int) -> None:
-    """Prefer a guest to its children. This needs root; otherwise the children lower their priority after their start.
+    """Give a guest priority over its children. This needs root; without root, children lower their own priority.
 
-    The kernel gives the children of such a process the usual niceness at their creation, so no descendant ever has
-    the guest's niceness.
+    The kernel creates the children of such a process with the usual niceness, so no descendant ever has the guest's.
     """
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
@@ -22,7 +21,7 @@ def prefer(pid: int) -> None:
 
 
 def give_way(pid: int) -> None:
-    """Rank a process of the agent (0: the caller) below the guest, even if everything was started by `nice`.
+    """Lower the priority of an agent's process (0: the caller) below the guest's, even if both were started by `nice`.
 
     Raises: ProcessLookupError if there is no such process.
     """

@@ -16,7 +16,7 @@ import struct
 import sys
 import traceback
 from _signal import SIGINT, default_int_handler  # type: ignore[import-not-found]
-from _signal import signal as set_handler  # not its wrapper in signal.py, which creates enumerations
+from _signal import signal as set_handler  # not the wrapper in signal.py, which creates enumerations
 from os import _exit, close, closerange, dup2, fork, read, setsid
 from sys import modules
 from types import ModuleType
@@ -69,15 +69,16 @@ def prepare() -> None:
 
 
 def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...] = ()) -> None:
-    """In a fresh fork: release all that belongs to the guest but the standard streams and kept descriptors, from 3 on.
+    """Release, in a fresh fork, everything of the guest except the standard streams and kept descriptors, numbered from
+    3.
 
     Args:
         keep: the kept descriptors; none is 3, which belongs to the guest.
         most: the guest's limit on descriptors. It has none with a higher number, and closing them by number touches
             less memory than a call through `kernel`.
 
-    The process stays undumpable until it can no longer reach anything of the guest. This function, and what runs after
-    it, touches as little as possible: each page of memory that a fork touches first costs 1.5 microseconds, and calling
+    The process stays undumpable until it can no longer reach anything of the guest. This function and the code after it
+    touch few objects: each page of memory that a fork touches first costs 1.5 microseconds, and calling
     a function by a name of this module, not of another, saves two pages.
     """
     setsid()
@@ -115,7 +116,7 @@ def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) ->
     if pid == 0:
         try:
             enter_child(standard, most, keep=(code_socket,))
-            # touches the memory that any program will touch
+            # touch the memory that any program will touch
             exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})
             message = read(3, MAX_INLINE_CODE)
             close(3)
@@ -127,7 +128,7 @@ def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) ->
 
 
 def run_once(code: bytes) -> NoReturn:
-    """Run a whole program, with everything that an interpreter does at its end."""
+    """Run a whole program, then do everything that an interpreter does at exit."""
     _become_interpreter()
     exit_code = _execute(code, _fresh_main())
     try:

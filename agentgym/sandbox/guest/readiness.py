@@ -11,7 +11,8 @@ _RUNNABLE = b"R"
 
 
 class ProcessState(NamedTuple):
-    """A process's parent, whether its first thread is ready to run, its threads, and its processor seconds.
+    """A process: its parent, whether its first thread is ready to run, its number of threads, and its processor
+    seconds.
 
     The seconds include those of children that it has waited for.
     """
@@ -23,10 +24,11 @@ class ProcessState(NamedTuple):
 
 
 def state_below(pid: int, orphans_of: set[int] | None = None) -> tuple[bool, float]:
-    """Return whether any thread of a process or of those below it is ready to run, and their processor seconds.
+    """Return whether any thread of a process or of its descendants is ready to run, and their total processor seconds.
 
     Args:
-        orphans_of: also count the children of process 1, and what is below, except these: what commands left behind.
+        orphans_of: if given, also count what commands left behind: all children of process 1 except these, and their
+            descendants.
     """
     states = process_states()
     pids, front = {pid} & set(states), {pid}
@@ -43,7 +45,7 @@ def state_below(pid: int, orphans_of: set[int] | None = None) -> tuple[bool, flo
 
 
 def process_states() -> dict[int, ProcessState]:
-    """Return the state of every process that this one sees."""
+    """Return the state of every process that /proc shows."""
     states = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -64,6 +66,6 @@ def thread_is_ready(pid: int, thread: int | None = None) -> bool:
 
 
 def _fields(path: str) -> list[bytes]:
-    """Return the fields of a stat file after the name, which may hold anything."""
+    """Return the fields of a stat file that follow the process name; the name may contain any character."""
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()

@@ -45,7 +45,7 @@ class Runner:
         tell_late: Callable[[int], None],
         python_first: bool = False,
     ) -> None:
-        """Make a runner. `tell_late` tells the host that a call waits for one of the `cores`.
+        """Create a runner. `tell_late` is called when a call waits for one of the `cores`, to tell the host.
 
         `python_first`: the first request is a Python call, whose process is forked while the rest is set up.
         """
@@ -83,7 +83,7 @@ class Runner:
         return any(call.kind == _FREEZING for call in self.calls.values())
 
     def kill_overdue(self) -> None:
-        """Kill the calls that have used up their time, and tell the host which ones take longer for another reason."""
+        """Kill the calls that have used up their time, and tell the host which calls take longer for another reason."""
         self.exit_watcher.poll()
         self.prefork.drop_if_stale()
         for call in tuple(self.calls.values()):
@@ -150,7 +150,7 @@ class Runner:
             return
         call.id, call.started = request["id"], time.monotonic()
         call.time = CountedTime(request["timeout"], call.started, share=self.cores, cpu_s=call.process.cpu_s())
-        call.stdout.start(request["limit"])  # leaves out what a session may have written meanwhile
+        call.stdout.start(request["limit"])  # the reading then leaves out what a session has written meanwhile
         call.stderr.start(request["limit"])
         self.calls[call.id] = call
 
@@ -188,7 +188,7 @@ class Runner:
         self.poller.add(stream.read, partial(stream.pump, self.dev_null))
 
     def _finish(self, call: RunningCall, *, timed_out: bool = False) -> None:
-        """End a call whose process has ended or is to end: kill what it left behind, collect its output, reply."""
+        """End a call whose process has ended or must end: kill what it left behind, collect its output, and reply."""
         if self.calls.pop(call.id, None) is None:
             self.prefork.drop()  # the preforked child died before its call
             return

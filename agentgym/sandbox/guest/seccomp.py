@@ -36,13 +36,13 @@ DENIED = {
     "mbind": 237, "set_mempolicy": 238, "set_mempolicy_home_node": 450, "move_pages": 279, "migrate_pages": 256,
     "lookup_dcookie": 212, "nfsservctl": 180, "uselib": 134, "_sysctl": 156,
     "sethostname": 170, "setdomainname": 171,
-    # System V objects and POSIX queues outlive their processes: memory that no kill gives back
+    # System V objects and POSIX queues outlive their processes, so their memory is never freed
     "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
 }  # fmt: skip
 # inotify shows what neighbours and the host do with the files of /usr, which all share. Its instances, and the
 # contexts of asynchronous I/O, are counted for the user who made the namespace, so for all sandboxes together.
 ABSENT = {"inotify_init": 253, "inotify_init1": 294, "io_setup": 206, "memfd_secret": 447}
-_NEWEST = 469  # file_setattr, new in Linux 6.17
+_NEWEST = 469  # the last call in this list: file_setattr, new in Linux 6.17
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16  # socket families, inside an empty network namespace
 _STREAM, _DATAGRAM, _KIND_OF_SOCKET = 1, 2, 0xF  # the mask selects the kind without its flags
@@ -53,7 +53,7 @@ _CLONE_NEW_ANYTHING = 0x7E020000
 _DEVICE = 0o020000  # in a file's mode: both kinds of device have this bit, and nothing else that mknod makes has
 # TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads a line discipline into the kernel
 _TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
-# Missing on purpose: F_SETLEASE (1024), because others who open the file, above all the guest, wait for the holder;
+# Missing on purpose: F_SETLEASE (1024), because others that open the file, such as the guest, must wait for its holder;
 # F_NOTIFY (1026), which shows the same as inotify; and all commands newer than this list.
 _FILE_COMMANDS = (*range(17), *range(36, 39), 1025, 1027, 1028, *range(1029, 1041))
 _CORE_SCHEDULING = 62  # an option of prctl that changes the scheduler of the whole machine
@@ -78,7 +78,7 @@ _SPECIAL: dict[int, int | str] = {
 }  # fmt: skip
 _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
-_GUEST = 1  # the guest's pid: a process may do these things to others of its user, but agent code not to the guest
+_GUEST = 1  # the guest's pid: agent code may do these things to other processes of its user, but not to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT = 4
 _NEGATIVE = 1 << 31  # numbers from this one on are negative, read as unsigned
@@ -110,11 +110,11 @@ def program() -> bytes:
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
-_Line = tuple[int, int, int, int]  # instruction code, jump if true, jump if false, value
+_Line = tuple[int, int, int, int]  # instruction code, jump offset if true, jump offset if false, value
 
 
 def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) -> list[_Line]:
-    """Decide about the number in the accumulator by bisection."""
+    """Return instructions that decide about the number in the accumulator by bisection."""
     if len(starts) == 1:
         verdict = starts[0][1]
         return parts[verdict] if isinstance(verdict, str) else [(_RETURN, 0, 0, verdict)]
@@ -126,10 +126,10 @@ def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) ->
 
 
 def _argument_checks() -> dict[str, list[_Line]]:
-    """Return the calls that are allowed only with some arguments. None of these arguments is a pointer."""
+    """Return the checks of calls that are allowed only with some arguments. None of these arguments is a pointer."""
 
     def no_device(mode: int, number: int) -> list[_Line]:
-        """Allow only the device node with number 0, which opens nothing: an overlay's mark that a name is removed."""
+        """Allow only device number 0, which opens nothing: overlays mark removed names with it."""
         return [
             (_LOAD, 0, 0, mode),
             (_ANY_BIT, 0, 3, _DEVICE),

@@ -36,12 +36,12 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
 
 
 def is_python_call(start: bytes) -> bool:
-    """Return whether a request is, by its first bytes, a Python call that a preforked child can serve."""
+    """Return whether a request's first bytes are those of a Python call that a preforked child can serve."""
     return start[8:22] == b'{"op":"python"' and frames.PREFIX.unpack_from(start)[1] < python.MAX_INLINE_CODE
 
 
 def greeting(spec: dict[str, Any]) -> bytes:
-    """Return the first frame to the host: the guest is there, and which limits are not enforced."""
+    """Return the first frame to the host: it says that the guest runs, and which limits are not enforced."""
     return frames.encode({"id": 0, "missing": spec["missing"]})
 
 
@@ -114,7 +114,7 @@ class Guest:
             self.run_once()
 
     def run_once(self) -> None:
-        """Wait until something happens or is due, and handle it."""
+        """Wait for the next event or deadline, and handle it."""
         wait_s, watchdog_s = self.runner.next_timeout_s(), self.watchdog.due_s()
         if watchdog_s is not None:
             wait_s = watchdog_s if wait_s is None else min(wait_s, watchdog_s)
@@ -123,7 +123,7 @@ class Guest:
         self.watchdog.check()
 
     def give_up(self) -> None:
-        """Tell the host that this sandbox cannot continue because of what agent code left behind: the agent's fault."""
+        """Tell the host that this sandbox cannot continue because of what agent code left behind."""
         self.control.settimeout(_LAST_WORD_S)
         self.control.sendall(bytes(self.out) + frames.encode({"stalled": True}))
 
@@ -157,7 +157,7 @@ class Guest:
         self._answer(number, frames.encode({"id": number, **fields}, blob))
 
     def _answer(self, number: int, frame: bytes) -> None:
-        """Send the reply to a request. Each request gets one reply, whatever fails half-way: a second is dropped."""
+        """Send the reply to a request. Each request gets one reply; after a failure half-way, a second is dropped."""
         if number in self.unanswered:
             self.unanswered.remove(number)
             self._put(frame)
@@ -205,7 +205,7 @@ class Guest:
         self.runner.cancel(request["call"])
 
     def _channel(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """Start a process that talks to the host itself: its standard streams are the descriptors passed."""
+        """Start a process that talks to the host directly: the host's descriptors are its standard streams."""
         stream, errors = descriptors
         self.runner.start_channel(request["id"], request["argv"], self.environment, (stream, stream, errors))
         self._reply(request["id"])
@@ -215,7 +215,7 @@ class Guest:
         self._reply(request["id"])
 
     def _look_at(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """Tell the host whether a channel's process runs or waits for a processor, and what it has used."""
+        """Tell the host whether a channel's process runs or waits for a processor, and its processor seconds."""
         is_ready, cpu_s = self.runner.state_of_channel(request["channel"])
         self._reply(request["id"], ready=is_ready, cpu=round(cpu_s, 6), cores=self.runner.cores)
 

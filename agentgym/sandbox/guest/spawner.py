@@ -31,7 +31,7 @@ from .priority import prefer
 from .spawner_setup import SpawnerState
 
 _PASSED = 2  # descriptors in a request
-# pause after a creation, much longer than a sandbox needs to set itself up, so as not to compete with it
+# pause after a creation; much longer than a sandbox needs to set itself up, to leave it the processor
 _CALM_S = 0.05
 _SHORTAGES = {
     errno.EMFILE: "descriptors",
@@ -47,16 +47,16 @@ class SandboxRecord:
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
         self.name, self.lifeline, self.spec = name, lifeline, spec
         self.layer: str = spec.get("layer", "")  # key of the layer that is requested
-        self.builds = False  # it is the builder, not a second request for the same layer
+        self.builds = False  # whether this is the builder, not a second request for the same layer
         self.pid = -1
         self.process = -1  # pidfd of process 1
-        self.result_pipe = -1  # from a builder: the bytes it wrote, or an error
+        self.result_pipe = -1  # read from a builder: the bytes it wrote, or an error
         self.killed = False
 
 
 class GroupNames:
-    """Names of control groups. The kernel remembers each name of a removed group while the spawner lives, so names are
-    used again.
+    """Names of control groups. They are reused, because the kernel remembers the name of each removed group while the
+    spawner lives.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Spawner:
             self._prepare_next()
 
     def _prepare_next(self) -> None:
-        """Prepare a process and control groups for the next sandbox, while no request waits for them."""
+        """Prepare a process and control groups for the next sandbox, while no request waits."""
         self.prepare_at = None
         if not self.host_gone:
             with contextlib.suppress(OSError):  # the next creation will report the error
@@ -142,7 +142,7 @@ class Spawner:
             self._end()
             return
         spec = json.loads(message)
-        if "ping" in spec or len(descriptors) < _PASSED:  # the answer to either is the end of the lifeline
+        if "ping" in spec or len(descriptors) < _PASSED:  # the reply to either is the end of the lifeline
             for descriptor in descriptors:
                 os.close(descriptor)
             return
@@ -220,10 +220,10 @@ class Spawner:
         return ("unavailable", reason) if reason else None
 
     def _fork_process_1(self, record: SandboxRecord, source: int) -> None:
-        """Take a process in new namespaces, map its user ids, set its limits, and make it process 1."""
+        """Take a process in new namespaces, map its user ids, set its limits, and make it the sandbox's process 1."""
         result_write, spec, layers = -1, record.spec, list[int]()
         self.zygote.request_child()
-        if record.layer:  # the rest is done while the zygote forks
+        if record.layer:  # the rest runs while the zygote forks
             record.result_pipe, result_write = os.pipe()
             setup = list(boot.confine_builder(spec, self.own_handle))
         else:
@@ -273,7 +273,7 @@ class Spawner:
             self._dispose(record)
 
     def _reap(self, record: SandboxRecord) -> None:
-        """Handle the end of process 1, with which everything in its pid namespace has ended."""
+        """Handle the end of process 1; everything else in its pid namespace has ended with it."""
         self.poller.remove(record.process)
         os.close(record.process)
         _, status = os.waitpid(record.pid, 0)

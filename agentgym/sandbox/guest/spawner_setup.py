@@ -46,7 +46,7 @@ def set_up_spawner(host: socket.socket) -> SpawnerState:
 
 
 def resume_in_image(descriptor: int) -> SpawnerState:
-    """Finish the set-up in an image. `descriptor`: a file with the state that `image.switch_to_image` left."""
+    """Finish the set-up in an image. `descriptor`: a file with the state that `image.switch_to_image` wrote."""
     state = SpawnerState()
     with open(descriptor, "rb") as file:
         handover = json.load(file)
@@ -97,7 +97,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
 
 def _warm_up(state: SpawnerState, preload: list[str]) -> None:
     python.prepare()
-    kernel.filter_at(seccomp.program())  # kept in memory that every fork shares
+    kernel.filter_at(seccomp.program())  # compiled once, in memory that every fork shares
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()

@@ -33,7 +33,7 @@ _HERE = -100  # AT_FDCWD
 _RECURSIVE = 0x8000  # AT_RECURSIVE
 _EMPTY_SOURCE = 4  # MOVE_MOUNT_F_EMPTY_PATH
 
-_library = ctypes.PyDLL(None, use_errno=True)  # an instance of its own, because the argument types are set on it
+_library = ctypes.PyDLL(None, use_errno=True)  # a separate instance, because argument types are set on it
 _system_call = _library.syscall
 _system_call.restype = ctypes.c_long
 _system_call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * _ARGUMENTS]  # numbers and addresses, 64 bits each

@@ -1,4 +1,4 @@
-"""Waits for the end of killed processes. Agent code can make this slow: the kernel must remove everything that it made.
+"""Waits for killed processes to end. Agent code can make this slow, because the kernel must remove all that it made.
 
 Processor time tells whose fault a long wait is. If the sandbox's own processes used up the machine's time while they
 were ending, it is the agent's fault. If they got hardly any time, the machine is overloaded, or they wait for another
@@ -22,7 +22,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class TeardownStalled(Exception):
-    """The processes that agent code left behind do not end, by their own fault. The sandbox can no longer be used."""
+    """The processes of agent code do not end, because of what they made. The sandbox can no longer be used."""
 
 
 def wait_for(pid: int) -> tuple[int, resource.struct_rusage]:
@@ -72,9 +72,9 @@ def await_end(look: Callable[[], T | None]) -> T:
 
 
 def processor_s() -> float:
-    """Return the seconds of processor time that the processes of the sandbox have used, those that ended included.
+    """Return the processor seconds that the sandbox's processes have used, including ended ones.
 
-    This process, which waits and may still serve, is left out.
+    This process is left out: it waits, and may serve requests.
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = ended.ru_utime + ended.ru_stime

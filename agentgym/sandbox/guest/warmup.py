@@ -61,7 +61,7 @@ def _serve_calls(host: socket.socket, guest: server.Guest) -> None:
 def _harmless() -> Iterator[None]:
     """Make `kill(-1)` impossible, and change no user id.
 
-    A guest's signal to everybody reaches its sandbox only. Here it would reach the whole machine.
+    A guest's signal to all processes reaches only its sandbox. Here it would reach the whole machine.
     """
     agent, kill = identity.AGENT, os.kill
 

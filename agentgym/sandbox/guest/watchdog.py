@@ -1,9 +1,9 @@
 """Enforces memory and CPU limits where no control group is available, by checking usage some twenty times a second.
 
 Weaker than a limit: memory can exceed its bound until the next check; then the largest process is killed, as the kernel
-would do. Processor time is kept down by stopping everything for a while. Not seen are: memory that no process maps and
-whose owner hides its descriptors (an undumpable process), buffers of pipes and sockets, and the time of children that
-no process waits for.
+would do. Processor time is kept down by stopping everything for a while. It does not see memory that no process maps
+and whose owner hides its descriptors (an undumpable process), buffers of pipes and sockets, or the time of children
+that no process waits for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import jobs
 from .runner import Runner
 
 _PERIOD_S = 0.05
-_EFFORT = 10  # checking may take 1/10 of a core
+_EFFORT = 10  # checking may take at most a tenth of a core
 _BURST_S = 0.1  # seconds of processor time that can be saved up
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _NOBODY = 0
@@ -27,7 +27,7 @@ _PAGE = resource.getpagesize()
 
 
 class _Process(NamedTuple):
-    """A process's figures in /proc: resident bytes, with shared pages counted in full; seconds of processor time."""
+    """A process in /proc: its resident bytes, with shared pages counted in full, and its processor seconds."""
 
     pid: int
     resident: int

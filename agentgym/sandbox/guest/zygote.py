@@ -1,8 +1,8 @@
 """The zygote: a fork of the spawner whose only work is to fork, so that every sandbox shares its memory.
 
 Each fork waits in new namespaces for an order, and continues as process 1 of a sandbox (the guest) or as the builder of
-a layer. All are children of the spawner. Their orders arrive as a list of system calls: every Python object
-that a fork touches is a page of memory that it no longer shares.
+a layer. All are children of the spawner. Their orders arrive as lists of system calls, because a fork stops sharing
+every memory page on which it touches a Python object.
 
 One fork is requested ahead, so that the next sandbox finds its process ready.
 """
@@ -23,14 +23,14 @@ from .syscalls import Syscall, execute
 
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
-_MAX_CALL_BYTES = 1 << 15  # bytes of the system calls that the spawner orders of a child
+_MAX_CALL_BYTES = 1 << 15  # the most bytes of the system calls in one order
 _MAX_PASSED = 64
-_COMMAND_LINE = b"agentgym-guest"  # what sandboxes see; the spawner's names paths and processes of the host
-_NUMBER = 8  # bytes of the namespace flags in a request, and of the answer
+_COMMAND_LINE = b"agentgym-guest"  # shown to sandboxes; the spawner's own names paths and processes of the host
+_NUMBER = 8  # bytes of a number: the namespace flags in a request, or the answer
 
 
 class Newborn:
-    """A process in new namespaces that waits for an order that tells it what to become. Without one it ends."""
+    """A process in new namespaces that waits to be told what to become. It ends if the connection closes before."""
 
     def __init__(self, pid: int, orders: socket.socket) -> None:
         self.pid, self._orders = pid, orders
@@ -124,7 +124,7 @@ class Zygote:
 
 
 def _serve(requests: socket.socket, orders: socket.socket) -> NoReturn:
-    """Fork a child for each request. `orders`: its descriptor becomes the child's end of the socket for its orders.
+    """Fork a child for each request. In each child, the descriptor number of `orders` becomes its socket for orders.
 
     Orders never arrive here: a sandbox must not see the environment of an earlier sandbox.
     """

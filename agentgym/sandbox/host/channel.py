@@ -17,7 +17,7 @@ from agentgym.sandbox.time_limit import ChannelLimit, SandboxCall
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_LINE_VALUES = 1_000_000
-MAX_LINE_DEPTH = 100  # nesting of lists and objects: at Python's own limit, no code could walk through them
+MAX_LINE_DEPTH = 100  # nested lists and objects: at Python's own limit, no code could traverse them
 _START_S = 30.0
 _MAX_ERROR_TEXT = 2000
 
@@ -98,7 +98,7 @@ class LineChannel:
         raise TimeoutError
 
     async def _look(self) -> tuple[bool, float]:
-        """Return whether the process runs or waits for a processor, and its processor seconds by share of one."""
+        """Return whether the process runs or waits for a processor, and its processor seconds over its share."""
         header, _ = await self._link.call({"op": "look_at", "channel": self._number}, deadline_s=_START_S)
         try:
             return header["ready"] is True, seconds(header, "cpu") / min(seconds(header, "cores"), 1.0)
@@ -145,7 +145,7 @@ class LineChannel:
 
 
 def _check_count(line: bytes) -> None:
-    """Refuse JSON that takes many times its length in memory, such as lists of empty lists. Raises: SandboxDied."""
+    """Refuse JSON that takes many times its length in memory, such as many empty lists. Raises: SandboxDied."""
     if sum(line.count(mark) for mark in b",:[{") > MAX_LINE_VALUES:
         raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_VALUES} values.")
 

@@ -37,7 +37,7 @@ class GuestHandle:
     def __init__(
         self, link: Link, lifeline: socket.socket, end_if_hung: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """Make a handle. `end_if_hung` ends a spawner that does not report in time; returns whether it has ended."""
+        """Create a handle. `end_if_hung` ends a spawner that does not report in time; it returns whether it ended."""
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
@@ -68,7 +68,7 @@ class GuestHandle:
     async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any
     ) -> tuple[bool, str]:
-        """Make the guest work on its files. Returns: whether it succeeded, and the error text if not.
+        """Make the guest run an operation on its files. Returns: whether it succeeded, and the error text if not.
 
         Raises: SandboxError if it did not finish in time; SandboxDied.
         """
@@ -125,17 +125,17 @@ class GuestHandle:
                 self._closing.set_result(None)
 
     async def open_network(self, proxy: Proxy, names: tuple[str, ...]) -> None:
-        """Give a guest, before any agent code runs, access to these names. Raises: see `Proxy.attach`."""
+        """Give a guest access to these names. Call it before any agent code runs. Raises: see `Proxy.attach`."""
         self.network = await proxy.attach(self.link, names)
         weakref.finalize(self, self.network.stop)
 
     async def close_network(self) -> None:
-        """End the guest's connections. Call last: the guest, which might hold the socket too, must have ended."""
+        """End the guest's connections. Call it last: the guest may hold the socket, so it must have ended."""
         if self.network is not None:
             await asyncio.shield(in_thread(self.network.close))
 
     def forget(self) -> None:
-        """Close what belongs to the parent of a forked process, without ending the sandbox."""
+        """Close this forked process's copies of its parent's sockets, without ending the sandbox."""
         self.link.forget()
         self._lifeline.close()
         if self.network is not None:

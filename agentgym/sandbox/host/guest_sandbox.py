@@ -139,7 +139,7 @@ class GuestSandbox:
             return await self._attributed(guest, files)
 
     async def reset(self) -> None:
-        """Replace the guest by a new one: anything an agent left, even in the guest's memory, is gone."""
+        """Replace the guest by a new one: anything that an agent left is gone, even in the guest's memory."""
         self._current()
         async with self._resetting:
             with uncounted():
@@ -188,7 +188,7 @@ class GuestSandbox:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Return the network requests since the sandbox was created or reset, in order; kept after its end.
+        """Return the network requests since the sandbox was created or reset, in order, even after its end.
 
         Empty without a network.
         """
@@ -283,7 +283,7 @@ class GuestSandbox:
 
 @asynccontextmanager
 async def replaced_guest(sandbox: object) -> AsyncIterator[socket.socket | None]:
-    """Put a socket in the place of a sandbox's guest, to check the host against a guest that has been taken over.
+    """Replace a sandbox's guest by a socket, to check the host against a guest that has been taken over.
 
     Yields: the guest's end of the link; None for a sandbox without a guest process. Close the sandbox afterwards.
     """

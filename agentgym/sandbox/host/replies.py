@@ -82,7 +82,7 @@ def whole_number(header: dict[str, Any], name: str) -> int:
 
 
 def counted(header: dict[str, Any], name: str) -> int:
-    """Return a number, or 0 if the guest omits it because its kernel does not count it."""
+    """Return a number; 0 if the guest omits it, because its kernel does not count it."""
     return whole_number(header, name) if name in header else 0
 
 

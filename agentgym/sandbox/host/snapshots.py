@@ -21,9 +21,9 @@ MAX_LAYERS = 8  # a sandbox's overlay has all of them, and looking up a file may
 _SMALL_BYTES = 2**20  # larger archives are hashed in a thread
 _UNPACK_S = 60.0
 _LAST_PIECE_S = 5.0  # time to read the rest of the pipe once the guest is done
-_HEADER_BYTES = 1024  # per record, on average
+_HEADER_BYTES = 1024  # allowed bytes per record, on average
 _GUEST_FILES = 16
-_HOLES = 2  # maximum ratio of the files' bytes, holes included, to the spec's: all of them are hashed
+_HOLES = 2  # maximum ratio of the files' bytes, holes included, to the spec's: all of these bytes are hashed
 
 
 def layer_of(data: bytes) -> Layer:
@@ -39,7 +39,7 @@ def snapshot_of(
     most_files: int | None = None,
     most_bytes: int | None = None,
 ) -> Snapshot:
-    """Return the snapshot of an archive, on top of another snapshot if the archive holds changes to that snapshot.
+    """Return the snapshot of an archive. If the archive holds changes to another snapshot, that one is `below`.
 
     Raises: ValueError if the archive is invalid; FilesNotCaptured if it holds more than `most_files` files or
         `most_bytes`, holes included.
@@ -87,7 +87,7 @@ async def receive_files(
         packing = asyncio.create_task(guest.run_operation("pack", timeout_s, [write], changes=below is not None))
         try:
             await asyncio.wait({packing, collected}, return_when=asyncio.FIRST_COMPLETED)
-            if collected.done():  # the pipe is still open, so it has failed: its error says more
+            if collected.done():  # the pipe is open although the guest has failed: the guest's error says more
                 await collected
             succeeded, error_text = await packing
         finally:
@@ -120,7 +120,7 @@ async def receive_files(
 
 
 async def _collect(read: int, most: int) -> bytes:
-    """Read everything from a pipe. Raises: FilesNotCaptured for more than `most` bytes."""
+    """Read a pipe to its end. Raises: FilesNotCaptured for more than `most` bytes."""
     os.set_blocking(read, False)
     data, pace = bytearray(), ReadPace()
     while True:

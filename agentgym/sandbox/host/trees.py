@@ -101,7 +101,7 @@ def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[byt
 
 
 def id_of(tree: Mapping[bytes, bytes]) -> str:
-    """Return the SHA-256 of a tree sorted by path."""
+    """Return the SHA-256 of a tree, which must be sorted by path."""
     return hashlib.sha256(b"".join([b"%s\0%s" % item for item in tree.items()])).hexdigest()
 
 
@@ -122,7 +122,7 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
             header = dict(change.header)
             before = merged_records.get(change.path)
             if header["t"] == "d" and before is not None and (before[0]["t"] != "d" or before[0].get("o")):
-                header["o"] = 1  # what the lower record hid stays hidden
+                header["o"] = 1  # what the lower record hid must stay hidden
             merged_records[change.path] = (header, view[change.content], (number, change.content.start))
     out: list[bytes | memoryview] = []
     written: dict[tuple[int, int], str] = {}
@@ -140,7 +140,7 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
 
 
 def _hiding(changes: Iterable[Change]) -> Iterator[bytes]:
-    """Yield the topmost paths below which files of lower layers disappear.
+    """Yield the topmost paths that hide the files of lower layers below them.
 
     A hostile guest may send a thousand nested paths, so each file below them is visited only once. In an archive, the
     records below a path follow the path directly.

@@ -5,4 +5,4 @@ spawner.py    starts and ends a spawner process           processes.py    lists 
 packages.py   finds the files of modules to preload
 """
 
-from agentgym.sandbox.namespaces.backend import NamespacesBackend as NamespacesBackend  # an entry point's name
+from agentgym.sandbox.namespaces.backend import NamespacesBackend as NamespacesBackend  # named by the entry point

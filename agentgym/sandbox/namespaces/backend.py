@@ -3,11 +3,11 @@
     host process ──requests──> spawner ──creates──> process 1 of each sandbox: the guest ──forks──> agent code
          └────────────────── one socket per sandbox, requests and replies ──────────────────┘
 
-Not covered: vulnerabilities of the kernel itself, side channels, fairness beyond control groups. The Python of an image
-creates the sandboxes of that image, under its own user id and without network, but not inside a sandbox:
-use only images that you would run as an ordinary user. Files written in the sandbox live in memory and count against
-`memory_mib`, so the memory limit is at least `disk_mib` + 32. Otherwise full files would starve the guest, and agent
-code could kill its own sandbox, which voids an episode.
+Not covered: vulnerabilities of the kernel itself, side channels, fairness beyond control groups. An image's own Python
+creates the sandboxes of that image. It runs under a separate user id and without network, but not inside a sandbox: use
+only images that you would run as an ordinary user. Files written in the sandbox live in memory and count against
+`memory_mib`, so the memory limit is at least `disk_mib` + 32. Otherwise files could leave no memory to the guest: agent
+code could end its sandbox, and the episode would not count.
 
 A sandbox created from a snapshot mounts the snapshot's layers, which the spawner keeps unpacked: it costs as much as an
 empty one, however large the layers are. As on Docker, a folder from the snapshot cannot be renamed (EXDEV; `mv` and
@@ -45,10 +45,10 @@ _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can nev
 _CREATE_S = 30.0
 _LAYER_TRIES = 3
 _LEAST_INODES = 64
-_CREATIONS = 2 * (os.cpu_count() or 1)  # more concurrent creations would only wait
+_CREATIONS = 2 * (os.cpu_count() or 1)  # a higher number of concurrent creations would only wait
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_WATCHDOG_SUBSTITUTE = {  # by guest/watchdog.py
+_WATCHDOG_SUBSTITUTE = {  # what guest/watchdog.py does instead
     "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
     "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
 }
@@ -179,7 +179,7 @@ class NamespacesBackend:
         raise AssertionError("unreachable: the second try returns or raises")
 
     async def _create_from(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """Return a guest stacked on a snapshot's layers; if that is impossible, unpack the files into the guest."""
+        """Return a guest that mounts a snapshot's layers or, if that is impossible, has the files unpacked in it."""
         layers = snapshot.layers if snapshot is not None else ()
         fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
         for _ in range(_LAYER_TRIES if fits else 0):
@@ -265,7 +265,7 @@ class _LayersMissing(Exception):
 
 
 def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess) -> dict[str, Any]:
-    """Return the request for a sandbox. Layers count against the disk limits, so a fork of a fork stays bounded."""
+    """Return the request for a sandbox. Layers count against the disk limits, so forks of forks stay bounded."""
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
     return {

@@ -34,7 +34,7 @@ def keys_of(layers: Sequence[Layer]) -> list[str]:
 
 
 class LayerCache:
-    """Requests layers from spawners, each only once at a time, even if several event loops ask for it."""
+    """Requests layers from spawners. Several callers that need the same layer, in any event loop, share one request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class LayerCache:
             if shared_future is own_future:
                 break
             reason = await asyncio.wrap_future(_watched(shared_future))
-            if reason is not None:  # None: the caller that requested the layer was cancelled
+            if reason is not None:  # None: the task that requested the layer was cancelled
                 return reason
         reason = None
         try:
@@ -116,7 +116,7 @@ async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: byt
 
 
 def _longest_file(data: bytes) -> int:
-    """Return an upper bound of an archive's file sizes. Files with holes are larger than their bytes there."""
+    """Return an upper bound of the sizes of an archive's files. In the archive, a file with holes takes less."""
     if b'"s":1' not in data:
         return len(data)
     return max(int(record.get("n", 0)) for _, record, _ in records(io.BytesIO(data)))

@@ -85,7 +85,7 @@ def clean() -> list[str]:
 
 
 def _is_not_given_out(pid: int) -> bool:
-    """Return whether a process is a spare, made for the next sandbox. Its user ids are mapped when it becomes one."""
+    """Return whether a process is a spare for the next sandbox. Its user ids are mapped when it becomes one."""
     with contextlib.suppress(OSError):
         return not Path(f"/proc/{pid}/uid_map").read_bytes()
     return True  # it has ended
@@ -202,7 +202,7 @@ def _memory_bytes(pid: int, pids: list[int]) -> int:
 
 
 def _groups() -> list[Path]:
-    """Return the control groups of spawners, in the folders where spawners in this process's group create them."""
+    """Return the control groups of spawners, in all folders where a spawner of this process would create them."""
     groups: set[Path] = set()
     for mount in cgroup_mounts():
         top = Path(mount.point)

@@ -27,7 +27,8 @@ from agentgym.sandbox.rootfs.store import RootFilesystem
 
 OWNER = "--owner="  # prefix of the owner's pid in a spawner's arguments, by which `processes` finds orphans
 IMAGE = "--image="  # prefix of the image's digest in a spawner's arguments
-# Compiled guest code is cached if the host caches its own: what compiling leaves in memory would be in every sandbox.
+# Compiled guest code is cached if the host caches its own. Otherwise each spawner compiles it, and the memory that
+# compiling takes is in every sandbox.
 _BOOT = """
 import sys
 sys.dont_write_bytecode = {as_is!r}
@@ -36,8 +37,8 @@ from guest import spawner
 sys.path.remove({folder!r})
 spawner.main()
 """
-# -P -s -S and an environment of our own instead of -I, which would ignore the fixed hash seed: sets and dicts
-# iterate in the same order in every sandbox, so that a replayed episode sees what the first one saw
+# -P -s -S and a fixed environment instead of -I, which would ignore the hash seed: sets and dicts iterate in the same
+# order in every sandbox, so that a replayed episode sees the same as the first one
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
 _VARIABLES = {
@@ -133,7 +134,7 @@ class SpawnerProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether the spawner runs; always False in a fork of its owner, which must not use it."""
+        """Return whether the spawner runs; always False in a fork of its owner, because forks must not use it."""
         if self.owner != os.getpid() or self._socket.fileno() < 0:
             return False
         poll = select.poll()

@@ -108,7 +108,7 @@ class Account:
         await asyncio.sleep(max(self._due - asyncio.get_running_loop().time(), 0.0))
 
     async def metered(self, work: Work) -> None:
-        """Run a coroutine and charge its processor time: the next `pace` waits for it."""
+        """Run a coroutine and charge its processor time, for which the next `pace` waits."""
         await _Metered(work(), self._charge)
 
     def _charge(self, processor_s: float) -> None:

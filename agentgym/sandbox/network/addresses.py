@@ -46,7 +46,7 @@ _GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # the rest of IPv6 is not allocat
 
 
 def why_not_public(address: Address) -> str:
-    """Return why an address is not part of the public Internet; "" if it is."""
+    """Return why an address is not public; "" if it is."""
     address = canonical(address)
     for network, why in _SPECIAL:
         if address in network:
@@ -57,7 +57,7 @@ def why_not_public(address: Address) -> str:
 
 
 def is_own(address: Address) -> bool:
-    """Return whether a public address belongs to this machine: services listening on every interface are behind it.
+    """Return whether a public address is this machine's own, where services that listen on every interface answer.
 
     Connects a datagram socket, which sends nothing: for its own address, the machine chooses the same source address.
     """

@@ -26,7 +26,8 @@ class _Waiter:
 
 
 class ConnectionSlots:
-    """Connection slots. If all are taken, a new request gets one from the largest owner, if that has two more.
+    """Hands out connection slots. If all are taken, a new request gets one from the owner of most slots, if that has at
+    least two more than the requester.
 
     That owner gives up the connection that has been quiet for longest, so silent connections cannot starve others. Used
     in one event loop.
@@ -52,7 +53,7 @@ class ConnectionSlots:
             self._assign()
 
     def _assign(self) -> None:
-        """Grant slots to the owners with the fewest, first come first served."""
+        """Grant slots to the owners that have the fewest, first come first served."""
         while self._waiting:
             waiter = min(self._waiting, key=lambda waiter: self._count(waiter.owner))
             if not self._free:

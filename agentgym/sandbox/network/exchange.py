@@ -27,7 +27,7 @@ from agentgym.sandbox.network.paced_socket import PacedSocket
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 Dial = Callable[[Address, int], Awaitable[socket.socket]]
 
-_MAX_CHECKED, _MAX_TRIED = 32, 4  # addresses per name
+_MAX_CHECKED, _MAX_TRIED = 32, 4  # the most addresses per name that are checked, and that are tried
 _LINGER_S = 2.0
 _LINGER_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
@@ -66,7 +66,7 @@ class Exchange:
         self.quiet_since = self._loop.time()
 
     def give_way(self) -> None:
-        """End soon without an answer: there are too many connections, and this sandbox has the most."""
+        """End soon without an answer, because there are too many connections and this sandbox has the most."""
         self._record(Refusal(503, "It was ended to make room for others: the sandboxes have too many connections."))
         assert self._task is not None
         self._task.cancel()
@@ -229,7 +229,7 @@ class Exchange:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # HTTP: the same request, written anew
+    # HTTP: the same request, written again by the proxy
 
     async def _forward(self, request: h11.Request) -> None:
         url = _URL.fullmatch(request.target)
@@ -332,7 +332,7 @@ class Exchange:
         self._moved()
 
     async def _passed_on(self, server: PacedSocket, data: bytes) -> bool:
-        """Send to the server. Return False if the server stopped reading; its response, such as 413, may still come."""
+        """Send data to the server. Returns: False if it stopped reading; its response, such as 413, may still come."""
         try:
             await self._to_server(server, data)
         except OSError:

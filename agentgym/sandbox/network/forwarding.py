@@ -19,7 +19,7 @@ _EVENTS_AT_ONCE = 64  # HTTP events handled before other tasks get a turn: a mil
 def next_event(side: h11.Connection) -> tuple[bytes, Any]:
     """Return the data received so far, joined, and the event after it; None if there may be more data.
 
-    So a message in small pieces costs one send, not one per piece. Raises: h11.RemoteProtocolError.
+    A message in small pieces thus costs one send, not one per piece. Raises: h11.RemoteProtocolError.
     """
     pieces: list[bytes] = []
     for _ in range(_EVENTS_AT_ONCE):

@@ -27,7 +27,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._loop = asyncio.new_event_loop()
-        # two descriptors per connection, and half of the limit stays free
+        # a connection takes two descriptors, and half of the process's descriptors stay free
         self.connection_slots = ConnectionSlots(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
         self.processor = ProcessorShare()
         self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-proxy", daemon=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TOTAL = 0.3  # of one core: the thread takes turns with the host's own Python code
+_TOTAL = 0.3  # of one core, because the thread takes turns with the host's own Python code
 _IN_USE_S = 1.0  # how long a sandbox counts as a user after its last use
 
 
@@ -13,7 +13,7 @@ class ProcessorShare:
         self._used_at: dict[object, float] = {}  # the least recently used first
 
     def of(self, user: object, most: float, now: float) -> float:
-        """Return a user's share of one core, at most `most`. The call counts as a use at `now`, in seconds."""
+        """Return a user's share of one core, at most `most`. The call itself counts as a use at `now`, in seconds."""
         self._used_at.pop(user, None)
         self._used_at[user] = now
         while (first := next(iter(self._used_at))) is not user and self._used_at[first] < now - _IN_USE_S:

@@ -56,7 +56,7 @@ class Proxy:
         resolve: exchange.Resolve = addresses.resolve,
         dial: exchange.Dial = exchange.dial,
     ) -> None:
-        """Make a proxy. `limits` apply to each sandbox.
+        """Create a proxy. `limits` apply to each sandbox separately.
 
         `resolve` finds the addresses of a name, `dial` connects to a checked address.
         """
@@ -66,7 +66,7 @@ class Proxy:
         self._thread: LoopThread | None = None
 
     async def attach(self, link: Link, names: tuple[str, ...]) -> SandboxNetwork:
-        """Make a guest listen, before any agent code runs, and serve its connections.
+        """Make a guest listen, and serve its connections. Call it before any agent code runs.
 
         Raises: SandboxUnavailable if the guest cannot listen; SandboxDied if it does not hand over a listening socket.
         """
@@ -115,7 +115,7 @@ class SandboxNetwork:
         return self._account.connections()
 
     def stop(self) -> None:
-        """Begin to end, without waiting. In a forked process, only close its copy of the socket."""
+        """Begin to close, without waiting. In a forked process, only close this process's copy of the socket."""
         if self._owner != os.getpid():
             self._listener.close()
         elif not self._ending.is_set():
@@ -145,7 +145,7 @@ class SandboxNetwork:
                         return
 
     def _next_client(self) -> socket.socket | None:
-        """Wait for a connection. Returns: None at the end."""
+        """Wait for a connection. Returns: None once the network is closed."""
         while not self._ending.is_set():
             try:
                 client, _ = self._listener.accept()

@@ -61,16 +61,16 @@ class _Waiter:
 
 
 class Admission:
-    """Hands out slots and takes them back. Safe from any thread; all state changes happen under `lock`."""
+    """Hands out slots and takes them back. Safe from any thread: all state changes happen under `lock`."""
 
     def __init__(self, lock: threading.RLock, max_alive: int | None, wait_s: float, free_a_slot: Callable[[], bool]):
-        """Make an admission. `free_a_slot` starts to end an unused sandbox; it returns False if there is none."""
+        """Create an admission. `free_a_slot` begins to end an unused sandbox; it returns False if there is none."""
         self._lock, self._max_alive, self._wait_s, self._free_a_slot = lock, max_alive, wait_s, free_a_slot
         self.slots: set[Slot] = set()
         self.leaving = 0  # sandboxes being ended to make room
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._headroom, self._headroom_until = Headroom(), 0.0
-        self._taken, self._taken_mib = 0, 0.0  # admitted since the last measurement
+        self._taken, self._taken_mib = 0, 0.0  # sandboxes admitted since the last measurement, and their memory
         self._budget_mib = 0.0  # the most memory that was ever free for all sandboxes together
 
     @property
@@ -123,7 +123,7 @@ class Admission:
                 _wake(waiter)
 
     def pump(self) -> None:
-        """Hand out slots in strict order: a small request behind a large one waits too."""
+        """Hand out slots in strict order: a small request waits behind a large one."""
         while (waiter := self._queue.head()) is not None:
             if not self._shortage(waiter.cost_mib()):
                 self._queue.pop()

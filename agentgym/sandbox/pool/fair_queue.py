@@ -1,4 +1,4 @@
-"""A queue in which tenants take turns, as do kinds of item within a tenant; each kind is first in, first out."""
+"""A queue in which tenants take turns, and within a tenant the kinds of item. Each kind is first in, first out."""
 
 from __future__ import annotations
 

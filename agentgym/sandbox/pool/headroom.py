@@ -10,11 +10,11 @@ from pathlib import Path
 from agentgym.sandbox.guest.cgroup_mounts import cgroup_mounts, cgroups_of
 
 _MIB = 2**20
-_DESCRIPTORS_EACH = 3  # two per sandbox, and one passed by a call
+_DESCRIPTORS_EACH = 3  # two per sandbox, and one that a call passes
 _DESCRIPTORS_KEPT = 32
-_PROCESSES_EACH = 2  # process 1 and one call
+_PROCESSES_EACH = 2  # process 1 and one for a call
 _PROCESSES_KEPT = 64
-_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # the smaller of both amounts stays reserved
+_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # the smaller of these two amounts stays reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def measure_headroom() -> Headroom:
 
 
 def _memory_mib() -> tuple[float, float]:
-    """Return total and available memory in MiB: the machine's, or the tightest control group's if lower."""
+    """Return total and available memory in MiB, of the machine or of the tightest control group if that has less."""
     facts = dict.fromkeys(("MemTotal", "MemAvailable"), float("inf"))
     for line in _text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -100,7 +100,7 @@ def _processes() -> float:
 
 
 def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> list[tuple[Path, str, str]]:
-    """Return the limiting control groups around this process, with the names of their limit and usage files."""
+    """Return the control groups that limit this process, with the names of their limit and usage files."""
     groups, own = [], cgroups_of()
     for mount in cgroup_mounts():
         if (inside := mount.group_with(controller, own)) is None:

@@ -22,7 +22,7 @@ class Lease(SandboxWrapper):
     """
 
     def __init__(self, sandbox: Sandbox, lease_s: float, returned: Callable[[Lease], None]) -> None:
-        """Make a lease. `returned` is called once, when the sandbox is closed for whatever reason."""
+        """Create a lease. `returned` is called once, when the sandbox is closed for any reason."""
         self._sandbox, self._returned = sandbox, returned
         self.loop = asyncio.get_running_loop()
         self.peak_mib, self.died, self.closed, self.expired = 0.0, False, False, False
@@ -77,7 +77,7 @@ class Lease(SandboxWrapper):
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the sandbox while the lease lasts. Raises: SandboxDied; any error of the method."""
         if self.remaining_s <= 0 and not self.closed:
-            await self.expire()  # the pool's timer ended with its event loop
+            await self.expire()  # the pool's timer has ended together with its event loop
         self._check()
         self.loop = asyncio.get_running_loop()
         try:

@@ -100,7 +100,7 @@ class Pool:
                 warm_set.missed(self._ready)
             self._waits.add(time.monotonic() - began)
             lease = self._lease_slot(warm_set, slot)
-        asyncio.get_running_loop().call_soon(self._restock, warm_set)  # the caller goes first
+        asyncio.get_running_loop().call_soon(self._restock, warm_set)  # so that the caller goes first
         return lease
 
     async def warm(self, spec: SandboxSpec, count: int, *, snapshot: Snapshot | None = None) -> None:
@@ -210,7 +210,7 @@ class Pool:
             finished.set()
 
     async def _fill(self, warm_set: WarmSet, slot: Slot) -> None:
-        """Create a sandbox in a slot, or release the slot."""
+        """Create a sandbox in a slot; release the slot if that fails."""
         try:
             slot.sandbox = await self.backend.create(warm_set.spec, snapshot=warm_set.snapshot)
         except BaseException:
@@ -286,7 +286,8 @@ class Pool:
                 self._shrink_later()
 
     def _free_a_slot(self) -> bool:
-        """End a lease that ran out unnoticed, or a ready sandbox of the least recently requested warm set.
+        """End a lease that ran out unnoticed or, if there is none, a ready sandbox of the least recently requested warm
+        set.
 
         Returns: False if there is neither.
         """

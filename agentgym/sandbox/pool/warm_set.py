@@ -14,7 +14,7 @@ from agentgym.sandbox.pool.admission import Slot
 _FIRST_SHARE = 1 / 8  # the first estimate of a sandbox's memory, as a share of the spec's memory_mib
 _MARGIN = 1.25  # the estimate divided by the mean of the measured peaks
 _LEAST_MIB = 4.0
-_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after failing to create a sandbox in the background
+_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # pause after a failed creation in the background, and its maximum
 
 
 @dataclass(eq=False)

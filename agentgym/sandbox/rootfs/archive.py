@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, cast
 
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, members
 
-_MAX_READ_BYTES = 1 << 20  # per read: tarfile would read a larger archive header into memory
+_MAX_READ_BYTES = 1 << 20  # the most bytes per read; tarfile would read a larger archive header into memory
 _PACKED_PIECE = 1 << 16
 _MAX_XZ_MEMORY = 256 << 20
-_FIRST = 8  # number of entries read to tell what an archive is
+_FIRST = 8  # how many entries are read to find out what an archive contains
 _DAMAGE_ERRORS = (
     EOFError,
     OSError,

@@ -25,7 +25,7 @@ PROGRAMS = (
 SHARED = (
     "libstdc++.so.6 libgcc_s.so.1 libgomp.so.1 libz.so.1 libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1 libm.so.6"
 )
-"""Libraries that wheels take for granted. Source: PEP 600."""
+"""Shared libraries that wheels may rely on. Source: PEP 600."""
 DATA = ("/usr/share/zoneinfo", "/usr/share/git-core/templates")
 _UNUSED = (
     "test tests idlelib tkinter turtledemo lib2to3 ensurepip site-packages dist-packages config-* __pycache__ *.a "
@@ -151,7 +151,7 @@ def _ask(interpreter: Path) -> tuple[str, str, str] | None:
 
 
 def _libraries(binaries: list[str]) -> set[str]:
-    """Return the shared libraries that programs load, and the ones that wheels expect."""
+    """Return the shared libraries that programs load, and those that wheels may rely on."""
     listing = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     paths = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listing, re.MULTILINE))
     known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout

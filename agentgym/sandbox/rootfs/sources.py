@@ -4,7 +4,7 @@ A root file system: a folder, or a tar of one (`docker export`). An OCI image la
 again a folder or a tar. Archives may be compressed with gzip, bzip2 or xz. An image's metadata is bounded in size and
 checked against its digests.
 
-Hand-written instead of skopeo and umoci: no other program must be installed, and a hostile image can reach nothing.
+Hand-written instead of skopeo and umoci: no other program needs to be installed, and a hostile image can reach nothing.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class LayeredImage:
 
     digest: str
     environment: dict[str, str]
-    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # opener; digests of the bytes and of the archive inside
+    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # opener; digest of the bytes; digest of the archive inside
 
     def fill(self, tree: RootfsTree) -> None:
         """Unpack every layer in order, and check its digest."""

@@ -33,7 +33,7 @@ from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, max_unpacked_by
 HOST_IMAGE = "host"
 _FORMAT = "1"  # format of unpacked trees; a new format gets a new folder
 _ENDINGS = ("", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_SETTLED_NS = 2_000_000_000  # a file younger than this may change again with the same time stamp
+_SETTLED_NS = 2_000_000_000  # a younger file may change again without a change of its time stamp
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -111,7 +111,7 @@ def cache_folder() -> Path:
 
 
 def _unpack(roots: Path, source: ImageSource, max_bytes: int) -> RootFilesystem:
-    """Unpack into a temporary folder and rename it; only one process at a time per digest."""
+    """Unpack into a temporary folder and rename it. One process at a time unpacks a digest."""
     final_folder, unpacking = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
     with _locked(roots / f".lock-{_folder_name(source.digest)}"):
         if rootfs := _find_unpacked(roots, source.digest):
@@ -198,7 +198,7 @@ def _delete(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-# Which file had which digest
+# Which file has which digest
 
 
 def _stamp(path: Path) -> str:

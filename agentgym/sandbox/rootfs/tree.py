@@ -1,4 +1,4 @@
-"""Unpacks a root file system into a folder. No archive can make it touch anything outside the folder.
+"""Unpacks a root file system into a folder. No archive can make this code touch anything outside the folder.
 
 Every path is resolved inside the folder, as if the folder were the root of the machine (openat2), and its last
 component is never followed. Everyone gets the permissions that user 1000 would have in the image, so that a tree looks
@@ -48,12 +48,12 @@ _MISSING_ERRORS = (OSError, ImageError)
 
 
 def max_unpacked_bytes(image: Path) -> int:
-    """Return the unpacked size allowed for an image, from its bytes on disk: a small file must not fill the disk."""
+    """Return the unpacked size allowed for an image, by its bytes on disk: a small file must not fill the disk."""
     if image.is_file():
         own_bytes = image.stat().st_size
     else:
         files = (Path(folder, name) for folder, _, names in os.walk(image) for name in names)
-        own_bytes = sum(file.lstat().st_blocks * 512 for file in files)  # without holes
+        own_bytes = sum(file.lstat().st_blocks * 512 for file in files)  # the space on disk, so that holes do not count
     return min(_FREE_BYTES + _MAX_RATIO * own_bytes, MAX_BYTES)
 
 
@@ -72,9 +72,9 @@ class RootfsTree:
         self._root = os.open(folder, _DIRECTORY | os.O_CLOEXEC)
         self._modes: dict[Parts, tuple[int, float]] = {}
         self._parent: tuple[Parts, int] | None = (
-            None  # the last parent opened: archives list the files of a folder together
+            None  # the last parent opened, because archives list the files of a folder together
         )
-        self._fresh: set[Parts] = set()  # paths of the current layer, which its own whiteouts do not hide
+        self._fresh: set[Parts] = set()  # paths written by the current layer, which its own whiteouts do not remove
         self.entries = self.bytes = 0
 
     # Files
@@ -87,7 +87,7 @@ class RootfsTree:
                 self._remove(path)
                 os.mkdir(path[-1], 0o700, dir_fd=parent)
         self._count_entry(path)
-        self._modes[path] = (mode if path else 0o555, time_s)  # the root's mode may be that of a temporary folder
+        self._modes[path] = (mode if path else 0o555, time_s)  # the root may still have the mode of a temporary folder
 
     def file(self, path: Parts, content: BinaryIO, size: int, mode: int = 0o644, time_s: float = 0.0) -> None:
         """Write a regular file of exactly `size` bytes."""
