@@ -23,9 +23,9 @@ def paired(
 ) -> Comparison:
     """Compare two agents on the same tasks, entry by entry.
 
-    The interval is the expanded percentile bootstrap over the tasks' differences. If at most ten differences deviate
-    from the most common difference, as with few tasks or rare success, this interval is too narrow, and the score
-    interval is used instead (Tango's interval for one sample per task). benchmarks/intervals.py simulates the coverage
+    The interval is the expanded percentile bootstrap over the tasks' differences. If at most ten tasks deviate from the
+    most common difference, that interval is too narrow, and the score interval is used instead (Tango's interval for
+    one sample per task). benchmarks/intervals.py simulates the coverage
     of both intervals.
     Raises: EvaluationError if the lists differ in length, or a task has no sample on either side.
     Source: see mean_interval, score_interval, sign_test and sign_flip_test.
@@ -37,7 +37,7 @@ def paired(
             "tasks."
         )
     delta = task_means(after) - task_means(before)
-    delta[np.abs(delta) < 1e-12] = 0.0  # rounding must not make 0.1 + 0.2 and 0.3 different scores
+    delta[np.abs(delta) < 1e-12] = 0.0  # so that rounding does not make 0.1 + 0.2 and 0.3 different scores
     better, worse = int((delta > 0).sum()), int((delta < 0).sum())
     if delta.size == 0:
         return Comparison(no_data(level, "paired bootstrap"), 0, 0, 0, 1.0)
@@ -92,12 +92,12 @@ def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
-    """Raise EvaluationError if two evaluations played different tasks, and say how the tasks differ."""
+    """Raise EvaluationError, which says how the tasks differ, if two evaluations played different tasks."""
     _check(before, after.label, f"{after.task_set}:{after.split}", [row.task for row in after.rows], after.manifest)
 
 
 def check_tasks(before: Evaluation, task_set: TaskSet, split: str, tasks: Sequence[Task]) -> None:
-    """Raise EvaluationError if an evaluation played other tasks than these, which are about to be played."""
+    """Raise EvaluationError if an evaluation played other tasks than these, which are to be played next."""
     names = [task.id for task in tasks]
     _check(before, "what is to be evaluated", f"{task_set.name}:{split}", names, manifest_of(tasks))
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from agentgym.errors import EvaluationError
 from agentgym.task.definition import BOOKKEEPING, Task
 
-BANDS, ROWS = 32, 4  # pairs of Jaccard similarity 0.7 are found with chance 1 - (1 - 0.7^4)^32 = 0.9998
+BANDS, ROWS = 32, 4  # pairs with Jaccard similarity 0.7 are found with probability 1 - (1 - 0.7^4)^32 = 0.9998
 SHINGLE = 3
 FEWEST_TELLING = 4
 MAX_CHARS = 4_000
@@ -50,7 +50,7 @@ class Contamination:
         overlaps: for each leaked held-out task, the overlap with the most similar training task; `same` overlaps first.
         train, held_out: number of training and of held-out tasks compared.
         told_apart_by_seed: the number of held-out tasks that share words and truth with training tasks, but whose
-            environments may differ by a seed or the like: their text does not show whether they leak.
+            environments may differ, for example by a seed: their text does not show whether they leak.
     """
 
     overlaps: Sequence[Overlap]
@@ -87,7 +87,7 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
     for index, task in enumerate(train):
         known.setdefault((*ours[index], repr(task.truth)), index)
     openings = {tuple(message.text for message in task.opening()) for task in train}
-    # otherwise many tasks share their words, and a number may be what tells them apart
+    # otherwise many tasks share their words, and a number may be all that distinguishes them
     telling = len(openings) * 10 > len(train) * 9
     overlaps: dict[int, Overlap] = {}
     unsure: set[int] = set()
@@ -114,7 +114,7 @@ class CorpusHits:
     """The parts of a task set's held-out split found in a corpus.
 
     Attributes:
-        tasks: the matching run of words, by the id of each held-out task that was found.
+        tasks: the matching words, by the id of each held-out task that was found.
         canaries: number of lines that contain the canary. `held_out`, `lines`: number of tasks and lines searched.
     """
 
@@ -170,7 +170,7 @@ def _values(parameters: Mapping[str, Any]) -> Iterator[object]:
     for key in sorted(parameters):
         value = parameters[key]
         if isinstance(value, Mapping):
-            yield from value  # names of records, such as tickets or files, are content
+            yield from value  # names of things, such as tickets or files, are content
             yield from _values(value)
         elif key not in BOOKKEEPING or isinstance(value, (list, tuple)):
             yield value
@@ -187,7 +187,7 @@ def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
 def _telling(
     ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]
 ) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """Return the distinctive word triples of each task, as numbers; an empty set for a task with too few of them."""
+    """Return each task's distinctive word triples, as numbers; an empty set for tasks with too few of them."""
     numbers: dict[tuple[str, ...], int] = {}
     sets = [
         [frozenset(numbers.setdefault(run, len(numbers)) for run in _runs(words, SHINGLE)) for words in side]

@@ -22,8 +22,7 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        agreements: how each estimator agrees with counterfactual credit, by name. `facts`: statistics by estimator
-            name.
+        agreements: how well each estimator agrees with counterfactual credit, by name. `facts`: statistics by name.
         trajectories, turns: number of trajectories and turns compared.
         continuations: number of continuations played. `diverged`: number of those that differed from the record.
         noise: mean standard error of the counterfactual credit of one turn, in reward units. If the noise is as large
@@ -54,7 +53,7 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """The forks before every turn of the chosen trajectories but the first: the group itself values the start."""
+        """The forks before every turn but the first of the chosen trajectories. The group itself values the start."""
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 

@@ -24,7 +24,7 @@ class Failure:
     """A kind of failure.
 
     Attributes:
-        level: the unit in which failures are counted. `meaning`: a description for people, in the plural.
+        level: the unit in which failures are counted. `meaning`: a description for readers, in the plural.
         treatment: the default treatment in training. `why`: the reason for it.
     """
 

@@ -34,11 +34,11 @@ class HeldOutUse:
     tasks: int
     """How many tasks were played."""
     time: float = field(default_factory=time.time)
-    """When the use was noted, in Unix seconds."""
+    """When the use was recorded, in Unix seconds."""
 
 
 def state_file() -> Path | None:
-    """Return the file that uses are noted in; None if the user disabled it."""
+    """Return the file in which uses are recorded; None if the user disabled it."""
     chosen = os.environ.get("AGENTGYM_STATE_DIR")
     if chosen == "off":
         return None
@@ -49,7 +49,7 @@ def state_file() -> Path | None:
 
 
 def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
-    """Return the evaluations of this version of a held-out split that were noted on this machine, oldest first."""
+    """Return the recorded evaluations of this version of a held-out split on this machine, oldest first."""
     path = state_file()
     if path is None or not path.is_file():
         return []
@@ -65,11 +65,11 @@ def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
 
 
 def note_use(use: HeldOutUse, *, judged: bool = True) -> int | None:
-    """Note an evaluation, unless it was noted before and is now being resumed.
+    """Record an evaluation, unless it was recorded before and is now resumed.
 
     Args:
-        judged: whether any episode was judged; if not, nothing was learnt about the tasks and nothing is noted.
-    Returns: how many other evaluations were noted before; None if nothing can be noted.
+        judged: whether any episode was judged; if not, nothing was learnt about the tasks, and nothing is recorded.
+    Returns: how many other evaluations were recorded before; None if recording is impossible.
     """
     path = state_file()
     if path is None:

@@ -58,7 +58,7 @@ class TaskOutcome:
         return [value for value in self.success if value is not None]
 
     def verdicts(self, also: str | None = None) -> list[float]:
-        """Return `observed`, combined with the component that `also` names; see `OutcomeStatistics.outcomes`."""
+        """Return `observed`, combined with the component named by `also`; see `OutcomeStatistics.outcomes`."""
         if also is None:
             return self.observed
         verdicts = []
@@ -116,7 +116,7 @@ class OutcomeStatistics:
         return estimates if all(estimate.n for estimate in estimates.values()) else {}
 
     def component(self, name: str, tag: str | None = None) -> Estimate:
-        """Return the mean over tasks of an unweighted outcome component, over the episodes that have it."""
+        """Return the mean over tasks of an unweighted outcome component; episodes without it are left out."""
         values = [[outcome[name] for outcome in row.outcome if name in outcome] for row in self.select(tag)]
         return success_rate([task for task in values if task])
 

@@ -20,7 +20,7 @@ from agentgym.trajectory.record import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """An evaluation as first judged, and as another reward judges it.
+    """An evaluation as it was first judged, and as another reward judges it.
 
     Attributes:
         changed: ids of the episodes whose success differs, with both verdicts; None for a missing verdict.
@@ -39,13 +39,13 @@ async def rescore(
     time_s: float = 600.0,
     on_episode: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Return copies of the episodes with the rewards that `reward` gives; the originals stay unchanged.
+    """Return copies of the episodes, judged by `reward`; the originals stay unchanged.
 
     Turns are judged in order, each with the episode up to that turn; then the outcome is judged. A reward may also
     judge turns in `hindsight` and the episodes of one task as a `group`. Failed episodes stay as they are. An episode
-    that cannot be judged, or not within `time_s` seconds, is marked failed; it does not get a reward of 0.
+    that cannot be judged within `time_s` seconds is marked failed; it does not get a reward of 0.
     Args:
-        on_episode: called with each episode once judged.
+        on_episode: called with each episode when it is judged.
     Raises: RewardError for a reward with an invalid return value.
     """
     slots = asyncio.Semaphore(concurrency)
@@ -128,7 +128,7 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
 
 
 async def _judge_group(group: list[Trajectory], reward: Reward, time_s: float) -> None:
-    """Add a reward's joint judgement of the episodes of one task; if it cannot judge, mark them all as failed."""
+    """Add a reward's joint judgement of one task's episodes; if the reward cannot judge, mark all as failed."""
     try:
         async with asyncio.timeout(time_s):
             answers = await validate_each(reward.group(group), reward, count=len(group))

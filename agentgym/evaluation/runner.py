@@ -217,10 +217,10 @@ def from_trajectories(
 def note_held_out_use(
     task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int, judged: bool = True
 ) -> int | None:
-    """Note that held-out tasks were played; see agentgym.evaluation.held_out_uses.
+    """Record that held-out tasks were played; see agentgym.evaluation.held_out_uses.
 
     Args:
-        judged: whether any of their episodes was judged; if not, nothing is noted.
+        judged: whether any of their episodes was judged; if not, nothing is recorded.
     Returns: how often they had been played before; None for another split, or if uses are not counted.
     """
     if split != "held_out":

@@ -34,7 +34,7 @@ class SearchResult(Protocol):
         ...
 
     def nodes(self) -> Iterable[Trajectory]:
-        """Yield the episodes of all nodes of the search tree, each with its value in its end state."""
+        """Yield the episodes of all nodes of the search tree, each with the value of its end state."""
         ...
 
     def ends(self, label: str, *, traces: bool = False) -> Iterable[Trajectory]:
@@ -61,7 +61,7 @@ class EpisodeSearch(Protocol):
     def play(
         self, manager: EpisodeManager, tasks: Sequence[Task], *, label: str, group_size: int = 1, judged: bool = False
     ) -> AsyncGenerator[SearchResult, None]:
-        """Search each task `group_size` times and yield each episode once judged.
+        """Search each task `group_size` times, and yield each chosen episode when it is judged.
 
         Args:
             label: the prefix of the episodes' ids.
@@ -72,7 +72,7 @@ class EpisodeSearch(Protocol):
 
 
 def make_search(text: str) -> EpisodeSearch:
-    """Make the search that a text describes, such as `best_first(nodes=200, value='log_prob')`.
+    """Create the search that a text describes, such as `best_first(nodes=200, value='log_prob')`.
 
     Raises: SearchError for an unknown name or option, listing the known ones.
     """

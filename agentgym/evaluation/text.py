@@ -32,7 +32,7 @@ def format_evaluation(evaluation: Evaluation) -> str:
 
 
 def format_attempts(evaluation: Evaluation) -> str:
-    """Return the rates of first and last success, fixed and broken, of several attempts; empty without them."""
+    """Return the rates of first and last success, fixed and broken, over several attempts; empty with a single one."""
     rates = [f"{name} {percent(estimate.value)}" for name, estimate in evaluation.attempts().items()]
     return ", ".join(rates)
 

@@ -21,7 +21,7 @@ MAX_DIFFICULTIES = 32
 
 @dataclass(slots=True)
 class TaskHistory:
-    """The results of one task, visit by visit. A visit is the task's episodes in one batch of the run.
+    """The results of one task by visit. A visit is the task's episodes in one batch of the run.
 
     Attributes:
         visits: the success of each episode, 0 to 1, by batch label and in order of the batches.
@@ -46,7 +46,7 @@ class TaskHistory:
 
 @dataclass(frozen=True, slots=True)
 class WeakKind:
-    """Tasks with something in common: a tag, a difficulty, an environment.
+    """Tasks that share a tag, a difficulty or an environment.
 
     Attributes:
         name: the name of the kind; "all" for all tasks together.

@@ -1,7 +1,7 @@
 """A limit on the cost of a run's requests to paid servers: by agents, judges, users and teachers together.
 
-The account belongs to the run: code finds it in its context, workers on other nodes report to it, and it keeps what was
-used in a file of the run, so that a resumed run goes on counting.
+The account belongs to the run: code finds it in its context, and workers on other nodes report to it. It stores the
+sums in a file of the run, so that a resumed run continues them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 class PaidAccount(Protocol):
-    """What paid requests are charged to. `refusal`: why no more are sent; empty while they are."""
+    """What paid requests are charged to. `refusal`: why no more requests are sent; empty while they are sent."""
 
     @property
     def refusal(self) -> str: ...
@@ -37,8 +37,8 @@ class SpendingLimit:
 
     Args:
         price: returns the cost of requests, from the sums of their `prompt_tokens` and `completion_tokens`.
-        most: the limit, in the currency of the price. Requests that run when the limit is reached still count.
-        file: keeps the sums; if it exists, they go on from there.
+        most: the limit, in the currency of the price. Requests already running then still count.
+        file: stores the sums; an existing file's sums are continued.
     Raises: LedgerError for a file that holds no sums.
     """
 
@@ -50,7 +50,7 @@ class SpendingLimit:
 
     @property
     def spent(self) -> float:
-        """The cost so far, earlier parts of the run included."""
+        """The cost so far, including earlier parts of a resumed run."""
         return self.price(self._tokens)
 
     @property
@@ -83,9 +83,9 @@ class SpendingLimit:
 
 
 def check_reported(policy: str, prompt_tokens: int, completion_tokens: int) -> None:
-    """Raise PolicyError if a server reports no tokens, so that no limit on the cost can hold."""
+    """Raise PolicyError if a server reports no tokens: a limit on the cost could not be enforced."""
     if not prompt_tokens and not completion_tokens:
-        raise PolicyError(f"{policy} does not report its tokens, so --max-cost cannot limit what they cost.")
+        raise PolicyError(f"{policy} does not report its tokens, so --max-cost cannot limit their cost.")
 
 
 def _read(file: Path) -> dict[str, int]:

@@ -54,7 +54,7 @@ def base_of(folder: Path) -> str:
 
 
 def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> Any:
-    """Return the model with a new adapter that has no effect yet; only the adapter is trainable.
+    """Return the model with a new adapter that has no effect yet. Only the adapter is trainable.
 
     Args:
         base: name or folder of the model, stored in the saved adapter.
@@ -123,7 +123,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def can_merge(model: Any) -> bool:
-    """Return whether the model has a mergeable adapter: a single one for all roles, on weights not quantised."""
+    """Return whether the model has a mergeable adapter: one for all roles, on weights that are not quantised."""
     return has_adapter(model) and not getattr(model, "is_quantized", False) and role_adapters_of(model) is None
 
 
@@ -150,7 +150,7 @@ def _adapted(model: Any, configuration: Any) -> Any:
 
 
 def _prepared(model: Any) -> Any:
-    """Return the model ready for training: a quantised one needs its norms in float32."""
+    """Return the model ready for training: a quantised model needs its norms in float32."""
     if not getattr(model, "is_quantized", False):
         return model
     from peft import prepare_model_for_kbit_training

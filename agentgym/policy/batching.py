@@ -68,7 +68,7 @@ class Collector(ABC, Generic[J, R]):
         self.max_batch, self.max_wait_s, self.lockstep = max_batch, max_wait_s, lockstep
         self._live: set[str] = set()
         self._pending: list[_Waiting[J, R]] = []
-        self._changing_pending = Lock()  # the worker thread of a StreamBatcher takes from it
+        self._changing_pending = Lock()  # the worker thread of a StreamBatcher takes pending jobs too
         self._running: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -103,7 +103,7 @@ class Collector(ABC, Generic[J, R]):
         return bool(self._pending) or self._running is not None
 
     def started(self, episode: str) -> None:
-        """Make batches wait for this episode."""
+        """Make batches wait for requests of this episode."""
         self._live.add(episode)
 
     def ended(self, episode: str) -> None:
@@ -184,7 +184,7 @@ class Collector(ABC, Generic[J, R]):
 
     @abstractmethod
     async def _run_round(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
-        """Run these jobs in the worker thread, and return or fail each."""
+        """Run these jobs in the worker thread, and set each job's result or error."""
 
 
 class Batcher(Collector[J, R]):
@@ -218,13 +218,13 @@ class Batcher(Collector[J, R]):
 
 
 class JobStream(Generic[J]):
-    """The jobs of a running batch, as the worker thread sees them: it takes each in order, and finishes it when done.
+    """The jobs of a running batch. The worker thread takes them in order, and finishes each when it is done.
 
     Args:
         begun: the jobs that the batch begins with.
-        more: returns jobs that have come meanwhile; called in the worker thread when no other job is left.
+        more: returns jobs submitted since; called in the worker thread when no other job is left.
 
-    The last job returns only when the worker has stopped, so that the model is as before when all results are there.
+    The last job's result is held back until the worker has stopped, so that callers then find the model unchanged.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class JobStream(Generic[J]):
     ) -> None:
         self._loop, self._more = loop, more
         self._waiting, self._taken = deque(begun), dict[int, _Waiting[J, J]]()
-        self._last: _Waiting[J, J] | None = None  # done, and kept until another is taken or the worker has stopped
+        self._last: _Waiting[J, J] | None = None  # finished, but held back until the next `take` or the worker's stop
 
     @property
     def next(self) -> J | None:
@@ -256,7 +256,7 @@ class JobStream(Generic[J]):
         return waiting.job
 
     def finish(self, job: J) -> None:
-        """Return a job that was taken to the one who submitted it."""
+        """Return a finished job to its submitter."""
         waiting = self._taken.pop(id(job))
         if self._taken or self.next is not None:
             self._loop.call_soon_threadsafe(_return_job, waiting)
@@ -264,7 +264,7 @@ class JobStream(Generic[J]):
             self._last = waiting
 
     def end(self) -> None:
-        """Return the last job; called in the event loop, after the worker has stopped."""
+        """Return the last job to its submitter; called in the event loop, after the worker has stopped."""
         if self._last is not None:
             _return_job(self._last)
 
@@ -279,12 +279,11 @@ class StreamBatcher(Collector[J, J]):
     """Collects jobs, runs them together, and returns each as soon as it is done, while others still run.
 
     Args:
-        stream: does the jobs of a JobStream, in the worker thread, until none is left.
-        pauses: returns whether no job may join a running batch, so that it ends and the worker can do something else.
+        stream: does the jobs of a JobStream until none is left; called in the worker thread.
+        pauses: returns whether a running batch must take no more jobs, so that the worker becomes free.
         worker, options: as for Collector.
 
-    Without lockstep, jobs that are submitted meanwhile join the batch. In lockstep all jobs of a round are there from
-    its start.
+    Without lockstep, jobs submitted meanwhile join the batch. In lockstep a batch has all its jobs from the start.
     """
 
     def __init__(
@@ -324,7 +323,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _as_policy_error(error: Exception) -> PolicyError:
-    """Return a new error for one waiting request: a shared exception object would collect all their tracebacks."""
+    """Return a new error for one waiting request. A shared exception would collect the tracebacks of all requests."""
     if isinstance(error, PolicyError):
         policy_error = type(error)(str(error))
     else:

@@ -56,10 +56,10 @@ class CallLayout:
         return replace(message, calls=tuple(calls))
 
     def with_placeholders(self, text: str, roles: Sequence[str]) -> str:
-        """Return the template's text of results with placeholders for the ids that the template made itself.
+        """Return the template's text of results, with placeholders for the ids that the template itself made.
 
         Args:
-            text: the text after the agent's calls, in which messages are numbered from 2.
+            text: the text after the agent's calls; its messages are numbered from 2.
             roles: the roles of these messages.
         """
         if self.ids is None:

@@ -175,7 +175,7 @@ def _calls(written: Any) -> tuple[Call, ...]:
 
 
 def _wanted_back(written: dict[str, Any]) -> dict[str, Any]:
-    """Return the extra fields that a server wants back with its message: signatures, and the thought's field name.
+    """Return the extra fields to send back to the server with its message: signatures, and the thought's field name.
 
     Signatures of calls are under `tool_calls`, by call id.
     """
@@ -286,7 +286,7 @@ _BROKEN_OFF = ("abort", "error", "network_error", "insufficient_system_resource"
 
 
 def finish_reason(choice: Mapping[str, Any]) -> FinishReason:
-    """Return the finish reason of a server's message, whatever word the server uses; `stop` for an unknown reason.
+    """Return the finish reason of a server's message in our words; `stop` for an unknown reason.
 
     Raises: PolicyError if the server broke off the message, which is not the agent's fault.
     """

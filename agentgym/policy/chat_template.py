@@ -88,8 +88,8 @@ class ChatTemplate:
         from transformers.utils.chat_template_utils import render_jinja_template
 
         given: list[Row] | None = list(tools) or None
-        for given_tools in (given, []) if given is None else (given,):  # some loop over None
-            try:  # `apply_chat_template` would drop content that is None, for which DeepSeek's template tests
+        for given_tools in (given, []) if given is None else (given,):  # some templates loop over tools unchecked
+            try:  # `apply_chat_template` would drop content that is None, but DeepSeek's template tests for it
                 [text], _ = render_jinja_template(
                     conversations=[list(conversation)],
                     tools=given_tools,
@@ -112,9 +112,9 @@ class ChatTemplate:
     def ends(self) -> tuple[str, ...]:
         """The template's last token of an agent's message: after text, and after a call.
 
-        If the template ends a last message without a token, the token that ends it before another message is used.
-        Harmony ends an earlier message with another token than the newest one, and GLM ends a call with the token that
-        begins the result.
+        If the template writes no token after the conversation's last message, the token before a following message is
+        used. Harmony ends earlier messages with another token than the newest one, and GLM ends a call with the token
+        that begins the result.
         """
         user = placeholders([Message("user")], start=2)
         words = called = self._end(self.opening(0), user)
@@ -130,7 +130,7 @@ class ChatTemplate:
         return self._call_shape is not None and CALLED in self.render([*self.opening(1), *result], [PROBE_TOOL])
 
     def opening(self, calls: int, start: int = 2) -> list[Row]:
-        """Return a question and the agent's message: text, or this many calls, answered from message `start` on."""
+        """Return a question and the agent's message: text, or `calls` calls, answered by messages from `start` on."""
         question, words = placeholders([Message("user"), Message("assistant")])
         if not calls or self._call_shape is None:
             return [question, {**words, "content": mark(start - 1)}]
@@ -138,8 +138,8 @@ class ChatTemplate:
         return [question, answer]
 
     def between(self, roles: Sequence[str], calls: int) -> tuple[str, bool, str]:
-        """Return the token that ends the agent's message before further messages, whether it also begins the text that
-        follows, and the text after it, with placeholders from 2 on.
+        """Return the token that ends the agent's message before further messages, whether that token also begins the
+        following text, and that text, with placeholders from 2 on.
 
         Args:
             roles: the roles of the further messages.
@@ -163,7 +163,7 @@ class ChatTemplate:
         *,
         answer: str = "",
     ) -> str:
-        """Return the text of turns of calls and their results, up to where the agent writes again.
+        """Return the template's text of turns with calls and results, up to where the agent writes again.
 
         Args:
             answer: the agent's last message; if given, the text ends with it.
@@ -206,7 +206,7 @@ class ChatTemplate:
         return None
 
     def _end(self, opening: Sequence[Row], rows: Sequence[Row]) -> tuple[str, str, str]:
-        """Return the token that ends a last message, the token that ends it before others, and the text after that."""
+        """Return the end token of a last message, its end token before another message, and the text after that."""
         is_call = "tool_calls" in opening[1]
         text = self.render([*opening, *rows], [PROBE_TOOL])
         if not (anchor := anchor_in(text)):
@@ -236,6 +236,6 @@ def anchor_in(text: str) -> str:
 
 
 def _call(answer: int) -> Row:
-    """Return a call that message number `answer` answers."""
+    """Return a call whose result is message number `answer`."""
     function = {"name": mark(answer, "NAME"), "arguments": {"x": CALLED}}
     return {"id": mark(answer, "ID"), "type": "function", "function": function}

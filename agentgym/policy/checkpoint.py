@@ -21,7 +21,7 @@ from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.policy.training_template import use_training_template
 
 DIGESTED_BYTES = 1 << 20
-"""How many bytes at each end of a weights file enter the digest."""
+"""How many bytes at each end of a weights file are hashed."""
 
 
 def load_checkpoint(
@@ -49,7 +49,7 @@ def load_checkpoint(
         raise PolicyError(
             f"The adapter in {adapter} names its own folder as its base model. Give the base model as `base`."
         )
-    # The revision refers to the adapter, and the base model has no further base.
+    # The revision is the adapter's, and the base model has no base of its own.
     model, reader = load_checkpoint(
         base, device=device, options=options.model_copy(update={"revision": None, "base": None}), sees=sees
     )
@@ -109,7 +109,7 @@ def load_configuration(source: str | Path, options: LoadOptions | None = None) -
 
 
 def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions | None) -> None:
-    """Check, without loading weights, that a saved adapter fits its model and that LoRA's targets are there.
+    """Check, without loading weights, that a saved adapter fits its model, and that the model has LoRA's targets.
 
     Args:
         lora: the options of the adapter to be made.
@@ -142,7 +142,7 @@ def load_state(source: Path) -> dict[str, Any]:
 
 
 def save_atomically(model: Any, processing_class: Any, folder: Path, **options: Any) -> None:
-    """Save a model and its processing class; the folder appears, or is replaced, once everything in it is written.
+    """Save a model and its processing class. The folder appears, or is replaced, only when it is complete.
 
     Args:
         options: the options of `save_pretrained`.
@@ -203,7 +203,7 @@ def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: b
         output_loading_info=True,
         **{name: value for name, value in given.items() if value is not None},
     )
-    if missing := sorted(report["missing_keys"]):  # transformers would leave them random
+    if missing := sorted(report["missing_keys"]):  # transformers would leave these weights random
         raise ValueError(f"the files lack {len(missing)} weights that the model needs, for example {missing[0]}.")
     sample_as_in_training(model)
     return model

@@ -60,7 +60,7 @@ class Request:
     attempt: Sequence[Message] | None = None
 
     def with_call_ids(self, message: Message, renderer: Renderer) -> Message:
-        """Return a reply's message with the ids that the renderer's model gives calls; unchanged if it gives none."""
+        """Return a reply's message with the call ids of the renderer's model; unchanged if the model has none."""
         return with_call_ids(renderer, message, self.messages)
 
 
@@ -72,13 +72,13 @@ class Reply:
         message: the assistant message, with its calls parsed; a call that cannot be parsed has `error` set.
         token_ids: the tokens exactly as sampled, including the end-of-turn token; None without a renderer.
         logprobs: natural-log probability of each token under the sampling distribution, after temperature and
-            top-p; at temperature 0 under the model's own distribution. As many as token_ids.
+            top-p; at temperature 0 under the model's own distribution. One for each of token_ids.
         finish_reason: `length` if the turn's or the context's token limit ended the message; `content_filter` if the
             server blocked the message.
         policy_version: version of the weights that sampled the message, or the first token if they changed meanwhile.
         version_changes: (token, version) pairs: from that token on, weights of this version sampled.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
-        policy: the name of the policy that wrote the message, if not the one asked; see agentgym.Turn.
+        policy: the name of the policy that wrote the message, if another policy was asked; see agentgym.Turn.
         masks: where a logit hook restricted sampling, see agentgym.Turn.
     """
 
@@ -120,7 +120,7 @@ class Renderer(Protocol):
 
 
 def with_call_ids(renderer: Renderer, message: Message, earlier: Sequence[Message]) -> Message:
-    """Return an assistant's message with the ids that the renderer's model gives calls; unchanged if it gives none.
+    """Return an assistant's message with the call ids of the renderer's model; unchanged if the model has none.
 
     Args:
         earlier: the conversation before the message.
@@ -159,7 +159,7 @@ class Policy:
         """Answer a request by `generate`, with a time limit. Call this, not `generate`: a server may hang for ever.
 
         Args:
-            reply_s: the seconds that the reply may take, waiting for its turn included.
+            reply_s: the seconds that the reply may take, including time in a queue.
         Raises: PolicyError if the reply takes longer; as `generate`.
         """
         try:
@@ -171,7 +171,7 @@ class Policy:
             raise self.no_reply_in(reply_s) from error
 
     def no_reply_in(self, reply_s: float) -> PolicyError:
-        """Return the error for a reply that takes longer, for a caller with its own clock."""
+        """Return the error for a reply that takes longer than `reply_s`, for callers that measure time themselves."""
         return PolicyError(
             f"{self.name!r} gave no reply within {reply_s:g} s. If it hangs, restart it. If it is slow, raise reply_s."
         )

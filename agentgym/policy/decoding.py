@@ -40,16 +40,16 @@ SHARE_FROM = 8  # shortest common prefix of the prompts that is computed separat
 
 @dataclass(slots=True)
 class DecodeRequest:
-    """One request on its way through a batch.
+    """One request in a batch, and its outcome.
 
     Attributes:
         prefix: tokens to continue.
         limit: how many tokens may be sampled.
         role: the role whose adapter is used, if the model has one per role; the same for all rows of a batch.
-        past: keys and values from an earlier turn, if they cover the start of the prefix.
-        weights: a key of the weights that begin the row; `left` gets it.
-        keep: whether to keep a KVPrefix for the next turn.
-        ended: given the tokens so far, whether a stop text has been written (see CallFormat.stop).
+        past: a KVPrefix from an earlier turn, if it covers the start of the prefix.
+        weights: a key of the weights that sample the first token; stored in `left`.
+        keep: whether to store a KVPrefix in `left` for the next turn.
+        ended: returns from the tokens so far whether a stop text was written (see CallFormat.stop).
         hook: returns the tokens that may follow (see LogitHook).
         masks: the masks from `hook`, as in agentgym.Turn.
         tilt: changes the logits of the next token, given the tokens so far (see LogitTilt).
@@ -78,7 +78,7 @@ class DecodeRequest:
 
     @property
     def longest(self) -> int:
-        """Return the most tokens that the row can have at its end, with its prefix."""
+        """Return the largest number of tokens that the row can have at its end, including its prefix."""
         return len(self.prefix) + self.limit
 
     def append(self, token: int, logprob: float, version: int) -> None:
@@ -98,7 +98,7 @@ def fits(row: DecodeRequest, running: Sequence[DecodeRequest], max_tokens: int) 
 
 
 class RowSource(Protocol):
-    """Hands the decoder its rows."""
+    """Gives rows to the decoder, and receives those that have ended."""
 
     def take(self, running: Sequence[DecodeRequest]) -> list[DecodeRequest]:
         """Return rows that join the running ones now; may be empty."""
@@ -171,23 +171,23 @@ class Decoder:
 
 
 class _Batch:
-    """The rows that run, and the tensors of their forward pass."""
+    """The running rows, and the tensors of their forward pass."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
         self.device = decoder.model.device
         self.rows: list[DecodeRequest] = []
         self.values: RunningRows = RowSlots(decoder.max_tokens)
-        self.logits = torch.empty(0)  # [B, V] of each row's next token
-        self.versions: list[int] = []  # of the weights that computed each row's logits
-        self.chances: list[np.ndarray] = []  # by row, a number in [0, 1) for each token
-        self.temperature = self.top_p = torch.empty(0)  # [B] of each row
+        self.logits = torch.empty(0)  # [B, V] for each row's next token
+        self.versions: list[int] = []  # the version that computed each row's logits
+        self.chances: list[np.ndarray] = []  # for each row, one number in [0, 1) per token
+        self.temperature = self.top_p = torch.empty(0)  # [B] one per row
         self.is_hooked = False
         self.mask_ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id() of the mask, which is kept alive here
 
     @property
     def is_open(self) -> bool:
-        """Return whether rows can join those that run."""
+        """Return whether more rows can join."""
         return isinstance(self.values, RowSlots)
 
     def join(self, rows: Sequence[DecodeRequest]) -> None:
@@ -314,7 +314,7 @@ class _Batch:
         return row.finish_reason != "stop" and len(row.tokens) < row.limit
 
     def _retire(self, continues: Sequence[bool]) -> None:
-        """Remove the rows that ended. Later rows take their places."""
+        """Remove the rows that ended, and move later rows into their places."""
         for index, (row, goes_on) in enumerate(zip(self.rows, continues, strict=True)):
             if not goes_on and row.keep and isinstance(self.values, RowSlots):
                 known = [*row.prefix, *row.tokens][: self.values.lengths[index]]
@@ -348,7 +348,7 @@ class _Batch:
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """Return the common prefix of two lists. The smallest and largest of many lists give the prefix that all share."""
+    """Return the common prefix of two lists. The smallest and the largest of many lists share what all share."""
     for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return first[:index]

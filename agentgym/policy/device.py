@@ -12,7 +12,7 @@ from agentgym.errors import PolicyError
 
 _MATRIX, _ROUNDS = 512, 5
 _WORTH_IT = 2.0
-"""Speed-up from which bfloat16 is chosen; our choice. AMX has 6."""
+"""The least speed-up at which bfloat16 is chosen; our choice. AMX reaches 6."""
 
 
 def device_of(requested: str) -> str:
@@ -41,7 +41,7 @@ def dtype_of(requested: str, device: str) -> Any:
 
 
 def bfloat16_speed_up() -> float:
-    """Measure how many times as fast the processor multiplies matrices in bfloat16 as in float32."""
+    """Measure how many times faster the processor multiplies matrices in bfloat16 than in float32."""
 
     def seconds(dtype: torch.dtype) -> float:
         matrix, times = torch.ones(_MATRIX, _MATRIX, dtype=dtype), []
@@ -55,10 +55,10 @@ def bfloat16_speed_up() -> float:
 
 
 def computes_in_bfloat16(device: str) -> bool:
-    """Return whether training on a device computes in bfloat16, with float32 weights, unless it is told otherwise.
+    """Return whether training on a device by default computes in bfloat16, with float32 weights.
 
-    A processor does if it has tiles for matrices (AMX) and is measured to be at least twice as fast with them. Others
-    are close to that bound, where a run that goes on could be measured otherwise.
+    A processor does so if it has matrix tiles (AMX) and is measured to be at least twice as fast with them. Other
+    processors are close to that bound, so a resumed run could measure a different answer.
 
     Args:
         device: torch's name of the device.

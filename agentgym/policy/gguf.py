@@ -19,7 +19,7 @@ from agentgym.policy.checkpoint import save_atomically
 
 MAGIC = b"GGUF"
 ROUNDING = 0.25
-"""Two roundings of the same weights have a relative difference below this; unrelated weights differ by over 1."""
+"""Differently rounded copies of the same weights have a relative difference below this; unrelated weights, over 1."""
 
 
 def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | None = None) -> int:
@@ -44,7 +44,7 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
         raise PolicyError(
             f"No model can be read from {file}: {shorten(str(error), 400, placeholder=' ...')}"
         ) from error
-    if missing := sorted(report["missing_keys"]):  # transformers would leave them random
+    if missing := sorted(report["missing_keys"]):  # transformers would leave these weights random
         raise PolicyError(
             f"{file} lacks {len(missing)} weights that the model needs, for example {missing[0]}. Download the file "
             "again, or use another conversion."
@@ -53,7 +53,7 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
     settings = {"quantization_config": None} | ({"tie_word_embeddings": True} if is_tied else {})
     model = type(loaded)(type(loaded.config).from_dict({**loaded.config.to_dict(), **settings}))
     model.load_state_dict(weights)
-    if is_tied:  # such files store the output layer more exactly
+    if is_tied:  # such files store the output layer more exactly than the embedding
         model.get_input_embeddings().weight.data.copy_(loaded.get_output_embeddings().weight)
         model.tie_weights()
     model.generation_config = loaded.generation_config

@@ -23,7 +23,7 @@ from agentgym.policy.event_stream import BrokenStream, join_events
 from agentgym.text import counted
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # statuses to retry, besides those from 500 on ...
-FINAL = frozenset({501, 505})  # ... except these: the server does not offer this interface
+FINAL = frozenset({501, 505})  # ... except these, which mean that the server lacks this interface
 _LOGGER = logging.getLogger(__name__)
 _UNIX_SOCKET = re.compile(r"unix:(?P<socket>/.+?\.sock)(?P<path>/.*)?")
 _NO_QUOTA = (
@@ -148,7 +148,7 @@ class JsonEndpoint:
             await client.aclose()
 
     async def _in_turn(self, *request: Any) -> Any:
-        """Wait for a free connection, then try: time spent in the queue is not the server's fault."""
+        """Wait for a free connection, then try. The limits of the retry policy begin after the wait."""
         client, slots = self._open()
         async with slots:
             return await self._patiently(client, *request)
@@ -189,7 +189,7 @@ class JsonEndpoint:
             await asyncio.sleep(wait)
 
     def _remedy(self, tries: int, unreached: bool) -> str:
-        """Return the advice on which field of the retry policy to raise."""
+        """Return advice on which field of the retry policy to raise."""
         policy = self.retry_policy
         if unreached:
             return f", or raise retry_policy.unreached_s (now {policy.unreached_s:g} s) if it is still starting"
@@ -251,7 +251,7 @@ class JsonEndpoint:
         return content
 
     def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
-        """Return this event loop's client and connection semaphore; neither can move to another loop."""
+        """Return the client and connection semaphore of this event loop; neither works in another loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._connections)

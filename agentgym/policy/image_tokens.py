@@ -1,4 +1,4 @@
-"""Images in the form a vision model reads: token ids for each image, and the matching feature tensors.
+"""Images as a vision model reads them: token ids for each image, and the matching feature tensors.
 
 The tokens of an image depend only on the image, never on the text around it. So they are inserted into a conversation
 exactly like a tool's text: a trajectory's tokens stay exact, and an image's tokens are contiguous.
@@ -87,7 +87,7 @@ class ImageTokens:
         return dict(self.processor.image_processor(images=[opened(image) for image in images], return_tensors="pt"))
 
     def _written(self) -> str:
-        """Return the chat template's text for an image; the processor's image token if it does not support parts."""
+        """Return the chat template's text for an image; the image token if the template supports no content parts."""
         from jinja2.exceptions import TemplateError
 
         image = str(self.processor.image_token)
@@ -103,7 +103,7 @@ class ImageTokens:
 
 
 def opened(image: ImagePart) -> Any:
-    """Return the image as a Pillow RGB image. Raises: PolicyError if it is not one, or larger than MAX_PIXELS."""
+    """Return the image as a Pillow RGB image. Raises: PolicyError if it is unreadable, or larger than MAX_PIXELS."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Keys and values of many conversations: the cache in which a batch decodes, and the prefix that a turn leaves.
 
-A model's own cache is copied at every token. This cache is a single block, written in place: rows come from earlier
-turns, are saved for later turns, and join and leave a running batch.
+transformers copies a model's own cache at every token. This cache is a single block, written in place: rows are loaded
+from earlier turns, saved for later turns, and join and leave a running batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class KVPrefix:
     """The keys and values that the model has already computed for a conversation.
 
     Attributes:
-        ids: the tokens, from the first on.
+        ids: the conversation's tokens from the beginning.
         block: [2 * layers, heads, len(ids), head_dim], keys and values of each layer in turn.
         weights: a key of the weights that computed the block.
     """
@@ -105,16 +105,16 @@ class RunningRows(ABC):
         """Prepare the forward pass of each row's next token.
 
         Args:
-            lengths: [B] `lengths` as a tensor on the model's device.
+            lengths: [B] the attribute `lengths`, as a tensor on the model's device.
         Returns: [B, columns] the attention mask, and the cache.
         """
 
     @abstractmethod
     def keep(self, order: list[int]) -> None:
-        """Keep only these rows, in this order. A row that changes its place comes from behind those that are kept."""
+        """Keep only these rows, in this order. A row that moves comes from a later place than those kept."""
 
     def advance(self) -> None:
-        """Count the token of a finished forward pass."""
+        """Add 1 to each row's length, after a forward pass."""
         self.lengths = [length + 1 for length in self.lengths]
 
 
@@ -127,7 +127,7 @@ class SlotLayer(DynamicLayer):
         self.is_initialized = True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
-        """Write the key and value of each row's next token behind its others; return all of them."""
+        """Append the key and value of each row's next token to the row; return all keys and values."""
         rows, columns = self._owner.places
         keys, values = self._owner.data[2 * self._layer_index], self._owner.data[2 * self._layer_index + 1]
         # Under autocast, keys that are normed have another dtype than values; the block has the wider one.
@@ -143,23 +143,23 @@ class SlotLayer(DynamicLayer):
 
 
 class RowSlots(RunningRows):
-    """Rows in one block, each from the first column on. A row may join at any time, and takes a place that is free.
+    """Rows in one block, each from the first column on. A row may join at any time, in any free place.
 
     Args:
-        max_tokens: the most tokens that the block may have room for, unless the rows need more.
+        max_tokens: the largest number of tokens that the block has room for, unless the rows need more.
 
     Attributes:
         data: [2 * layers, slots, heads, columns, head_dim] the keys and values; the first slots are in use.
-        places: the rows of the next forward pass, and the column of the next token of each.
+        places: for the next forward pass, the slots of its rows, and the column of each row's next token.
     """
 
     STEP = 128
-    """What the number of columns is a multiple of."""
+    """The number of columns is a multiple of this."""
 
     def __init__(self, max_tokens: int) -> None:
         super().__init__()
         self._max_tokens = max_tokens
-        self._most: list[int] = []  # tokens that each row can have at its end
+        self._most: list[int] = []  # how many tokens each row can have at its end
         self._cache: Cache | None = None
         self.data = torch.empty(0)
         self.places: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
@@ -173,8 +173,8 @@ class RowSlots(RunningRows):
         """Add rows.
 
         Args:
-            rows: [2 * layers, heads, tokens, head_dim] the keys and values of each.
-            lengths: the number of tokens of each. most: the most that it can have at its end.
+            rows: each [2 * layers, heads, tokens, head_dim], a row's keys and values.
+            lengths: the number of tokens of each row. most: the number that each can have at its end.
         """
         begin = len(self.lengths)
         self._most += most
@@ -195,10 +195,11 @@ class RowSlots(RunningRows):
         return self.data[:, row, :, : self.lengths[row]].clone()
 
     def _make_room(self, like: torch.Tensor, filled: int) -> None:
-        """Let the block have room for all rows.
+        """Enlarge the block until it has room for all rows.
 
         Args:
-            like: [2 * layers, heads, any, head_dim] an example of a row. filled: the rows that the block holds.
+            like: [2 * layers, heads, any, head_dim] an example of a row. filled: the number of rows that the block
+                holds.
         """
         parts, heads, _, head_dim = like.shape
         slots, columns = self.data.shape[1:4:2] if self._cache is not None else (0, 0)
@@ -216,7 +217,7 @@ class RowSlots(RunningRows):
 
 
 class PlainRows(RunningRows):
-    """Rows in a model's own cache, padded on the left, for layers that no block can hold. No row can join later."""
+    """Rows in a model's own cache, padded on the left, for models whose layers fit no block. No row can join later."""
 
     def __init__(self, cache: Cache, lengths: list[int], device: torch.device) -> None:
         super().__init__()

@@ -34,12 +34,12 @@ class LoadOptions(Section):
     adapter."""
 
     def load_options(self) -> LoadOptions:
-        """Return only these options of a section that has more fields."""
+        """Return only these options, from a section that has more fields."""
         return LoadOptions(**{name: getattr(self, name) for name in LoadOptions.model_fields})
 
     @classmethod
     def checked(cls, **options: Any) -> LoadOptions:
-        """Make the options. Raises: PolicyError, which names the wrong options in one line."""
+        """Create the options. Raises: PolicyError, which names the wrong options in one line."""
         try:
             return cls(**options)
         except ValidationError as error:

@@ -58,9 +58,9 @@ def load(
     return policy
 
 
-@wraps(load, assigned=())  # for its options
+@wraps(load, assigned=())  # gives it the options of `load`
 def load_vision(path: str, **options: Any) -> TransformersPolicy:
-    """Load a policy from a checkpoint of a vision model: a folder, or the name of a hub model on this machine."""
+    """Load a policy from a checkpoint of a vision model: a folder, or the name of a hub model that is cached here."""
     return load(path, sees=True, **options)
 
 

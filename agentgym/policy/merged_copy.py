@@ -1,4 +1,4 @@
-"""A copy of a model for sampling whose weights contain its LoRA adapter, so that a token costs no further layers."""
+"""A copy of a model for sampling, with its LoRA adapter merged into the weights, so that no extra layers run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def adapted_layers(model: Any) -> Iterator[Any]:
 
 
 class MergedCopy:
-    """A model without an adapter that computes what a model with an adapter does, except for rounding.
+    """A model without an adapter that computes the same as its source with an adapter, except for rounding.
 
-    Other tensors than the weights that the adapter changes are shared. The original is never changed.
+    It shares all tensors that the adapter does not change. The source is never changed.
 
     Args:
         source: a model for which `can_copy` holds.
-        autocast: the torch dtype that linear layers are computed in; None for that of their weights. Weights are cast
-            once, while torch would cast frozen ones in every forward pass.
+        autocast: the torch dtype in which linear layers compute; None for that of their weights. Weights are cast once;
+            torch's autocast would cast frozen weights in every forward pass.
 
     Attributes:
         model: the copy, in eval mode.
@@ -48,7 +48,7 @@ class MergedCopy:
         self._weights: Hashable = None
 
     def refresh(self, weights: Hashable) -> None:
-        """Merge the adapter as it is now, unless `weights`, a key of the source's weights, is that of the last time."""
+        """Merge the adapter as it is now, unless `weights`, a key of the source's weights, equals the last one."""
         if weights == self._weights:
             return
         with torch.no_grad():
@@ -57,10 +57,10 @@ class MergedCopy:
         self._weights = weights
 
     def _plain(self, module: Any) -> Any:
-        """Return a module that shares tensors with another one, with plain layers in place of adapted ones."""
+        """Return a copy of a module that shares its tensors, with plain layers in place of adapted ones."""
         is_adapted = isinstance(module, LoraLayer)
         plain = copy.copy(module.get_base_layer() if is_adapted else module)
-        vars(plain).pop("forward", None)  # a trainer's, which computes with the original
+        vars(plain).pop("forward", None)  # set by a trainer, for the source alone
         plain._modules = {name: child and self._plain(child) for name, child in plain._modules.items()}
         is_cast = self._autocast is not None and type(plain) is torch.nn.Linear
         if is_adapted or is_cast:

@@ -31,7 +31,7 @@ def has_weights(folder: Path) -> bool:
 def check_generation_ends(renderer: TemplateRenderer, folder: Path) -> TemplateFinding | None:
     """Compare the end tokens of a turn with those in a folder's generation_config.json; None if the file names none.
 
-    A policy from the folder ends at all of them. A server that reads only the file misses those not in it.
+    A policy loaded from the folder ends turns at all of them. A server that reads only the file misses the others.
     """
     file = folder / "generation_config.json"
     named = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
@@ -46,10 +46,10 @@ def check_generation_ends(renderer: TemplateRenderer, folder: Path) -> TemplateF
 
 
 async def ask_model(policy: TransformersPolicy) -> TemplateFinding:
-    """Let a model write one call, greedily, and say which call formats read it.
+    """Let a model write one call by greedy sampling, and report which call formats read it.
 
-    The check fails if other formats read the call but the policy's does not. A model that writes no call, such as an
-    untrained one, tells nothing about formats.
+    The check fails if other formats read the call but the policy's does not. Nothing is concluded if the model writes
+    no call, as an untrained model may.
     """
     renderer = policy.renderer
     messages = [Message("user", QUESTION)]

@@ -14,7 +14,7 @@ from agentgym.policy.contract import Policy, Reply, Request
 FAILURES = 2
 """Failures in a row after which a server is taken out. A single failure may be the request's fault."""
 HEALTH_S = 5.0
-"""Time limit of a health check; a server that is out must pass one before it gets new weights."""
+"""Time limit of a health check. A server that is out must pass a check before it gets new weights."""
 T = TypeVar("T")
 
 
@@ -42,7 +42,7 @@ class _Server:
         return self.failures, len(self.episodes), self.running
 
     def is_back(self) -> bool:
-        """Return whether a server that is out may be back. Never waits: starts a check, whose result counts later."""
+        """Return whether a server that is out has passed a health check. Never waits: it only starts the check."""
         check: Callable[[], Awaitable[None]] | None = getattr(self.policy, "check_health", None)
         if check is None:
             return True
@@ -84,7 +84,7 @@ class PolicyPool(Policy):
 
     @property
     def out(self) -> dict[str, str]:
-        """The reason for each server that is out, by number and name."""
+        """Why each server that is out was taken out, by its number and name."""
         return {
             f"{number}:{server.policy.name}": server.reason
             for number, server in enumerate(self._servers)
@@ -147,7 +147,7 @@ class PolicyPool(Policy):
         self.version = version
 
     async def _publish(self, work: Callable[[Policy], Awaitable[None]]) -> None:
-        """Run `work` on every server in use or back again. A server that succeeds is in use, one that fails is out."""
+        """Run `work` on every server in use or healthy again. Servers that succeed are in use, the others are out."""
 
         async def publish(server: _Server) -> None:
             try:

@@ -16,7 +16,7 @@ from agentgym.errors import MissingExtraError
 
 
 def quantization_config() -> Any:
-    """Return the configuration of nf4 for `from_pretrained`, with scales that are quantised themselves.
+    """Return the configuration of nf4 for `from_pretrained`, with quantised scales.
 
     Source: Dettmers et al., "QLoRA", arXiv 2305.14314.
     Raises: MissingExtraError without bitsandbytes.

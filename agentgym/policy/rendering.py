@@ -104,7 +104,7 @@ class TemplateRenderer:
                     f"The schema of a tool contains {forged or 'a placeholder of the renderer'}, which would act as a "
                     f"control token of {self._name}. Remove it from the tool's description."
                 )
-            if len(self._glue) >= MAX_PATTERNS:  # new tools for each task must not fill the memory
+            if len(self._glue) >= MAX_PATTERNS:  # new tools in each task must not fill the memory
                 self._glue.clear()
             self._glue[key] = self._split(self._opening_text(messages, tools), range(len(messages)))
         return self._fill(self._glue[key], messages)
@@ -122,8 +122,8 @@ class TemplateRenderer:
     def after_turn(self, token_ids: Sequence[int], messages: Sequence[Message]) -> list[int]:
         """Return the ids after the agent's sampled tokens, through the results, up to where it writes again.
 
-        The template's end token for the message comes first if the agent sampled no end token of the template, or if
-        it sampled a different one and the expected one also begins the text that follows.
+        The end token that the template expects comes first in two cases: the agent sampled no end token of the
+        template; or it sampled a different one, and the expected one also begins the text that follows.
         """
         if self._layout.ids and any(message.role == "tool" for message in messages):
             messages = answering(self.parse(token_ids).calls, messages)
@@ -133,7 +133,7 @@ class TemplateRenderer:
         return ([] if ended else [end]) + self._fill(segments, messages)
 
     def _between(self, messages: Sequence[Message]) -> tuple[int, bool, list[Segment]]:
-        """Return the end token before these messages, whether it begins the text that follows, and that text."""
+        """Return the end token before these messages, whether it also begins the following text, and that text."""
         roles = tuple(message.role for message in messages)
         if roles not in self._glue:
             end, begins_next, text = self.template.between(roles, roles.count("tool"))
@@ -196,8 +196,8 @@ class TemplateRenderer:
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
         """Return the template's text of the opening messages, which names every tool.
 
-        Many templates silently drop tools, so the model would never learn of them. If this template does, the call
-        format explains them in the system message, or in the first message if the template has no system role.
+        Many templates silently drop tools, so the model would never see them. If this template does, the call format's
+        explanation is put in the system message, or in the first message if the template has no system role.
         """
         rows = placeholders(messages)
         text = self.template.render(rows, tools)
@@ -297,7 +297,7 @@ class TemplateRenderer:
                 contents.append(int(placeholder[1]))
                 end_glue()
                 segments.append((index, part))
-            else:  # some templates write the first call's name before every result
+            else:  # some templates repeat the first call's name before every result
                 glue.append((max(index, len(contents)) if part == "NAME" else index, part))
         glue += [text[at:]] * (at < len(text))
         end_glue()

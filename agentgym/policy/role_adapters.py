@@ -70,7 +70,7 @@ class RoleAdapters:
         setattr(model, _ATTRIBUTE, self)
 
     def _of_roles(self, inner: torch.Tensor) -> torch.Tensor:
-        """Return the first matrix's output, [sequences, tokens, width], with 0 outside each role's own part."""
+        """Return the first matrix's output, [sequences, tokens, width], with 0 outside the sequence's role's part."""
         if self._owners is None:
             raise PolicyError(
                 "This model has one adapter per role, but a forward pass was requested without a role. Leave out the "

@@ -11,7 +11,7 @@ from agentgym.policy.contract import Sampling
 BLOCK = 128
 """The number of tokens in a block; see `_invert`. Our choice."""
 CACHED = 2**19
-"""The most probabilities that a processor computes together, so that they stay in its cache; our choice."""
+"""How many probabilities a processor computes together at most, so that they stay in its cache; our choice."""
 _BELOW_ONE = 1 - 2.0**-52
 
 
@@ -31,8 +31,8 @@ def draw(
         temperature: [B] >= 0; 0 takes the likeliest token.
         top_p: [B] in (0, 1]; the smallest set of likeliest tokens that holds this much probability.
     Returns: [B] int64 tokens, and [B] float64 natural-log probabilities under the distribution that was drawn from:
-        tempered and, with top_p below 1, truncated and normalised anew. For temperature 0, whose
-        log-probability would always be 0, it is the one at temperature 1.
+        tempered and, with top_p below 1, truncated and renormalised. At temperature 0, where it would always be 0, the
+        log-probability at temperature 1.
     """
     at_once = max(1, CACHED // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
     columns = (column.split(at_once) for column in (logits, uniform, temperature, top_p))
@@ -58,7 +58,7 @@ def _draw(
 
 
 def _invert(masses: torch.Tensor, uniform: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the first token of each row up to which more than `uniform` x total mass stands, and the total mass.
+    """Return each row's first token at which the cumulative mass exceeds `uniform` x total mass, and the total mass.
 
     Blocks of tokens are added up first, and only the block that holds the token is searched: a cumulative sum over a
     large vocabulary takes longer than all else.
@@ -72,7 +72,7 @@ def _invert(masses: torch.Tensor, uniform: torch.Tensor) -> tuple[torch.Tensor, 
     sums = [masses[:, :last].unflatten(1, (-1, BLOCK)).sum(-1), masses[:, last:].sum(-1, keepdim=True)]
     ends = torch.cat(sums, 1).cumsum(-1)
     total = ends[:, -1:]
-    # Below the total also after rounding, so that a block, and in it a token, ends above the number.
+    # Below the total even after rounding, so that some block, and some token in it, exceeds the number.
     number = uniform[:, None].clamp(max=_BELOW_ONE) * total
     block = torch.searchsorted(ends, number, right=True)
     before = torch.where(block > 0, ends.gather(1, (block - 1).clamp(min=0)), 0.0)
@@ -80,11 +80,11 @@ def _invert(masses: torch.Tensor, uniform: torch.Tensor) -> tuple[torch.Tensor, 
     inner = masses.gather(1, columns.clamp(max=vocabulary - 1)).where(columns < vocabulary, 0.0).cumsum(-1)
     inside = torch.minimum(number - before, inner[:, -1:] * _BELOW_ONE)
     offset = torch.searchsorted(inner, inside, right=True)
-    return (block * BLOCK + offset)[:, 0].clamp(max=vocabulary - 1), total[:, 0]  # clamped for NaN
+    return (block * BLOCK + offset)[:, 0].clamp(max=vocabulary - 1), total[:, 0]  # clamped because of NaN
 
 
 def restrict(logits: torch.Tensor, ids: torch.Tensor, *, allowed: bool) -> None:
-    """Set logits [V] to -inf, in place: those of all tokens but `ids` [n] if they are allowed, else those of `ids`."""
+    """Set logits [V] to -inf in place: of `ids` [n], or of all other tokens if `ids` are the allowed ones."""
     values = logits[ids] if allowed else -torch.inf
     if allowed:
         logits.fill_(-torch.inf)
@@ -92,7 +92,7 @@ def restrict(logits: torch.Tensor, ids: torch.Tensor, *, allowed: bool) -> None:
 
 
 def truncate(logprobs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Return log-probabilities with tokens outside the nucleus at -inf, renormalised. The likeliest token stays."""
+    """Return renormalised log-probabilities, -inf outside the nucleus. The likeliest token is always in it."""
     ordered, order = logprobs.exp().sort(dim=-1, descending=True)
     before = ordered.cumsum(dim=-1) - ordered
     outside = torch.zeros_like(before, dtype=torch.bool).scatter(1, order, before >= top_p[:, None])

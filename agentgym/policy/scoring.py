@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-SCORED_AT_ONCE = 2**27  # logits, in float64: 1 GiB
+SCORED_AT_ONCE = 2**27  # the most logits computed at once; 1 GiB in float64
 
 
 def of_chosen(logprobs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return [B, L] the log-probabilities of the tokens [B, L], out of [B, L, V]."""
+    """Return [B, L] the log-probabilities of the tokens [B, L], taken from [B, L, V]."""
     return logprobs.gather(2, tokens[..., None])[..., 0]
 
 

@@ -1,4 +1,4 @@
-"""A policy that follows a script: demonstrations, oracles, tests and benchmarks."""
+"""A policy that follows a script, for demonstrations, oracles, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ScriptedPolicy(Policy):
 
     Args:
         script: a function from the conversation so far to the next agent message, called once per turn; or the
-            messages, the k-th for turn k, or a single message. Used-up messages start again with another attempt at
-            the task. A script from `TaskSet.oracle` starts again with each attempt. A string is raw model text: with a
+            messages, the k-th for turn k, or a single message. Messages start again with each attempt at the task, as
+            does a script from `TaskSet.oracle`. A string is raw model text: with a
             renderer it is parsed like a model's text, without one it is speech.
         renderer: converts messages to token ids, so that demonstrations can train a model.
         name: for logs and reports.
@@ -35,7 +35,7 @@ class ScriptedPolicy(Policy):
         self.script: Script = [script] if isinstance(script, Message | str) else script
         self.renderer = renderer
         self.name = name
-        # per episode: its present attempt, and that attempt's script
+        # by episode: its current attempt, and that attempt's script
         self._attempts: dict[str, tuple[int, TaskScript]] = {}
 
     @override

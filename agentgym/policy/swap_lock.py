@@ -10,8 +10,8 @@ from threading import Event, Lock
 class SwapLock:
     """Lets weights be replaced between two forward passes, without waiting for a batch to end.
 
-    Each forward pass takes the lock; a waiting replacement goes before the next pass. Python's own lock is not fair:
-    a loop that takes it again at once could keep a replacement waiting until the loop ends.
+    Each forward pass takes the lock, and a waiting replacement goes before the next pass. Python's own lock is not
+    fair: a loop that takes it again at once could make a replacement wait until the loop ends.
     """
 
     def __init__(self) -> None:

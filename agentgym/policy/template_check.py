@@ -24,7 +24,7 @@ ANSWER = "That is all."
 
 @dataclass(frozen=True)
 class TemplateFinding:
-    """One line of `agentgym model check`: the check, whether it passed, and what was found."""
+    """One line of `agentgym model check`: the check, whether it passed, and what it found."""
 
     check: str
     ok: bool
@@ -162,7 +162,7 @@ def _probe_results(turns: Sequence[Message]) -> list[list[str]]:
 def _compared(
     renderer: TemplateRenderer, turns: Sequence[Message], expected: str, answered: str, count: int, words: str
 ) -> TemplateFinding:
-    """Compare the renderer's text of turns, and of an answer after them, with the template's text."""
+    """Compare the renderer's text of turns, and of a final answer after them, with the template's text."""
     check, ids = "written as the template", list[int]()
     for turn, texts in zip(turns, _probe_results(turns), strict=True):
         written = renderer.encode(turn)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-# Matched as one token each in what the agent writes. Not special: outside text that holds them is plain text.
+# Each becomes one token in what the agent writes. They are not special: text from outside that contains them stays
+# plain text.
 SCAFFOLD = (
     "<tool_call>",
     "</tool_call>",
@@ -24,8 +25,8 @@ SCAFFOLD = (
     '": "',
     '"}}',
 )
-# A word takes the space before it and keeps its underscores; a digit always stands alone, so that the pieces of a
-# number are the same wherever it is written; punctuation never sticks to the word that follows.
+# A word includes the space before it and keeps its underscores. A digit is always a separate token, so that a number
+# has the same tokens wherever it is written. Punctuation never joins the word that follows.
 WORDS = r" ?[\p{L}_]+|\p{N}| ?[^\s\p{L}\p{N}_]+|[\r\n]+|\s+(?!\S)|\s+"
 TEMPLATE = Path(__file__).with_name("tiny_chat_template.jinja")
 MAX_TOKENS = 4096
@@ -35,8 +36,8 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTo
     """Return a byte-level BPE tokenizer trained on texts, with Qwen's special tokens and a compact chat template.
 
     Args:
-        texts: what the environment and the oracle write; repeated words become single tokens.
-        vocab_size: all tokens, at least 256 bytes + specials + scaffold = 267. Fewer if the texts offer no more.
+        texts: texts that the environment and the oracle write; repeated words become single tokens.
+        vocab_size: number of tokens, at least 256 bytes + specials + scaffold = 267; fewer if the texts are too small.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

@@ -48,7 +48,7 @@ class TransformersPolicy(Policy):
         max_batch: the most requests in one forward pass.
         max_batch_tokens: the most tokens whose keys and values a batch may hold.
         max_wait_s: the longest a request waits for other live episodes to join it.
-        lockstep: start a batch only when every live episode waits; an episode that never asks blocks all the others.
+        lockstep: start a batch only when every live episode waits; an episode that never requests blocks all others.
         context_tokens: the size of the context window; by default from the model's configuration.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
         autocast: torch dtype of a trainer with mixed precision, so that policy and trainer compute in the same way.
@@ -81,7 +81,7 @@ class TransformersPolicy(Policy):
     ) -> None:
         self.model = model
         self.renderer: TemplateRenderer = renderer
-        self.checkpoint: dict[str, Any] = {}  # set by the loader
+        self.checkpoint: dict[str, Any] = {}  # set when loaded
         self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         if max_batch_tokens < 1:
             raise ValueError(
@@ -113,14 +113,14 @@ class TransformersPolicy(Policy):
         self._pasts: dict[str, KVPrefix] = {}
         self._live: set[str] = set()
         self._swap_lock = SwapLock()
-        self._merged: MergedCopy | None = None  # of the model that sampled last
+        self._merged: MergedCopy | None = None  # the copy of the model that sampled last
 
     @override
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook, **self.checkpoint}
 
     async def generate(self, request: Request) -> Reply:
-        """Answer by continuing `prefix_ids`, or the rendered messages if there are none.
+        """Answer by continuing `prefix_ids`; without them, the rendered messages.
 
         Raises: ContextFull if not one more token fits; PolicyError if the model failed, or has adapters per role but
             none for the request's role.
@@ -158,7 +158,7 @@ class TransformersPolicy(Policy):
         )
 
     def _role_of(self, request: Request) -> str:
-        """Return the role whose adapter answers; empty if the model has no adapter per role. Raises: PolicyError."""
+        """Return the role whose adapter answers; empty without an adapter per role. Raises: PolicyError."""
         if (adapters := role_adapters_of(self.model)) is None:
             return ""
         adapters.number_of(request.role)
@@ -189,7 +189,7 @@ class TransformersPolicy(Policy):
         self._rows.started(episode)
 
     def episode_ended(self, episode: str) -> None:
-        """Stop waiting for this episode, and drop its keys and values."""
+        """Stop making batches wait for this episode, and drop its keys and values."""
         self._live.discard(episode)
         self._pasts.pop(episode, None)
         self._rows.ended(episode)
@@ -222,7 +222,7 @@ class TransformersPolicy(Policy):
     def _sample(self, jobs: JobStream[DecodeRequest]) -> None:
         with evaluating(self.model, self.autocast):
             while (row := jobs.next) is not None:
-                with in_roles(self.model, [row.role]):  # keys and values differ between roles
+                with in_roles(self.model, [row.role]):  # a past row's keys and values depend on its role
                     self._decode(_RowsOfRole(self, jobs, row.role, self._weights_now))
 
     def _sampling_model(self) -> Any:
@@ -260,7 +260,7 @@ class TransformersPolicy(Policy):
         return [values[row] for row in range(len(jobs))]
 
     def _room(self, used: int) -> int | None:
-        """Return how many tokens still fit; None if unknown. Raises: ContextFull if none fits."""
+        """Return how many more tokens fit; None if unknown. Raises: ContextFull if none fits."""
         if self.context_tokens is None:
             return None
         if used >= self.context_tokens:
@@ -297,7 +297,7 @@ class TransformersPolicy(Policy):
 
 
 class _RowsOfRole:
-    """The next rows of a stream that have one role, as many as a batch has room for."""
+    """The next rows of a stream that have the same role, as many as a batch has room for."""
 
     def __init__(
         self,

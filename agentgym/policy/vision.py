@@ -146,7 +146,7 @@ class VisionPolicy(TransformersPolicy):
         return [line[longest - len(rest) :] for line, (_, rest) in zip(chosen, pairs, strict=True)]
 
     def _inputs(self, rows: Sequence[Any], texts: Sequence[list[int]]) -> dict[str, Any]:
-        """Return the left-padded tokens, and the image features that the model takes."""
+        """Return the left-padded tokens and the image features, as the model takes them."""
         width = max(map(len, texts))
         ids = np.full((len(texts), width), self.pad_token_id)
         mask = np.zeros((len(texts), width), np.int64)
@@ -219,7 +219,7 @@ class _AllDone(StoppingCriteria):
 
 @contextmanager
 def _plain_generation(model: Any) -> Iterator[None]:
-    """Use a generation config without the checkpoint's defaults, such as a repetition penalty."""
+    """Use, inside the block, a generation config without the checkpoint's defaults, such as a repetition penalty."""
     configured, model.generation_config = model.generation_config, GenerationConfig()
     try:
         yield

@@ -228,7 +228,7 @@ class VllmPolicy(Policy):
             await self._check_base(self)
             self._check_base = None
         name = f"{self.model}-{uuid4().hex}"  # other clients may load adapters too
-        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # so that a retry is not an error
+        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # so that a retry is no error
         await self._endpoint.post("/v1/load_lora_adapter", adapter, plain_text=True)
         self._answer_with(name, version)
         for former in [former for former in self._former_adapters if not self._running[former]]:
@@ -285,7 +285,7 @@ class VllmPolicy(Policy):
         return choices[0] | {"prompt_token_ids": answer.get("prompt_token_ids")}, version
 
     async def _room(self, used: int) -> int:
-        """Return how many tokens still fit. Raises: ContextFull if none does."""
+        """Return how many more tokens fit. Raises: ContextFull if none fits."""
         if self.context_tokens is None:
             self.context_tokens = await self._ask_context()
         if used >= self.context_tokens:

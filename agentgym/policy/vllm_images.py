@@ -17,7 +17,7 @@ NEVER = -100.0  # the lowest bias that the server takes
 def generate_request(
     renderer: TemplateRenderer, prefix: Sequence[int], images: Sequence[ImagePart], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a request with images. The server itself expands the single token of each image.
+    """Return path and body of a request with images. The server expands each image's single token.
 
     Args:
         prefix: tokens so far, images expanded.

@@ -1,7 +1,7 @@
 """A logits processor that vLLM loads, `vllm serve --logits-processors agentgym.policy.vllm_plugin:GrammarMasks`.
 
 The processor runs in the server's processes, in an environment with vLLM, and applies the masks that a request asks
-for. An error in it would end the server, so a reply that cannot be masked is ended, and the client rejects the reply.
+for. An error in it would end the server. So it ends a reply that it cannot mask, and the client rejects that reply.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GrammarMasks(AdapterLogitsProcessor):
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Check a request in the server's front end, where an error becomes the answer. Raises: ValueError."""
+        """Check a request in the server's front end, which returns an error as its answer. Raises: ValueError."""
         grammar_in(sampling_params.extra_args)
 
     def is_argmax_invariant(self) -> bool:

@@ -93,7 +93,7 @@ class VllmServer:
             raise PolicyError(f"vLLM cannot be started with {self._python}: {error.strerror}.") from error
 
     def _import_path(self) -> str:
-        """Return a PYTHONPATH with this package but not its neighbours, whose versions may differ from vLLM's."""
+        """Return a PYTHONPATH with this package but not the packages beside it, whose versions vLLM may not accept."""
         folder = self._folder / "import"
         folder.mkdir(exist_ok=True)
         (folder / "agentgym").symlink_to(Path(__file__).resolve().parents[1])

@@ -86,7 +86,7 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
 
 
 def row_features(columns: Sequence[str]) -> Any:
-    """Return the column types as `datasets.Features`. Call arguments, which may be any JSON, share one type."""
+    """Return the column types as `datasets.Features`. Call arguments may be any JSON and share one type."""
     from datasets import Features, Json, List, Value
 
     text = Value("string")

@@ -31,7 +31,7 @@ def policy() -> str:
 
 
 def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BYTES) -> Path:
-    """Write `report.html` into a run folder atomically, from whichever files exist.
+    """Write `report.html` into a run folder atomically, from the files that exist there.
 
     Args:
         most_bytes: total size of the episodes included in full; others are only listed.

@@ -1,4 +1,4 @@
-"""Read whichever files of a run folder exist. A broken file becomes a note on the page, never an error."""
+"""Read the files that a run folder has. A broken file becomes a note on the page, never an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Contents:
         name: the name of the run. `recipe`: the parsed recipe. `recipe_text`: its text in the file.
         metrics: rows by phase, in order of steps; each row holds `step`, `time` and numbers by name.
         evaluations: oldest first.
-        credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: the step of each
+        credit: advantages per turn, by trajectory id, of the steps that are shown. `credit_steps`: the step of each
             trajectory's credit.
         state: the trainer's own state file.
         notes: files that could not be read, and why.
@@ -75,7 +75,7 @@ class Contents:
     def same_tasks(self) -> list[Evaluation]:
         """Return all evaluations of the tasks that `pair` compares, oldest first.
 
-        Held-out tasks are preferred to other tasks, then tasks evaluated several times, then the latest.
+        Prefers held-out tasks, then tasks evaluated several times, then the latest.
         """
         groups: dict[tuple[str, str, str], list[Evaluation]] = defaultdict(list)
         for evaluation in self.evaluations:
@@ -167,7 +167,7 @@ def _read_credit(contents: Contents) -> None:
 
 
 def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSON-lines file; skip and note damaged lines, such as a killed process leaves."""
+    """Return the objects of a JSON-lines file; skip damaged lines, as a killed process leaves, and note them."""
     rows, damaged = read_lines(_text(contents, path))
     if damaged:
         contents.notes.append(f"{path.name}: {counted(damaged, 'damaged line')} passed over")

@@ -25,7 +25,7 @@ MAX_ROWS = 5_000
 MAX_BYTES = 3 * 2**20
 """The maximum total size of the full episodes in a report, as JSON."""
 MAX_REFUSED = 20
-"""The number of oversized episodes after which no more are tried; a smaller one may follow a large one."""
+"""After this many episodes that do not fit, no more are tried; a smaller one may follow a large one."""
 KEY = "run"
 
 

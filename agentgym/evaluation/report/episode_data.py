@@ -25,7 +25,7 @@ MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that a page shows. SVG is excluded, since it can hold a script."""
 
 Link = Callable[[ImagePart, tuple[int, ...]], str]
-"""Returns an image's URL for a page, from the image and its place: see `image_at`."""
+"""A function that returns an image's URL for a page, from the image and its place: see `image_at`."""
 
 
 def episode_data(
@@ -77,7 +77,7 @@ def episode_data(
 
 
 def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return every token in spans: per row the prompt, then each turn's own tokens and the observation after it.
+    """Return all tokens as spans: for each row the prompt, then each turn's own tokens and the observation after it.
 
     The loss covers spans of kind `turn`; their `logprobs` are natural logarithms as sampled, None if the policy
     gave none.
@@ -164,7 +164,7 @@ def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
 
 
 def _tools(trajectory: Trajectory) -> list[dict[str, Any]] | None:
-    """Return the agent's initial tools as the agent saw them; None if their environment is not registered here."""
+    """Return the tools as the agent first saw them; None if their environment is not registered here."""
     if trajectory.tools is None and "://" in trajectory.task.environment:
         return None  # reading them would ask a server
     try:

@@ -40,7 +40,7 @@ def findings(contents: Contents) -> dict[str, Any]:
 
 
 def stratum(contents: Contents) -> str | None:
-    """Return the tag of the headline figure: the recipe's `evaluate.stratum`, or None if no evaluated task has it."""
+    """Return the tag of the headline figure, the recipe's `evaluate.stratum`; None if no evaluated task has it."""
     tag = contents.recipe_value("evaluate", "stratum")
     return tag if any(e is not None and tag in e.tags for e in contents.pair()) else None
 
@@ -83,7 +83,7 @@ def _gain(tag: str | None, before: Evaluation | None, after: Evaluation) -> dict
 
 
 def success_of(contents: Contents, label: str) -> dict[str, Any] | None:
-    """Return the success of an uncompared evaluation: `control`, whose tools use other data, or `zero_shot`."""
+    """Return the success of an evaluation that is not compared: `control` (tools on other data) or `zero_shot`."""
     evaluation = next((e for e in contents.evaluations if e.label == label), None)
     if evaluation is None:
         return None

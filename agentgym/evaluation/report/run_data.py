@@ -135,7 +135,7 @@ def pace_of(contents: Contents) -> list[dict[str, Any]]:
 
 
 def _alarms(contents: Contents) -> list[str]:
-    """Return the collapse guard's alarms during training as text; guard.json may be missing or truncated."""
+    """Return the collapse guard's alarms during training as text. guard.json may be missing or incomplete."""
     alarms = []
     for file in (contents.path / "guard.json", *sorted(contents.path.glob("stages/*/guard.json"))):
         stage = "" if file.parent == contents.path else f"{visible(file.parent.name)}, step"

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.text import visible
 
 MAX_BYTES = 200_000_000
-"""The maximum size of a tokenizer file, at least ten times the size of published ones."""
+"""The maximum size of a tokenizer file: at least ten times as large as published ones."""
 
 
 class Vocabulary:

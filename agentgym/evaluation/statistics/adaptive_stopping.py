@@ -1,7 +1,7 @@
 """AdaStop: train more seeds only while it is unclear which agent is better, with a controlled error rate.
 
-Scores come in interims of N seeds per agent. After each, a group-sequential permutation test decides the pairs that it
-can. The family-wise error over all pairs and interims is at most alpha.
+Scores come in batches ("interims") of N seeds per agent. After each, a group-sequential permutation test decides as
+many pairs as it can. The family-wise error over all pairs and interims is at most alpha.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def adastop(
         open_pairs = [p for p in pairs if p not in decided and all(len(scores[name]) > k for name in p)]
         order = np.argsort(rng.random((permutations, 2 * size)), axis=1)
         order[0] = np.arange(2 * size)  # the observed order counts as a permutation, which makes the error rate exact
-        signs = np.where(order < size, 1.0, -1.0)  # which of the 2N scores count for the first agent
+        signs = np.where(order < size, 1.0, -1.0)  # which of the 2N scores are counted as the first agent's
         for first, second in open_pairs:
             both = np.concatenate([scores[first][k], scores[second][k]]).astype(np.float64)
             sums[first, second] += signs @ both

@@ -65,7 +65,7 @@ def resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> N
     if distinct.size <= FEW:
         return np.asarray(rng.multinomial(n, counts / n, resamples) @ distinct / n)
     means = np.empty(resamples)
-    chunk = max(1, 2_000_000 // n)  # 16 MB of indices at once, however many tasks there are
+    chunk = max(1, 2_000_000 // n)  # 16 MB of indices at once, for any number of tasks
     for start in range(0, resamples, chunk):
         picks = rng.integers(0, n, (min(chunk, resamples - start), n))
         means[start : start + len(picks)] = values[picks].mean(axis=1)

@@ -21,7 +21,7 @@ def tasks_needed(
     power: float = 0.8,
     level: float = 0.95,
 ) -> int:
-    """Return the number of tasks at which a share `power` of paired comparisons detects a true gain.
+    """Return the number of tasks with which a share `power` of paired comparisons detects a true gain.
 
     n = ((z_level + z_power) sigma / gain)^2, sigma^2 being the variance of one task's difference (see `_variance`).
     Args:
@@ -61,7 +61,8 @@ def power_of(
 
 
 def spread_of(outcomes: Outcomes, *, default: float = 0.5) -> float:
-    """Estimate how unequal an evaluation's tasks are, as `spread` above; `default` with one sample per task.
+    """Estimate how unequal an evaluation's tasks are: the `spread` of `tasks_needed`; `default` with one sample per
+    task.
 
     The variance of the tasks' chances as a share of p (1 - p): the variance of the task means less the sampling
     variance, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1)).

@@ -21,7 +21,7 @@ def differing_tasks(values: NDArray[np.float64]) -> int:
 def score_interval(values: NDArray[np.float64], low: float, high: float, *, level: float = 0.95) -> Estimate:
     """Return the mean of one value per task, each in [low, high], with its score interval.
 
-    The interval holds every mean m with n (mean - m)^2 <= z^2 V(m). V(m) is the variance of the maximum-likelihood
+    The interval contains every mean m with n (mean - m)^2 <= z^2 V(m). V(m) is the variance of the maximum-likelihood
     distribution on [low, high] with mean m, which may put weight on the bounds even if no task has that value. So the
     interval allows for unobserved changes. Values of 0 and 1 in [0, 1] give Wilson's interval, and -1, 0 and 1 in
     [-1, 1] Tango's for paired proportions. The extension to several samples per task is ours.
@@ -52,8 +52,8 @@ def score_interval(values: NDArray[np.float64], low: float, high: float, *, leve
 def _variance(values: NDArray[np.float64], weights: NDArray[np.float64], mean: float, low: float, high: float) -> float:
     """Return the variance of the maximum-likelihood distribution on [low, high] with this mean, for weighted values.
 
-    Its probabilities are weights / (1 + tilt (values - mean)). If even the strongest tilt without negative
-    probabilities is too weak, the missing probability lies on the bound.
+    Its probabilities are weights / (1 + tilt (values - mean)). If even the strongest tilt that keeps them non-negative
+    is too weak, the missing probability lies on the bound.
     """
     if mean < float(weights @ values):
         return _variance(-values[::-1], weights[::-1], -mean, -high, -low)

@@ -18,7 +18,7 @@ from agentgym.registry import load, names
 AUTO = "auto"
 FALLBACK = "hermes"
 """The format for a template that writes no calls: the renderer then explains calls to the model."""
-# without quotes, which some templates write wrong
+# without quotes, which some templates write wrongly
 PROBE_CALL = Call("probe", {"text": "some words", "count": 3}, "call_0")
 PROBE_TOOL: dict[str, Any] = {
     "type": "function",
@@ -81,11 +81,11 @@ class WrittenCalls:
             self._template = ChatTemplate(tokenizer, name, dict(template_options or {}), ())
 
     def text(self, count: int = 1, ids: CallIds | None = None, words: str = "") -> str | None:
-        """Return a message of this many calls, from where the prompt ends; None without a template or calls in it.
+        """Return the template's text of a message with `count` calls; None without a template, or if it writes none.
 
         Args:
             ids: makes the calls' ids.
-            words: the message's text beside the calls.
+            words: the message's text outside the calls.
         """
         calls = probe_calls(count, ids)
         key = (words, *(call.id for call in calls))
@@ -122,20 +122,20 @@ class WrittenCalls:
 
 
 def probe_calls(count: int, ids: CallIds | None, first: int = 0) -> tuple[Call, ...]:
-    """Return calls of the tool `probe`, with the ids of calls of a conversation from number `first` on."""
+    """Return calls of the tool `probe`, with ids as a conversation gives them from call number `first` on."""
     ids = ids or NINE_LETTERS
     return tuple(replace(PROBE_CALL, id=ids.make(PROBE_CALL.name, first + number)) for number in range(count))
 
 
 def as_row(call: Call) -> dict[str, Any]:
-    """Return a call in the form that a template takes."""
+    """Return a call in the form that templates take."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def call_by_template(
     tokenizer: Any, template_options: dict[str, Any] | None = None, call_format: CallFormat | None = None
 ) -> str | None:
-    """Return a call of the tool `probe` as the chat template writes it; None without a template or calls in it.
+    """Return a call of the tool `probe` as the chat template writes it; None without a template, or if it writes none.
 
     Args:
         call_format: gives the call's id, if its calls have ids.
@@ -144,7 +144,7 @@ def call_by_template(
 
 
 def reads_back(call_format: CallFormat, written: str) -> bool:
-    """Return whether a format reads the probe call in this text, which `call_by_template` returned."""
+    """Return whether a format reads the probe call in `written`, a text returned by `call_by_template`."""
     _, calls = parse_message(call_format, written, [PROBE_TOOL])
     ids = ids_of(call_format)
     expected = (PROBE_CALL.name, PROBE_CALL.arguments, None)
@@ -169,17 +169,17 @@ def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_opt
 
 
 def _as_written(factory: Any, written: WrittenCalls) -> CallFormat:
-    """Return the format in the layout that the template writes, or in its first layout by default.
+    """Return the format in the layout that the template writes; by default in its first layout.
 
     Args:
         factory: a class that takes one of its `layouts`, or a function that makes the format.
     """
     formats: list[CallFormat] = [factory(**options) for options in getattr(factory, "layouts", _ONE_LAYOUT)]
-    return max(formats, key=lambda form: _written_alike(form, written))  # the first of equals
+    return max(formats, key=lambda form: _written_alike(form, written))  # the first, if several are equal
 
 
 def _written_alike(call_format: CallFormat, written: WrittenCalls) -> int:
-    """Return how many characters the format writes like the template: the length of two calls, of one call, or 0."""
+    """Return how many characters of two calls, else of one call, the format writes as the template does, else 0."""
     ids = ids_of(call_format)
     for count in (2, 1):
         text = written.text(count, ids)
@@ -191,7 +191,7 @@ def _written_alike(call_format: CallFormat, written: WrittenCalls) -> int:
 
 
 def _format_that_reads(text: str, written: WrittenCalls, tokenizer: Any) -> CallFormat:
-    """Return a format that reads the template's call, preferably one that writes the call the same way."""
+    """Return a format that reads the template's call, preferably one that also writes the call that way."""
     candidates = sorted(names("call_formats"), key=lambda name: name != FALLBACK)
     formats = [_as_written(load("call_formats", name), written) for name in candidates]
     reading = [form for form in formats if reads_back(form, written.text(1, ids_of(form)) or text)]

@@ -1,4 +1,4 @@
-"""Give types to arguments that a format writes without types: the schema's type, if the text can be read as one."""
+"""Give types to arguments that a format writes without types: the schema's type, if the text can be read as it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TYPES: dict[type, set[str]] = {
 def parse_message(
     call_format: CallFormat, text: str, tools: Sequence[dict[str, Any]] = ()
 ) -> tuple[str, tuple[Call, ...]]:
-    """Return the result of `CallFormat.parse`, with types from the tools' schemas if the format has none.
+    """Return the result of `CallFormat.parse`. Arguments of an untyped format get types from the tools' schemas.
 
-    If the prompt opened a thought before the text, nothing up to the thought's closing mark is a call.
+    If the prompt opened a thought, nothing up to the thought's closing mark is a call.
     """
     content, calls = call_format.parse(text)
     if calls and (opening := opened_before(content)):
@@ -47,7 +47,7 @@ def parse_message(
 
 
 def with_types(arguments: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with the types of a tool's parameters. A text that cannot be read as its type stays a text."""
+    """Return arguments with the types of a tool's parameters. Text that cannot be read as its type stays text."""
     properties, definitions = parameters.get("properties") or {}, parameters.get("$defs") or {}
     return {
         key: _typed(value, set(_types(properties[key], definitions)))
@@ -58,7 +58,7 @@ def with_types(arguments: dict[str, Any], parameters: dict[str, Any]) -> dict[st
 
 
 def _typed(text: str, types: set[str]) -> Any:
-    if "string" in types:  # for a type "text or null", templates write null as in JSON
+    if "string" in types:  # for a type "text or null", templates write null as JSON does
         return None if "null" in types and text.strip() == "null" else text
     word = text.strip().lower()
     if word in _WORDS:  # templates write Python's True and None where they mean JSON's
@@ -72,9 +72,7 @@ def _typed(text: str, types: set[str]) -> Any:
 
 
 def _types(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Iterator[str]:
-    """Yield the JSON types that a schema admits, nothing if it names none. A member of an enum counts as its
-    type.
-    """
+    """Yield the JSON types that a schema admits, or nothing if it names none. An enum admits its members' types."""
     if not isinstance(schema, dict) or depth > 8:
         return
     of_schema = schema.get("type", ())

@@ -2,8 +2,8 @@
 
 One rule for malformed input in every format: `parse` takes linear time and never raises. Every piece of text
 meant as a call becomes a Call, in the order written; if it cannot be run, its `error` says what is wrong and
-shows the right form. So a broken call is answered, is never mistaken for a final answer, and never blocks a
-good call beside it. Nothing inside a thought is a call, wherever the thought is and whether or not it was
+shows the right form. So a broken call gets an answer, is never mistaken for a final answer, and does not block good
+calls beside it. Nothing inside a thought is a call, wherever the thought is and whether or not it was
 closed; CallWalk implements this.
 """
 
@@ -36,7 +36,7 @@ class CallFormat(Protocol):
     calls, such as Mistral's "[TOOL_CALLS]"; an agent's message is encoded with these special tokens only. A class's
     `layouts` are the constructor options for the layouts that templates use, the usual layout first. `ids` says how
     calls carry ids in their text (`CallIds`); None if they carry none. `compose(text, calls)` returns a whole message,
-    if text needs marks too; otherwise calls follow the text as they do in the template.
+    for formats in which text needs marks too; without it, calls follow the text as in the template.
     """
 
     name: str
@@ -60,12 +60,12 @@ class CallFormat(Protocol):
 
 @dataclass(frozen=True)
 class CallIds:
-    """How a format's calls carry ids, which their results refer to.
+    """How a format's calls carry ids, to which their results refer.
 
     Attributes:
         make: returns the id of a call from the tool's name and the call's number in the conversation, from 0.
         pattern: matches a whole id.
-        reference: the text in which a template puts an id of its own making, with {id} for the id.
+        reference: the text around an id that the template itself made, with {id} for the id.
     """
 
     make: Callable[[str, int], str]
@@ -84,7 +84,7 @@ class CallIds:
 
 
 NINE_LETTERS = CallIds(lambda _, number: f"call{number:05d}", re.compile(r"[A-Za-z0-9]{9}"))
-"""Mistral's ids."""
+"""Ids as Mistral writes them."""
 
 
 def ids_of(call_format: object) -> CallIds | None:
@@ -93,7 +93,7 @@ def ids_of(call_format: object) -> CallIds | None:
 
 
 class Malformed(Exception):
-    """A call is malformed; the error message is a sentence for the model, without the example."""
+    """A call is malformed. The error message is a sentence for the model, without an example of the right form."""
 
 
 def malformed_call(index: int, problem: str, example: str, name: str = "") -> Call:
@@ -167,7 +167,7 @@ def kind_of(value: Any) -> str:
 
 
 def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict[str, Any], text: str) -> str:
-    """Return the text of a call if the format reads it back. Raises: ValueError if the syntax cannot express it."""
+    """Return `text`, a written call, if the format reads it back. Raises: ValueError if it does not."""
     _, calls = call_format.parse(text)
     if [(read.name, read.arguments, read.error) for read in calls] != [(call.name, arguments, None)]:
         raise ValueError(

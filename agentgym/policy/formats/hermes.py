@@ -22,7 +22,7 @@ from agentgym.policy.formats.reader import CallWalk
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 EXAMPLE = OPEN + '{"name": "tool_name", "arguments": {"argument": "value"}}' + CLOSE
 _OPENING = re.compile(OPEN)
-MAX_REJOINED = 8  # calls per message whose arguments may hold the tags themselves; bounds the re-reading
+MAX_REJOINED = 8  # calls per message whose arguments may contain the tags; bounds how much is parsed again
 
 
 class Hermes:
@@ -109,7 +109,7 @@ def _read(body: str, closed: bool, index: int) -> list[Call]:
 
 
 def _looks_like_call(content: str) -> str | None:
-    """Return what is wrong with a text that was meant as a call but has no opening tag; None if it is plain text."""
+    """Return what is wrong with text that is meant as a call but has no opening tag; None for plain text."""
     if CLOSE in content:
         return f"{CLOSE} stands without {OPEN} before it."
     if content.startswith("{") and content.endswith("}") and '"name"' in content and '"arguments"' in content:

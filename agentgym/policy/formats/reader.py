@@ -21,7 +21,7 @@ _ARGUMENTS = ("arguments", "parameters")
 
 
 class CallWalk:
-    """Goes from one call's opening to the next. The format reads the call, adds it to `calls` and sets `at` after it.
+    """Goes from one call's opening to the next. The format reads each call, adds it to `calls` and sets `at` after it.
 
     Text in a thought that begins outside a call is skipped; inside a call, the mark of a thought is part of an
     argument.
@@ -81,7 +81,7 @@ class CallWalk:
         """
         content, seen = self.content, set[str]()
         for index, call in enumerate(self.calls):
-            if call.id in seen:  # the agent wrote an id twice
+            if call.id in seen:  # the agent used an id twice
                 self.calls[index] = replace(call, id=f"call_{index}")
             seen.add(call.id)
         if not self.calls:

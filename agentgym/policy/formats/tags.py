@@ -20,7 +20,7 @@ from agentgym.policy.formats.contract import (
 )
 from agentgym.policy.formats.reader import CallWalk
 
-Target = tuple[str, str | None]  # the tool, and which of its arguments the text between the tags is (None: no argument)
+Target = tuple[str, str | None]  # the tool, and the argument that the text between the tags becomes (None: no argument)
 FENCE = "```"
 ANY = "call"  # the tag that calls any tool
 DEFAULT: Mapping[str, Target] = {
@@ -70,7 +70,7 @@ class Tags:
         return "You may act by writing one of these:\n" + "\n".join(lines)
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Return calls as text: in the tool's own tag if that is read back equal, else in the tag for any tool."""
+        """Return calls as text: in the tool's own tag if it reads back equal, else in the tag for any tool."""
         return "\n".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:

@@ -1,7 +1,7 @@
 """Logit hooks: restrict which tokens may be sampled next, per request.
 
 The recorded log-probabilities refer to the masked distribution. The masks are recorded with the turn, so that a trainer
-computes the same. A hook that changes logits leaves no such record, so its turns are not trained on.
+can compute the same distribution. A hook that changes logits leaves no such record, so its turns are not trained on.
 
 contract.py        the contract of a hook, and how to make one by its registered name
 token_automaton.py masks from a grammar of characters

@@ -12,7 +12,7 @@ from agentgym.policy.contract import Policy, Request
 from agentgym.registry import load
 from agentgym.trajectory import TokenMask
 
-if TYPE_CHECKING:  # rendering needs tokenizers
+if TYPE_CHECKING:  # rendering imports tokenizers
     from agentgym.policy.rendering import TemplateRenderer
 
 
@@ -20,7 +20,7 @@ class LogitHook(Protocol):
     """A hook for one request, called before each of its tokens."""
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
-        """Return a mask for the token after `tokens` of this turn; None if any may follow. One must be allowed."""
+        """Return a mask, which allows at least one token, for the token after `tokens`; None if any may follow."""
         ...
 
 
@@ -49,7 +49,7 @@ class TrainedHookMaker(Protocol):
         ...
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint, instead of `begin`."""
+        """Continue from a checkpoint; called instead of `begin`."""
         ...
 
 

@@ -1,8 +1,9 @@
 """Hooks that restrict turns in the call format `hermes`: which tools a turn may call, how often, and whether it must.
 
 A call is written as the format itself writes it, `<tool_call>{"name": "query", "arguments": {...}}</tool_call>`: the
-name is first and occurs once, and calls are not nested. Text around calls is free, except that it contains no mark of a
-thought and does not begin like JSON. A thought at the beginning is free, and nothing in it is a call.
+name is first and occurs once, and calls are not nested. Text around calls is not restricted, except that it contains no
+mark of a thought and does not begin like JSON. A thought may only come first; it is not restricted, and nothing in it
+is a call.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from agentgym.policy.formats.hermes import CLOSE, OPEN
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook, TokenAutomaton, TokenTable, as_bytes
 from agentgym.thoughts import THOUGHTS
 
-if TYPE_CHECKING:  # rendering needs tokenizers
+if TYPE_CHECKING:  # rendering imports tokenizers
     from agentgym.policy.rendering import TemplateRenderer
 
 BEFORE_NAME, AFTER_NAME = '{"name": "', '", "arguments": {'
@@ -30,7 +31,7 @@ class State(NamedTuple):
 
     Attributes:
         part: "start", "thought", "text", "head", "arguments" or "tail".
-        typed: the part of a mark, or of required text, that is already written.
+        typed: how much of a mark, or of required text, is already written.
         calls: the number of calls made; only counted if calls are limited.
         depth: the depth of the brackets in arguments.
         string: "" outside a string, "in" inside one, or "backslash" after a backslash in one.
@@ -52,7 +53,7 @@ class HermesTurns:
         names: the names of the tools that may be called.
         may_answer: whether the turn may end without a call.
         max_calls: the maximum number of calls per turn; None for any number.
-        begun_thought: the opening mark of the thought in which the agent begins; "" if in none.
+        begun_thought: the opening mark of the thought that the prompt has begun; "" if none.
     """
 
     decisive = '<>"\\{}[]' + "".join(map(chr, range(32)))
@@ -89,7 +90,7 @@ class HermesTurns:
             return State("thought", closing=THOUGHTS[typed])
         if any(opening.startswith(typed) for opening in THOUGHTS):
             return State("start", typed)
-        if typed[0] in "{[`":  # a message that consists of JSON is read as calls
+        if typed[0] in "{[`":  # a message that consists only of JSON is read as calls
             return None
         following: State | None = State("text")
         for earlier in typed:

@@ -1,7 +1,8 @@
 """Logit hooks on vLLM: the server computes the masks, and the client recomputes them for the record.
 
 A request carries the settings of its grammar, and a logits processor in the server follows the tokens through the same
-automaton. The answer does not say which tokens were masked, so the client replays it, which also verifies the server.
+automaton. The answer does not say which tokens were masked, so the client recomputes the masks, and so verifies the
+server.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PLUGIN = "agentgym.policy.vllm_plugin:GrammarMasks"
 GRAMMAR, PROBE = "agentgym_grammar", "agentgym_probe"
 """Names of the extra arguments of a request (vllm_xargs)."""
 OTHER_TOKENS, SAME_TOKENS = 0, 1
-"""The only token that may follow a probe, for each answer to: does the server have the tokenizer that it names?"""
+"""The only token that may follow a probe, if the server's tokenizer differs from the one it names or is the same."""
 REMEDY = (
     f"Start it with --logits-processors {PLUGIN} and VLLM_USE_V2_MODEL_RUNNER=0, in an environment that has agentgym "
     "beside vLLM"
@@ -32,7 +33,7 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 def with_vllm_form(factory: Factory) -> Factory:
-    """Mark the factory of a hook whose hooks are all AutomatonHooks over HermesTurns, which a server can make."""
+    """Mark a hook factory that makes only AutomatonHooks over HermesTurns, which a server can make too."""
     setattr(factory, _MARK, True)
     return factory
 
@@ -72,7 +73,7 @@ def request_options(hook: LogitHook) -> dict[str, Any]:
     automaton = hook.automaton
     ends = list(automaton.table.end_ids)
     grammar = json.dumps({"settings": dict(automaton.grammar.settings), "end_ids": ends})
-    # Without ignore_eos the server would also end a turn at tokens that the grammar takes for text.
+    # Without ignore_eos the server would also end a turn at tokens that the grammar regards as text.
     return {"vllm_xargs": {GRAMMAR: grammar}, "ignore_eos": True, "stop_token_ids": ends}
 
 

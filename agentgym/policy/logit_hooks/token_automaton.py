@@ -19,7 +19,7 @@ class Grammar(Protocol):
     """An automaton over the UTF-8 bytes of a turn. A byte is represented by the character with its number.
 
     Attributes:
-        decisive: the bytes that a free state may refuse.
+        decisive: the only bytes that a free state may refuse.
         settings: the settings of the grammar as JSON, from which a vLLM server rebuilds it.
     """
 
