@@ -1,4 +1,4 @@
-"""`python -m agentgym` is `agentgym`; so `torchrun -m agentgym train` starts several processes of it."""
+"""`python -m agentgym` runs `agentgym`, so that `torchrun -m agentgym train` can start several processes."""
 
 from agentgym.cli import main
 

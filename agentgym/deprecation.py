@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 __all__ = ["AgentGymDeprecationWarning"]
 
 REMOVED_IN = "0.4.0"
-"""The release in which today's old names stop working."""
+"""The release in which the current old names stop working."""
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 

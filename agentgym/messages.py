@@ -76,7 +76,7 @@ class Call:
 
     @property
     def is_encodable(self) -> bool:
-        """Return whether every text in the arguments can be encoded as UTF-8: whether none has half of a pair."""
+        """Return whether every text in the arguments can be encoded as UTF-8, so has no lone surrogate."""
         return encodable(self.arguments)
 
     def in_one_line(self) -> str:
@@ -135,7 +135,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether the call has no known error."""
+        """Whether the call returned without an error."""
         return self.status in (ResultStatus.OK, ResultStatus.BY_PROGRAM)
 
     def message(self) -> Message:

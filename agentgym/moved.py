@@ -1,8 +1,8 @@
-"""How packages find their public names: on first use, and for one release also where they were, with a warning.
+"""How packages find their public names on first use. Moved names stay available for one release, with a warning.
 
 `MOVED` is the one table of names that have moved. A package looks here in its `__getattr__`
 (`lazy_names`, `moved_names`). A package that is gone as a whole is found by `MovedPackages`, which `agentgym` puts
-before Python's finders. New places are strings and are imported at use, so the core depends on none of them.
+before Python's finders. The new places are strings, imported when used, so the core depends on none of them.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "record": "TokenArrays",
     },
 }
-"""By package and module: names that a package no longer declares public, because only the framework used them."""
+"""Names that a package no longer declares public, because only the framework used them, by package and module."""
 
 _ONE_HOME: dict[str, dict[str, str]] = {
     "agentgym": {
@@ -266,7 +266,7 @@ _ONE_HOME: dict[str, dict[str, str]] = {
     "agentgym.tools": {"agentgym": "Tool tool"},
     "agentgym.trajectory": {"agentgym": "Trajectory Turn"},
 }
-"""By the package that no longer declares a name: the one package that now declares it. Both did before."""
+"""Names that two packages declared: the package that no longer does, and the one that still does."""
 
 MOVED |= {
     f"{package}.{name}": f"{package}.{module}.{name}"
@@ -292,7 +292,7 @@ def moved_name(package: str, name: str, *, stacklevel: int = 1) -> Any:
         new = f"{MOVED[f'{package}.*']}.{name}"
     if new is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    from agentgym.deprecation import warn_renamed  # loading it here would slow down `import agentgym`
+    from agentgym.deprecation import warn_renamed  # an import at the top would slow down `import agentgym`
 
     try:
         value = resolve_name(new)
@@ -328,7 +328,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             return moved_name(package, name)
         module, _, attribute = homes[name].partition(":")
         value = getattr(import_module(f".{module}", package), attribute or name)
-        setattr(sys.modules[package], name, value)  # asked for once only
+        setattr(sys.modules[package], name, value)  # so that it is looked up only once
         return value
 
     def __dir__() -> list[str]:
@@ -344,7 +344,7 @@ class MovedPackages(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of an empty package where the table moves `fullname` as a whole, else None."""
+        """Return the spec of an empty package if the table moves the whole package `fullname`; else None."""
         return spec_from_loader(fullname, self, is_package=True) if f"{fullname}.*" in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:

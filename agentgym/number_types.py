@@ -1,4 +1,4 @@
-"""Number types for annotating options, whose values are then checked. `agentgym.options` makes them public."""
+"""Number types for annotating options; values of such options are checked. `agentgym.options` makes them public."""
 
 from typing import Annotated, Any
 

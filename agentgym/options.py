@@ -74,7 +74,7 @@ def _docs_in(module: str) -> dict[str, dict[str, str]]:
                 docs[prefix + child.name] = _docs_of(child)
                 read(child, f"{prefix}{child.name}.")
             else:
-                name = getattr(child, "name", "")  # of a function
+                name = getattr(child, "name", "")  # inside a function
                 read(child, f"{prefix}{name}.<locals>." if name else prefix)
 
     read(tree, "")
@@ -119,7 +119,7 @@ def _find_field(section: type[Section], location: Sequence[int | str]) -> tuple[
     """Return the innermost section on the path to a location in a recipe, and the field name in that section."""
     parts = list(location)
     while len(parts) > 1 and (field_info := section.model_fields.get(str(parts[0]))) is not None:
-        below = parts[2:] if _holds_many(field_info.annotation) else parts[1:]  # skip the entry's number or name
+        below = parts[2:] if _holds_many(field_info.annotation) else parts[1:]  # skip the entry's index or name
         inner = sections_in(field_info.annotation)
         if not (below and inner):
             break

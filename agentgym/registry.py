@@ -231,7 +231,7 @@ def task_set_for(environment: str) -> TaskSet | None:
 
     Bundled environments declare theirs, so only sets that are not bundled are built to look for one.
     """
-    environment = environment.partition("://")[2].partition("/")[2] or environment  # of an address, the id
+    environment = environment.partition("://")[2].partition("/")[2] or environment  # the id in an address
     if environment in names("environments") and (
         declared := getattr(load("environments", environment), "task_set", "")
     ):

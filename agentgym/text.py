@@ -34,16 +34,16 @@ _TWINS = {
 }
 """The ASCII character for each of its typographic, mathematical and foreign variants."""
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Invisible characters that Unicode does not class as format characters: joiners, fillers, variation selectors."""
+"""Invisible characters that Unicode does not class as format characters: joiners, fillers and variation selectors."""
 _OWN_MEANING = ("<super>", "<sub>", "<circle>")
 """The kinds of compatibility characters whose meaning differs from that of their plain characters."""
 _LATEX_COMMA = re.compile(r"(?<=[0-9])\{,\}(?=[0-9]{3})")
 _FRACTION = re.compile(r"(\d)(?=[\u00bc-\u00be\u2150-\u215e\u2189])")
-"""A digit before a fraction, which is no digit of its numerator: 1\N{VULGAR FRACTION ONE HALF} is 1 1/2."""
+"""A digit before a fraction character is not part of its numerator: 1\N{VULGAR FRACTION ONE HALF} is 1 1/2."""
 
 
 def hundredfold(share: float, digits: int = 0) -> str:
-    """Return a share of 1 in hundredths: "63" for 0.625. Rounding starts from the share's shortest decimal form."""
+    """Return a share of 1 in hundredths: "63" for 0.625. The share's shortest decimal form is rounded."""
     if not math.isfinite(share):
         return str(float(share))
     text = str(Decimal(repr(float(share))).scaleb(2).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))

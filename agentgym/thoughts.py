@@ -15,7 +15,8 @@ THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
     "<|channel|>analysis<|message|>": "<|end|>",
 }
 OPENING = re.compile("|".join(map(re.escape, THOUGHTS)))
-_CLOSINGS = {closing: opening for opening, closing in THOUGHTS.items() if closing != "<|end|>"}  # ends all in Harmony
+# without <|end|>, which ends every message in Harmony
+_CLOSINGS = {closing: opening for opening, closing in THOUGHTS.items() if closing != "<|end|>"}
 _MARK = re.compile("|".join(map(re.escape, [*THOUGHTS, *_CLOSINGS])))
 _AROUND_SPEECH = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)[^<]{0,300}<\|message\|>|<\|(?:end|return)\|>"
@@ -47,7 +48,7 @@ def thought_ranges(text: str) -> list[tuple[int, int]]:
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """Return a text's thoughts, without marks and one per line, and its speech, which is the rest, stripped.
+    """Return a text's thoughts (without marks, one per line) and its speech (the rest, stripped).
 
     A text without any mark is returned unchanged.
     """

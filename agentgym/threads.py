@@ -22,10 +22,10 @@ _IDLE_S = 10.0
 
 
 class ThreadPool:
-    """Daemon threads that start on demand and end after ten idle seconds."""
+    """Daemon threads that start on demand, and end after ten idle seconds."""
 
     def __init__(self, max_threads: int | None = None) -> None:
-        """Begin without threads. `max_threads` defaults to `MAX_THREADS`, read whenever work is submitted."""
+        """Start no thread yet. `max_threads` defaults to `MAX_THREADS`, which is read whenever work is submitted."""
         self._max_threads = max_threads
         self._begin()
 

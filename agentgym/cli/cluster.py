@@ -1,4 +1,4 @@
-"""`agentgym cluster`: start, check and end a Ray cluster on which episodes are played."""
+"""`agentgym cluster`: start, check and end a Ray cluster that plays episodes."""
 
 from __future__ import annotations
 

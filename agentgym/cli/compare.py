@@ -147,7 +147,7 @@ def _arm(text: str) -> tuple[str, list[Evaluation]]:
 
 
 def _load(text: str) -> Evaluation:
-    """Load FILE.json, RUN or RUN:LABEL. Raises: EvaluationError listing the existing evaluations."""
+    """Load the evaluation FILE.json, RUN or RUN:LABEL. Raises: EvaluationError listing the existing ones."""
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.run_folder import RunFolder

@@ -68,7 +68,7 @@ def show_our_warnings() -> None:
 
 
 def quieten_bitsandbytes() -> None:
-    """Hide the advice of bitsandbytes to install CPU kernels, which would sample in bfloat16.
+    """Hide bitsandbytes' advice to install CPU kernels: they would sample in bfloat16.
 
     peft imports bitsandbytes whenever it is installed.
     """

@@ -28,7 +28,7 @@ _SAID_IN_A_WORD = (str, int, float, bool, Path)
 
 
 class OptionValueError(AgentGymError, ValueError):
-    """The options of a command are incompatible, or one has an invalid value."""
+    """A command's options are incompatible, or an option has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def takes(**sources: Any) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def _own_parameters(command: Callable[..., None], sources: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a command, with annotations resolved except for those that stand for fields."""
+    """Return the parameters of a command, with resolved annotations, except for parameters that stand for fields."""
     written = {name: text for name, text in command.__annotations__.items() if name not in {"return", *sources}}
     hints = get_type_hints(types.SimpleNamespace(__annotations__=written), command.__globals__, include_extras=True)
     parameters = inspect.signature(command).parameters.values()
@@ -217,7 +217,7 @@ def _marks(annotation: Any) -> Iterator[Any]:
 
 
 def _make(source: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
-    """Make an instance from values by path. Raises: OptionValueError naming the fault."""
+    """Create an instance from values by path. Raises: OptionValueError naming the fault."""
     cls = source if isinstance(source, type) else type(source)
     arguments: dict[str, Any] = {}
     for field in fields(cls):

@@ -26,7 +26,7 @@ class HelpfulCommand(TyperCommand):
 class HelpfulGroup(TyperGroup):
     """A group that lists its options, and its commands in the sections that they name.
 
-    For a command that it lacks, it names the groups within that have one of this name.
+    For an unknown command, it names the subgroups that have a command of this name.
     """
 
     @override

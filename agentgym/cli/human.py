@@ -25,7 +25,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
 class Unreadable(Exception):
-    """A line cannot be read as a call; the message says why. `more`: whether further lines may complete it."""
+    """A line cannot be read as a call; the message says why. `more`: whether further lines could complete the call."""
 
     def __init__(self, why: str, *, more: bool = False) -> None:
         self.more = more

@@ -38,7 +38,7 @@ class OpenGroup(HelpfulGroup):
 
 
 def _load(name: str) -> Any:
-    """Return what an entry point names. The registry is imported only to say what is wrong: help has to be quick."""
+    """Return what an entry point names. The registry is imported only to report an error, so that help is quick."""
     points = entry_points(group=GROUP, name=name)
     with suppress(ImportError, AttributeError):
         if len(points) == 1:

@@ -200,9 +200,7 @@ async def _running(names: list[str] | None) -> list[Running]:
 
 
 async def _of_all(names: list[str] | None, ask: Callable[[Backend], Awaitable[list[T]]]) -> list[T]:
-    """Return the backends' answers. Skip a backend that cannot work here with a note, unless the user named
-    it.
-    """
+    """Return the backends' answers. Skip, with a note, a backend that cannot work here, unless the user named it."""
     answers: list[T] = []
     for name, backend in chosen(names).items():
         try:

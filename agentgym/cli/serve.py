@@ -81,7 +81,7 @@ def environments(
     out().print(
         f"Serving {counted(len(served), 'environment')} at {address} Ctrl-C ends this.", markup=False, soft_wrap=True
     )
-    with suppress(KeyboardInterrupt):  # how one ends it
+    with suppress(KeyboardInterrupt):  # the usual way to end it
         serve_environments(
             served, tokens, socket, limits, backend=options.config.backend, options_allowed=allow_options
         )

@@ -1,8 +1,8 @@
 """`agentgym sandbox shell`: look around in a sandbox, one command after the other.
 
-Each line runs by `sh` inside, with the directory and the variables that the lines before it left. No terminal of
-the host is handed in, and on a terminal every control character of the output is shown instead of obeyed: code in
-the sandbox can neither type on the host nor redraw what its user sees.
+Each line runs by `sh` inside, with the directory and the variables that the lines before it left. The sandbox gets no
+terminal of the host, and a terminal shows the output's control characters instead of obeying them: code in the sandbox
+can neither type on the host nor redraw what its user sees.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentgym.sandbox import ExecResult, Sandbox
     from agentgym.sandbox.limits import SandboxSpec
 
-_STATE = "/tmp/.agentgym-shell"  # file in the sandbox with the directory and variables that a line leaves for the next
+_STATE = "/tmp/.agentgym-shell"  # file inside, with the directory and variables that one line leaves for the next
 _LINE = f"""
 trap 'code=$?; pwd > {_STATE}.at; export -p > {_STATE}; exit $code' EXIT
 [ -f {_STATE} ] && . {_STATE}

@@ -170,7 +170,7 @@ def result_text(result: Result) -> Text:
 
 
 def _means(evaluation: Evaluation) -> str:
-    """Return the share of calls that ran and the mean turns, omitting either without calls or valid episodes."""
+    """Return the share of calls that ran (if there were calls) and the mean turns (if any episode is valid)."""
     calls, turns = evaluation.execution_rate(), evaluation.mean_turns()
     ran = "" if math.isnan(calls) else f"calls that ran {percent(calls)}, "
     return ran + ("" if math.isnan(turns) else f"turns {turns:.1f} an episode, ")

@@ -100,7 +100,7 @@ def import_tasks(
                 )
             options[name] = value
     split = _known_split(chosen.split)
-    if split is not None and "split" in accepted:  # which may still put some tasks elsewhere
+    if split is not None and "split" in accepted:  # the importer may still assign some tasks to other splits
         options["split"] = split
     with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
         warnings.simplefilter("always")
@@ -295,7 +295,7 @@ def _compare(train_name: str, train: Sequence[Task], split: str, tasks: Sequence
 
 
 def _search(path: Path, task_set: TaskSet) -> int:
-    """Print which held-out tasks occur in a file. Returns: their number, or that of the canaries if larger."""
+    """Print which held-out tasks occur in a file. Returns: their number, or the number of canaries if larger."""
     from agentgym.evaluation.contamination import search_corpus
 
     hits = search_corpus(list(task_set["held_out"]), _lines(path), canary=task_set.canary)

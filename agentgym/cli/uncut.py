@@ -77,7 +77,7 @@ class Quoted:
 
 
 def _keep_names_whole(table: Table) -> None:
-    """Let only columns of prose wrap, between words, or inside words longer than the column."""
+    """Let only columns of prose wrap: between words, or inside words longer than the column."""
     for position, column in enumerate(table.columns):
         column.no_wrap = column.no_wrap or not position or not _is_prose(column)
         column.overflow = "fold"

@@ -43,5 +43,5 @@ def view(
     )
     if browser:
         webbrowser.open(address)
-    with suppress(KeyboardInterrupt):  # how one ends it
+    with suppress(KeyboardInterrupt):  # the usual way to end it
         serve(paths, listening)

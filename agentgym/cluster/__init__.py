@@ -26,7 +26,7 @@ from agentgym.moved import lazy_names
 if TYPE_CHECKING:
     from agentgym.cluster.ray_engine import RayEngine
 
-_HOME = {  # earlier versions, when installed, name these as entry points
+_HOME = {  # named as entry points by earlier versions, if installed
     "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",

@@ -101,7 +101,7 @@ class CallStream:
 
     def close(self) -> None:
         """Close the connection; every pending call raises NodeLost."""
-        self._running.cancel()  # a call that has not begun is not run at all
+        self._running.cancel()  # a call that has not begun will not run
         self._end("its connection was closed")
 
     async def _run(self) -> None:
@@ -157,7 +157,7 @@ async def connect(address: str, port: int, key: bytes) -> Streams:
 async def _admit(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: bytes, *, own_role: bytes, other_role: bytes
 ) -> None:
-    """Prove to the other end that this one knows the key, and have it prove the same.
+    """Prove to the other end that this end knows the key, and require the same proof from it.
 
     Raises: ConnectionRefusedError if it does not; OSError, EOFError.
     """

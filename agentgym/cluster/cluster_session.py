@@ -64,7 +64,7 @@ class RemoteEpisode:
 
     Attributes:
         number: the number of the episode in this run.
-        done: its trajectory, its checkpoints and the node's failure, if any; or NodeLost.
+        done: resolves to its trajectory, its checkpoints and the node's failure, if any; or raises NodeLost.
         writing: the task that writes its most recent turn into the ledger.
         events: how many events of the episode the worker has sent.
     """
@@ -79,7 +79,7 @@ class RemoteEpisode:
 
 
 class Worker:
-    """The driver's record of one worker: its episodes, and the items of the next delivery."""
+    """The driver's record of one worker: its episodes, and the items to send next."""
 
     def __init__(self, link: WorkerLink, lose: Callable[[Worker, Exception], None]) -> None:
         self.link, self._lose = link, lose
@@ -128,7 +128,7 @@ class ClusterSession:
         self._workers = [Worker(link, self._lose) for link in links]
         self._placements: dict[int, RemoteEpisode] = {}
         self._spooled = {episode: worker for worker in self._workers for episode in worker.link.spooled}
-        self._unrecorded: dict[str, tuple[Worker, int]] = {}  # ended episodes by id
+        self._unrecorded: dict[str, tuple[Worker, int]] = {}  # worker and number of ended, unrecorded episodes
         self._numbers = itertools.count()
         self._answering: set[asyncio.Task[None]] = set()
         self._reasons: list[str] = []
@@ -136,7 +136,7 @@ class ClusterSession:
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
-        """Play an episode on some node. If the node made it fail, play it once more on another node.
+        """Play an episode on some node. If it failed because of its node, play it once more on another node.
 
         Raises: ClusterError if no worker is left.
         """
@@ -169,7 +169,7 @@ class ClusterSession:
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Tell the worker that an episode's end is in the ledger, if there is one, and need not be kept."""
+        """Tell the worker, if any, that it need not keep an episode's end any more: the ledger has it."""
         worker, number = self._unrecorded.pop(job.trajectory.id, (None, 0))
         if worker is not None:
             worker.send(("recorded", number, job.trajectory.id))
@@ -303,7 +303,7 @@ class ClusterSession:
                 worker.send(("refuse", None, refusal))
 
     def _judge_policy(self, number: int | None) -> Policy | None:
-        """Return the policy for a judge that asks the playing policy; None for an episode that has ended."""
+        """Return the policy of episode `number`, for a judge that asks the playing policy; None once it has ended."""
         policy = self._episodes.policy
         return policy if number is None and isinstance(policy, Policy) else None
 
@@ -326,7 +326,7 @@ class ClusterSession:
         worker.send(("answer", request, answer))
 
     async def _keep(self, placement: RemoteEpisode, turn: Turn | None = None, head: Trajectory | None = None) -> None:
-        """Write the start of an episode, or one of its turns, to the ledger; the first turn comes with `head`."""
+        """Write the start of an episode, or one of its turns, to the ledger. `head` comes with the first turn."""
         ledger, trajectory = self._episodes.config.ledger, placement.job.trajectory
         if ledger is None or placement.done.done():
             return

@@ -1,4 +1,4 @@
-"""The connections of an environment server. Clients without a valid token can neither hold nor exhaust them."""
+"""The connections of an environment server. Clients without a valid token can neither keep nor use up connections."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connections:
-    """All open connections, divided into strangers and those that sent a valid token.
+    """All open connections: those that sent a valid token, and the others, called strangers.
 
     Args:
-        most: the maximum open at once. A further connection replaces the oldest stranger, or is refused without one.
+        most: the maximum open at once. A further connection replaces the oldest stranger; without strangers it is
+            refused.
         first_request_s: how long a stranger may stay.
     """
 
     def __init__(self, most: int, first_request_s: float) -> None:
         self.most, self.first_request_s = most, first_request_s
-        # connections without a proof yet, by peer address, the oldest first
+        # connections without a valid token yet, by peer address, the oldest first
         self._strangers: dict[object, BoundedConnection] = {}
         self._known: set[object] = set()
 
@@ -48,7 +49,7 @@ class Connections:
 class BoundedConnection(H11Protocol):
     """A connection that is closed if it sends no valid token in time.
 
-    An unfinished request head, or a body that is never read, does not count.
+    A token in an unfinished request head, or in a request whose body is never read, does not count.
     """
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:

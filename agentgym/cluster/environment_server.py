@@ -40,7 +40,7 @@ class ByteBudget:
     """A budget of bytes held at once, granted in request order.
 
     Args:
-        total: the budget; larger requests are reduced to it.
+        total: the budget; a larger request takes all of it.
     """
 
     def __init__(self, total: int) -> None:
@@ -290,7 +290,7 @@ class EnvironmentServer:
                     400, "bad_environment", f"{name} cannot be created on this server: {error}"
                 ) from error
             digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode()).hexdigest()
-            if len(self._descriptions) > 2 * len(self._names) + 64:  # clients can send any number of different options
+            if len(self._descriptions) > 2 * len(self._names) + 64:  # clients may send any number of different options
                 self._descriptions.clear()
             self._descriptions[key] = {**description, "digest": digest, "agentgym": __version__}
         return self._descriptions[key]

@@ -41,10 +41,10 @@ from agentgym.sandbox import Backend
 from agentgym.trajectory.record import Trajectory
 
 COLLECT_S = 1.0
-"""How long `collect` waits before it returns no events, so that silence means that the worker is gone."""
+"""How long `collect` waits for an event before it returns none. A worker that is silent for longer is gone."""
 
 SAME_EVERYWHERE = (PolicyError, JudgeError, RewardError, EnvironmentServerError, RemoteEnvironmentError)
-"""Failures of resources that all nodes share. Others may be the node's: its disk, a sandbox, a missing package."""
+"""Failures of resources that all nodes share. Other failures may be the node's: its disk, a sandbox, a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,9 @@ class EpisodeWorker:
 
     async def deliver(self, session: str, items: list[Event]) -> None:
         """Process the driver's items: ("start", number, trajectory, fork), ("answer", request, value or error),
-        ("cancel", number), ("recorded", number, id), after which an end need not be kept, and ("refuse", None, why),
-        after which no paid request is sent."""
+        ("cancel", number), ("recorded", number, id): the end need not be kept any more, and ("refuse", None, why): no
+        paid request may be sent any more.
+        """
         if (running := self._sessions.get(session)) is not None:
             for item in items:
                 running.do(item)
@@ -158,7 +159,7 @@ class EpisodeWorker:
         return [] if running is None else await running.mailbox.take(COLLECT_S)
 
     def keep_ends(self) -> None:
-        """Write all unrecorded ends to the disk, now and in future."""
+        """Write all unrecorded ends of episodes to the disk, now and from now on."""
         for running in self._sessions.values():
             running.keep_ends()
 
@@ -180,7 +181,7 @@ class _Session:
     def __init__(self, spec: SessionSpec, spool: EpisodeSpool | None) -> None:
         self._spec, self.mailbox = spec, Mailbox()
         self._spool = spool
-        self._keeps_ends = False  # whether ends are written to the disk immediately
+        self._keeps_ends = False  # whether ends of episodes are written to the disk immediately
         self._unrecorded: dict[int, tuple[Trajectory, Checkpoints]] = {}
         self._episodes: dict[int, asyncio.Task[None]] = {}
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
@@ -219,7 +220,7 @@ class _Session:
                 self._spool.write(trajectory, checkpoints)
 
     def _ended(self, number: int, trajectory: Trajectory, checkpoints: Checkpoints) -> None:
-        """Keep an end until the driver has recorded it. Failures are played again, so they are not kept."""
+        """Keep an episode's end until the driver has recorded it. Failed episodes are played again, so not kept."""
         if self._spool is None or trajectory.stop_reason is StopReason.INFRA_ERROR:
             return
         self._unrecorded[number] = trajectory, checkpoints

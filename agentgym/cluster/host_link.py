@@ -15,7 +15,7 @@ from agentgym.errors import NodeFailed, NodeLost
 
 BEAT_S = 1.0
 SILENCE_S = 4.0
-"""A node that answers no heartbeat for this long is given up at the next beat, so within 5 seconds."""
+"""A node that answers no heartbeat for this long is given up at the next beat."""
 END_S = 5.0
 """How long `ended` waits."""
 
@@ -105,7 +105,7 @@ class HostLink:
             self.lost = f"The node {self.node.name} is lost ({reason})."
             waiting, self._waiting = self._waiting, {}
         for answer, loop in waiting.items():
-            with suppress(RuntimeError):  # the loop was closed
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_fail, answer, NodeLost(self.lost))
         self._ending = threading.Thread(target=self.host.end, name="agentgym-kill", daemon=True)
         self._ending.start()
@@ -190,7 +190,7 @@ def _hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], don
             error = done.exception()
             answer.set_result(done.result()) if error is None else answer.set_exception(error)
 
-    with suppress(RuntimeError):  # the loop was closed
+    with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(settle)
 
 

@@ -131,7 +131,7 @@ class HostedSandbox(SandboxWrapper):
 
 
 class HostedChannel:
-    """A channel to a process in a HostedSandbox, whose node does not tell how long requests waited."""
+    """A channel to a process in a HostedSandbox. The node does not report how long requests waited for a processor."""
 
     waited_s = 0.0
 

@@ -32,7 +32,7 @@ class ApiError(ClusterError):
     """A request to the API server failed.
 
     Attributes:
-        status: the HTTP status of the answer; 0 without an answer, in which case the request may have run.
+        status: the HTTP status of the answer; 0 without an answer: then the request may have run.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -126,11 +126,11 @@ class KubernetesApi:
         return items
 
     async def read(self, plural: str, name: str, group: str = GROUP) -> dict[str, Any]:
-        """Return an object. Args: group: empty for pods. Raises: ApiError."""
+        """Return an object; `group` is empty for pods. Raises: ApiError."""
         return await self._ask("GET", self._path(plural, name, group))
 
     async def create_claim(self, claim: Mapping[str, Any]) -> None:
-        """Create a claim. Raises: ApiError; without a status the claim may have been made."""
+        """Create a claim. Raises: ApiError; if it has no status, the claim may exist."""
         await self._ask("POST", self._path("sandboxclaims"), claim)
 
     async def change_claim(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ class KubernetesApi:
         await self._ask("PATCH", self._path("sandboxclaims", name), changes)
 
     async def delete_claim(self, name: str) -> None:
-        """Delete a claim, and with it the pod; one that is gone is not an error. Raises: ApiError."""
+        """Delete a claim, and with it the pod. A missing claim is not an error. Raises: ApiError."""
         try:
             await self._ask("DELETE", self._path("sandboxclaims", name))
         except ApiError as error:

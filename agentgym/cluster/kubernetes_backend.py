@@ -50,8 +50,8 @@ class KubernetesBackend(HostedBackend):
         pool: name of the warm pool. Its pods' image must have this version of agentgym.
         namespace: the pool's namespace; None for the context's.
         context: a context of the kubeconfig in KUBECONFIG; None for the current one, or in a pod for its account.
-        pods: the maximum to claim; None for as many as the pool keeps ready.
-        per_pod: the maximum sandboxes per pod. The pod's memory and CPU limits must suffice for them.
+        pods: the largest number of pods to claim; None for as many as the pool keeps ready.
+        per_pod: the largest number of sandboxes per pod. The pod's memory and CPU limits must suffice for them.
         backend: registered name of the backend in the pods.
         python: the Python command in the pods.
         lease_s: how long sandboxes outlive the last heartbeat of this process, in seconds.
@@ -125,7 +125,7 @@ class KubernetesBackend(HostedBackend):
         return min(roomy, key=lambda link: link.load) if roomy else None
 
     def _claim_in_progress(self) -> Future[SandboxHostLink] | None:
-        """Return a pending claim, beginning one if waiters need more pods; None if no more may be made."""
+        """Return a pending claim, a new one if waiters need more pods; None if no more claims may be made."""
         with self._lock:
             self._claiming = [claim for claim in self._claiming if not claim.done()]
             have = len(self._claiming)

@@ -20,7 +20,7 @@ CLOSE_S = 20.0
 
 
 class LeasedWorker(CalledDirectly, EpisodeWorker):
-    """Keeps playing while its driver is away: running tools finish, and so do episodes that need no further reply.
+    """Keeps playing while its driver is away: running tools finish, as do episodes that need no further reply.
 
     After a third of the lease without a heartbeat the ends of episodes are written to the disk. After the lease
     everything is closed, and the process exits.
@@ -31,7 +31,7 @@ class LeasedWorker(CalledDirectly, EpisodeWorker):
 
     def __init__(self, lease_s: float) -> None:
         folder: Path | None = None
-        with suppress(OSError):  # with a full disk, nothing is stored
+        with suppress(OSError):  # without free disk space, nothing is stored
             folder = folder_of_user()
         super().__init__(folder)
         self._lease_s = lease_s

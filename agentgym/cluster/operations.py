@@ -51,7 +51,7 @@ async def _restore(environment: Environment, arguments: Arguments) -> None:
 
 
 def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapshot:
-    """Return the snapshot of some archives. Recompute digests, by which sandboxes of other clients share layers.
+    """Return the snapshot of some archives. Recompute their digests, because clients' sandboxes share layers by digest.
 
     Raises: ValueError for data that is not an archive; FilesNotCaptured for more than the spec allows.
     """

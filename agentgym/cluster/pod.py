@@ -45,7 +45,7 @@ _FINAL = frozenset(
 
 
 class Pod:
-    """A claim and its pod, as the RemoteHost of a HostLink.
+    """A claim (the cluster's object for a requested pod) and its pod, as the RemoteHost of a HostLink.
 
     The claim has a time to live, renewed while this process lives. When it runs out, the cluster's controller deletes
     the claim and the pod.
@@ -55,7 +55,7 @@ class Pod:
         loop: that event loop.
         claim_lease_s: how long the claim outlives the last renewal, in seconds.
     Attributes:
-        claim, name: the names of the claim and the pod. link: records when the program last sent something.
+        claim, name: the names of the claim and the pod. link: records when the program in the pod last sent something.
     """
 
     def __init__(self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float) -> None:
@@ -72,7 +72,7 @@ class Pod:
     async def start(self, pool: str, command: Sequence[str], ready_s: float) -> None:
         """Claim a pod of a warm pool, wait until it is ready, and start a program in it.
 
-        Raises: ClusterError, naming what the pod waits for if it is not ready in time. The claim is then deleted.
+        Raises: ClusterError; it says what a pod that is not ready in time waits for. The claim is then deleted.
         """
         names = {"name": self.claim, "labels": LABELS, "annotations": Owner.this_process().labels}
         spec = {"warmPoolRef": {"name": pool}, "lifecycle": self._lifecycle()}
@@ -190,7 +190,7 @@ class Pod:
             async for frame in self._socket:
                 channel, data = frame.data[0], frame.data[1:]
                 if channel == _STDOUT:
-                    if self.link is not None:  # partial data of a long answer counts as a sign of life
+                    if self.link is not None:  # part of a long answer is a sign of life
                         self.link.answered_at = time.monotonic()
                     for number, message in reader.feed(data):
                         self._settle(number, message)

@@ -2,8 +2,8 @@
 
     python3 -m agentgym.cluster.pod_host --backend namespaces --lease-s 30 --driver 4711
 
-The kubernetes backend starts it by the exec call of the cluster's API. It ends when its input does, or when nothing
-has come for the length of the lease; all its sandboxes end with it.
+The kubernetes backend starts it by the exec call of the cluster's API. It ends at the end of its input, or when it has
+received nothing for the length of the lease. All its sandboxes end with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HostServer:
     Args:
         host: the host to call.
         source, sink: descriptors to read from and to write to.
-        lease_s: it ends after so long without a byte, in seconds.
+        lease_s: it ends if it receives nothing for this long, in seconds.
     """
 
     def __init__(self, host: SandboxHost, source: int, sink: int, lease_s: float) -> None:

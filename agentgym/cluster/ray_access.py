@@ -85,7 +85,7 @@ def _has_token() -> bool:
     try:
         return bool(loader.instance().has_token(ignore_auth_mode=True))
     finally:
-        loader.instance().reset_cache()  # with a token in its cache, Ray refuses the calls of a cluster without one
+        loader.instance().reset_cache()  # once Ray has cached a token, it refuses the calls of a cluster without one
 
 
 def check_connected_to(address: str, ray: Any) -> None:

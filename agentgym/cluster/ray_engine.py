@@ -118,7 +118,7 @@ class RayEngine:
         await asyncio.gather(*(worker.ended() for worker in workers))
 
     async def _ready_nodes(self) -> list[HostNode]:
-        """Return the live nodes, each with a checked worker. Raises: ClusterError."""
+        """Return the live nodes that have a checked worker. Raises: ClusterError."""
         nodes = connect(self.address, None if self._is_connected else self.nodes)  # later runs may have fewer nodes
         self._is_connected = True
         self.lost += [worker.lost for worker in self._workers.values() if worker.lost]  # lost between two runs
@@ -128,7 +128,7 @@ class RayEngine:
         return [node for node in nodes if node.id in self._workers]
 
     async def _join(self, nodes: list[HostNode]) -> None:
-        """Start a worker on each node. With other workers running, leave out the nodes after `JOIN_S` seconds."""
+        """Start a worker on each node. If other workers run, leave out nodes not ready after `JOIN_S` seconds."""
         actors = {node.id: self._start(node) for node in nodes}
         try:
             async with asyncio.timeout(JOIN_S if self._workers else None):
@@ -161,7 +161,7 @@ class RayEngine:
 
     def _forget(self, link: WorkerLink, reason: str) -> None:
         assert isinstance(link, _RayLink)
-        if self._workers.get(link.worker.node.id) is link.worker:  # else another run has reported it
+        if self._workers.get(link.worker.node.id) is link.worker:  # if not, another run has reported it
             del self._workers[link.worker.node.id]
             self.lost.append(reason)
 

@@ -23,12 +23,12 @@ HEARTBEATS = "heartbeats"
 def start_actor(
     cls: type, node: HostNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
 ) -> Any:
-    """Return an actor on a node. It reserves no CPU, which its episodes' tools would otherwise wait for.
+    """Return an actor on a node. It reserves no CPU, so that its episodes' tools can use all.
 
     Args:
         arguments: the arguments of the class.
         groups: concurrency groups, as threads by name, for calls that must not wait for others.
-        outlives_driver: whether it must end itself.
+        outlives_driver: whether it outlives this process, and so must end itself.
     """
     ray = import_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -99,6 +99,6 @@ class RayHost:
         for loop, stream in [*self._streams.items()]:
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(stream.close)
-        if (ray := import_ray()).is_initialized():  # else Ray would start a cluster of its own for the call
+        if (ray := import_ray()).is_initialized():  # else Ray would start a new cluster for the call
             with suppress(Exception):  # it may be gone
                 ray.kill(self._actor, no_restart=True)

@@ -114,7 +114,7 @@ async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], bac
 async def report_of(
     nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None
 ) -> list[tuple[HostNode, dict[str, Any], str]]:
-    """Return each node with its worker's facts (`EpisodeWorker.probe`) and why it is unusable; empty if usable."""
+    """Return each node with its worker's facts (`EpisodeWorker.probe`) and why it is unusable ("" if usable)."""
     answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
     return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
 
@@ -138,7 +138,7 @@ async def _probe(worker: Any, backend: str | None) -> dict[str, Any]:
     except TimeoutError:
         return {"broken": f"no worker answered within {PROBE_S:g} s"}
     except Exception as error:  # noqa: BLE001  after any error the node is unusable
-        reason = re.split(r"^\s.*\n", str(error).strip(), flags=re.MULTILINE)[-1]  # what follows a traceback, or a list
+        reason = re.split(r"^\s.*\n", str(error).strip(), flags=re.MULTILINE)[-1]  # the text after a traceback or list
         return {"broken": f"its worker failed: {type(error).__name__}: {' '.join(reason.split()).removesuffix('.')}"}
 
 

@@ -19,7 +19,7 @@ Event = tuple[Any, ...]
 
 
 class Mailbox:
-    """A worker's uncollected events, and its requests waiting for the driver's answer."""
+    """A worker's uncollected events, and its requests that wait for the driver's answer."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []

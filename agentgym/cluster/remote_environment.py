@@ -74,8 +74,8 @@ class RemoteSandboxes(EnvironmentSandboxes):
 class RemoteEnvironment(Environment):
     """An environment on a server that `agentgym serve environments` started. Isolation is the server's.
 
-    The first request opens it. `close` closes it, or the server does when this process has sent no heartbeat for the
-    length of its lease. The reward judges here, where the task's truth stays.
+    The first request opens it. `close` closes it; so does the server if this process sends no heartbeat for the length
+    of its lease. The task's truth is not sent: the reward judges in this process.
 
     Args:
         url: the URL of the server, for example http://10.0.0.7:8650.

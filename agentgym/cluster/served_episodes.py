@@ -23,7 +23,7 @@ MISSING_S = 2.0
 """How long a request waits for earlier ones: a request cancelled in transit never arrives."""
 
 MAX_AHEAD = 10_000
-"""How far ahead request numbers are tracked for ordering."""
+"""How far request numbers may run ahead and still be ordered."""
 
 
 class RequestOrder:

@@ -71,7 +71,7 @@ class ServerConnection:
         return self._content(response.status_code, response.content)
 
     async def open_episode(self, path: str, body: Mapping[str, Any], *, wait_s: float) -> EpisodeLease:
-        """Open an episode; while the server is full, retry for `wait_s` seconds.
+        """Open an episode. While the server is full, retry for up to `wait_s` seconds.
 
         Raises: ServerFull; any error of making the environment; as `ask`.
         """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 KEEP_ALIVE_S = 120
-"""How long an idle connection stays open: longer than at clients, so that none is closed during a request."""
+"""How long an idle connection stays open: longer than clients keep it, so that none is closed during a request."""
 FIRST_REQUEST_S = 10.0
 """How long a connection may take to send its first request head."""
 _LEAVE_S = 3  # grace period for running requests when the server is told to end

@@ -45,7 +45,7 @@ def _is_users(module: ModuleType) -> bool:
 
 @cache
 def _is_users_file(name: str, file: str) -> bool:
-    """Return whether a file is the user's. Cached, because checking a thousand modules outlasts a short run."""
+    """Return whether a file is the user's. Cached: checking a thousand modules takes longer than a short run."""
     path = Path(file).resolve()
     content = name.startswith(_CONTENT)
     return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))

@@ -40,7 +40,7 @@ _RAISED_AGAIN: Mapping[str, type[Exception]] = {
     )
 }
 _OFFERS = ("respond", "state_key", "potential", "outlook", "checkpoint")
-"""Optional methods, called only on environments whose class defines them."""
+"""Optional methods, which clients call only if the environment's class defines them."""
 
 
 class WireError(ValueError):
@@ -91,7 +91,7 @@ def tools_to_json(environment: Environment) -> list[dict[str, Any]]:
 
 
 def tool_from_json(row: Mapping[str, Any]) -> Tool:
-    """Return a tool with the served tool's description and checks. It can only be called through its environment.
+    """Return a tool with the description and checks of a served tool. It can be called only through its environment.
 
     Raises: ToolDefinitionError, KeyError, TypeError for an invalid description.
     """

@@ -148,7 +148,7 @@ def subtract_index_baseline(turn_returns: Array, returns: Array, reached: Bools,
 
 
 def _above_least(scores: Array, mask: Bools | None) -> tuple[Array, Array, Bools]:
-    """Return the lowest score of each column, how far each row in `mask` is above it (0 for the rest), and `mask`."""
+    """Return each column's lowest score, how far each row in `mask` exceeds it (0 for other rows), and `mask`."""
     if mask is None:
         mask = np.ones(scores.shape, np.bool_)
     low = np.where(mask, scores, np.inf).min(axis=0, initial=np.inf)
@@ -178,12 +178,12 @@ class LabelGroups:
     size: int
 
     def count(self, baseline: Baseline) -> NDArray[np.int64]:
-        """Return [S] the number of turns with the same label: in other trajectories ("loo"), or in all ("mean")."""
+        """Return [S] the number of turns with the same label, in other trajectories ("loo") or in all ("mean")."""
         count: NDArray[np.int64] = np.bincount(self.label_index)[self.label_index]
         return count - np.bincount(self._cell)[self._cell] if baseline == "loo" else count
 
     def centred(self, scores: Array, baseline: Baseline) -> Array:
-        """Return [S] the scores minus the mean over the turns that `count` counts; NaN if there are none.
+        """Return [S] the scores minus the mean score of the turns counted by `count`; NaN if there are none.
 
         Equal scores give exactly 0, see the function `centred`.
         """
@@ -208,7 +208,7 @@ class LabelGroups:
 
         The first turn of a trajectory has no previous turn, so each first turn is its own group.
         """
-        joined = np.arange(len(self.label_index)) - len(self.label_index)  # negative: equal to no label
+        joined = np.arange(len(self.label_index)) - len(self.label_index)  # negative numbers equal no label
         follows = np.flatnonzero(self.trajectory_index[1:] == self.trajectory_index[:-1]) + 1
         joined[follows] = before.label_index[follows - 1] * len(self.label_index) + self.label_index[follows]
         return LabelGroups(np.unique(joined, return_inverse=True)[1], self.trajectory_index, self.size)
@@ -236,7 +236,7 @@ def group_by_label(labels: Labels) -> LabelGroups:
 
 
 Weigh = Literal["trajectories", "turns", "tokens"]
-"""The unit of weight 1 in mean and standard deviation: a trajectory (divided among its turns), a turn, or a token."""
+"""What has weight 1 in a mean and standard deviation: a trajectory (shared by its turns), a turn, or a token."""
 
 
 def averaging_weights(group: Group, weigh: Weigh) -> Array:

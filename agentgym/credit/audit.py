@@ -28,7 +28,7 @@ class Agreement:
 
     Attributes:
         turns: how many turns were compared.
-        signed: how many turns are non-zero on both sides.
+        signed: how many turns have non-zero credit on both sides.
         sign: share of these turns with the same sign, with its 95 % interval (bootstrap over trajectories); NaN if
             `signed` is 0.
         rank: Spearman correlation over all turns, with its interval; NaN if one side does not vary.
@@ -46,7 +46,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Statistics of advantages that need no replay.
+    """Statistics of advantages, computed without replays.
 
     Attributes:
         zero_gradient: share of groups in which every advantage is 0, so that nothing is learnt from them.

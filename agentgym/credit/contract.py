@@ -236,7 +236,7 @@ class Estimator:
 
 
 def _credit(group: Group, computed: Array | None, weights: list[TokenWeights] | None) -> Credit:
-    """Return the credit of a group from the advantages of its valid trajectories; None if too few could be compared."""
+    """Return a group's credit from its valid trajectories' advantages, `computed`; None if these were too few."""
     valid_rows = np.flatnonzero(group.valid)
     advantages: list[Array] = [np.zeros(count) for count in group.turns]
     flags: list[Flag] = []

@@ -38,7 +38,7 @@ HIDDEN_STATES = "Training computes them from the hidden states of the model that
 
 
 def _signal(kind: SignalKind, doc: str, remedy: str = GIVE_IT) -> Any:
-    """Return the field of a signal, None in a group that does not carry it."""
+    """Return the dataclass field of a signal. Its value is None in a group that does not carry the signal."""
     return field(default=None, metadata={"signal": Signal(kind, doc, remedy)})
 
 

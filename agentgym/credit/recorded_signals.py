@@ -10,7 +10,7 @@ from agentgym.errors import CreditError
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
-_encode = json.JSONEncoder(sort_keys=True, default=str).encode  # json.dumps would make an encoder for every turn
+_encode = json.JSONEncoder(sort_keys=True, default=str).encode  # json.dumps would create an encoder for every turn
 
 
 def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         "components": {
             name: [[turn.rewards.get(name) for turn in t.turns] for t in trajectories] for name in turn_components
         },
-        # An outcome component that only some trajectories have is 0 for the others, as it is in their sum.
+        # An outcome component that only some trajectories have counts as 0 for the others, as in their sums.
         "outcome_components": {name: [t.outcome.get(name, 0.0) for t in trajectories] for name in outcome_components},
         "tool_turn": [[not turn.void for turn in t.turns] for t in trajectories],
         "stop_reasons": [t.stop_reason for t in trajectories],

@@ -30,8 +30,8 @@ class Signal:
     """One signal of a group.
 
     Attributes:
-        kind: how it is read and stored.
-        doc: what it holds, with its shape and unit.
+        kind: says how it is read and stored.
+        doc: a description, with shape and unit.
         remedy: what to do if an estimator needs it and the group does not carry it.
     """
 
@@ -50,7 +50,7 @@ class SignalKind(ABC):
 
     @abstractmethod
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Any:
-        """Return the signal as it is stored. Values of trajectories that are not valid are not checked.
+        """Return the signal in stored form. Values of trajectories that are not valid are not checked.
 
         Raises: ShapeError if axes disagree; CreditError for an invalid value. Each names the signal, the
             trajectory and the turn.

@@ -1,4 +1,4 @@
-"""Contexts: an agent may continue with another prompt, as a sub-agent, in another role, or with its history cut."""
+"""Contexts: an agent may continue with another prompt, as a sub-agent, in another role, or with a shorter history."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class HasContexts:
     def begin_context(self, opening: Sequence[Message], *, nested: bool = False) -> None:
         """Let the agent continue from only these messages, and forget all others.
 
-        The next turn then begins a new row of the trajectory, with the environment's tools at that time. A player
-        that cannot forget, such as a program with its own history, reads the call's result instead: repeat the
-        opening's content there.
+        The next turn then begins a new row of the trajectory, with the environment's tools at that time. A program that
+        keeps its own history cannot forget, and reads the call's result instead: repeat the opening's content there.
 
         Args:
             nested: whether the current context waits until `end_context` returns to it.

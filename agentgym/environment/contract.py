@@ -76,7 +76,7 @@ class Environment(OldNames):
 
     @classmethod
     def least_turns(cls, task: Task) -> int:
-        """Return the fewest turns in which a task can be solved, as far as known before the episode.
+        """Return the fewest turns in which a task can be solved, as far as this is known before the episode.
 
         Defaults to the task's `parameters["least_turns"]`, else 1. Evaluations warn if `max_turns` is smaller.
         """
@@ -155,7 +155,7 @@ class Environment(OldNames):
         """Set the attributes of every instance, so that a subclass need not call `super().__init__()`."""
         environment = super().__new__(cls)
         environment.sandboxes = environment._make_sandboxes()
-        environment._in_order = asyncio.Lock()  # held by a call of a tool that is not `parallel`
+        environment._in_order = asyncio.Lock()  # held while a call of a tool with `parallel=False` runs
         return environment
 
     def __init_subclass__(cls, *, tools: Iterable[Tool | Callable[..., Any]] = (), **kwargs: Any) -> None:

@@ -42,7 +42,7 @@ def _serve(owner, name, arguments, limit):
 """
 
 
-_READY = "_sys.path[:] = _path"  # modules imported before this line are ours, whatever files are in /work
+_READY = "_sys.path[:] = _path"  # imports before this line find our modules, whatever files are in /work
 
 
 class GuestStopped(ToolError):

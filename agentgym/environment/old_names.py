@@ -106,7 +106,7 @@ def _compose_outlook(cls: Any, methods: Mapping[str, Any]) -> None:
 
 
 class _ToldUsage(EnvironmentSandboxes):
-    """The sandboxes of an environment that overrides `usage`."""
+    """The sandboxes of an environment that overrides the old method `usage`."""
 
     were_opened = True
 

@@ -1,4 +1,4 @@
-"""Turn an agent's call into a result: validate it, run it, meter it, and distinguish every possible ending."""
+"""Turn an agent's call into a result: validate it, run it, meter it, and handle every way in which it can end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_call(
     Args:
         tools: the agent's current tools, by name.
         owner: the environment, passed to a tool's function as the first argument.
-        lock: held by a call of a tool that is not `parallel`.
+        lock: held while a call of a tool with `parallel=False` runs.
         meter: whether the result has the sandbox usage of the call.
     Raises, when awaited: SandboxError from a sandbox; any other exception from a broken tool.
     """
@@ -60,7 +60,7 @@ async def _run_metered(tool: Tool, owner: object, call: Call) -> Result:
 
 
 async def _run(tool: Tool, owner: object, call: Call) -> Result:
-    """Run one call of an existing tool, and turn every possible ending into a result."""
+    """Run one call of an existing tool. However the call ends, return a result."""
     started = time.perf_counter()
     status, truncated = ResultStatus.OK, False
     options = tool.options
@@ -85,7 +85,7 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
         content, status = str(error), ResultStatus.WRONG_ARGUMENTS
     except TimeoutError:
         if limit is None or not limit.expired:
-            raise  # the timeout is not ours: the tool left one unhandled
+            raise  # not our timeout: the tool did not handle one of its own
         content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
         if not tool.is_async:  # the thread of a synchronous tool cannot be stopped
             content += " It is still running: what it changes may come later."

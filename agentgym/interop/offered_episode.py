@@ -37,7 +37,8 @@ class ClientPolicy(Policy):
 
 
 class OfferedEpisode:
-    """Plays one task for an external program. Needs a running event loop. No retries: a client cannot go back.
+    """Plays one task for an external program. Needs a running event loop. It is never retried, because a client cannot
+    go back.
 
     Args:
         config: the config of the episode; `environment` defaults to the task's.

@@ -126,7 +126,7 @@ class TextEnv(gymnasium.Env[str, str]):
         earned = float(np.nansum(rewards))
         if not self._playing.done():
             messages = self._agent.request.messages if self._agent.request else ()
-            self._observation_text = _text(messages[self._read + 1 :])[:MAX_CHARS]  # after the agent's own
+            self._observation_text = _text(messages[self._read + 1 :])[:MAX_CHARS]  # after the agent's own message
             self._read = len(messages)
             return self._observation_text, earned, False, False, info
         last = episode.turns[-1] if episode.turns else None

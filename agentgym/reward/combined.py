@@ -91,13 +91,13 @@ class Gate:
 
 
 class Combined(Reward):
-    """Several rewards as one. Their component names must differ; each keeps its own weights.
+    """Several rewards as one. Their component names must differ. Each reward keeps its own weights.
 
     Args:
         rewards: the parts, called in order.
         weights: new weights for single components.
         schedules: factors on weights that change over training, by component.
-        gates: see Gate. Each of several gates can shut a component.
+        gates: see Gate. Any of several gates can exclude a component.
         caps: by component, the cap on the sum of its absolute values over an episode, in the component's units. A
             larger sum scales the component's weight down to the cap, so that longer episodes do not earn more.
     Raises: ValueError for a cap that is negative or not finite.

@@ -15,8 +15,9 @@ from agentgym.text import fold_text
 
 Number: TypeAlias = int | float | Fraction
 TOLERANCE, LEAST = 1e-9, 1e-12
-"""Relative and absolute difference up to which two numbers are equal, unless both are whole. It covers rounding from
-the summation order of floats, but is less than the effect of a missing row."""
+"""Relative and absolute difference up to which two numbers are equal, unless both are whole. It covers rounding that
+depends on the order of a sum, but is less than the effect of a missing row.
+"""
 _EXACT_FLOATS = 2.0**53
 _MAX_DIGITS = 400
 _CURRENCIES = "$\u20ac\u00a3\u00a5\u20b9\u20a9"
@@ -119,7 +120,7 @@ def _same_data(left: Any, right: Any, folded: bool) -> bool:
 
 
 def fold_answer(text: str) -> str:
-    """Return a folded text without outer quotes and final full stops, in whichever order they come."""
+    """Return a folded text without outer quotes and final full stops, in either order."""
     text = fold_text(text).rstrip(". ")
     while len(text) >= 2 and text[0] == text[-1] and text[0] in _QUOTES:
         text = text[1:-1].strip().rstrip(". ")

@@ -100,7 +100,7 @@ class Reward:
         """Receive the playing agentgym Policy before the first episode, for judges that query the player itself."""
 
     def has_stage(self, stage: RewardStage) -> bool:
-        """Return whether the reward judges at a stage, so that no episode waits for a group that nothing judges."""
+        """Return whether the reward judges at a stage. Without the stage `group`, no episode waits for its group."""
         return getattr(type(self), stage) is not getattr(Reward, stage)
 
     def total(self, components: Mapping[str, float]) -> float:
@@ -143,7 +143,7 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
 
 
 def _finite(value: Any) -> float | None:
-    """Return any kind of number, also a bool, as a float; None for anything else, and for NaN and infinity."""
+    """Return any kind of number, even a bool, as a float; None for anything else, and for NaN and infinity."""
     if type(value) is float:
         return value if math.isfinite(value) else None
     if isinstance(value, (str, bytes, bytearray)) or getattr(value, "ndim", None):

@@ -16,7 +16,7 @@ _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, EOFError, Ove
 
 
 def read_submission(read: Callable[[], V]) -> V | None:
-    """Return the submission as parsed by `read`; None, which counts as no submission, if it cannot be parsed.
+    """Return the submission as parsed by `read`; None, which means no submission, if it cannot be parsed.
 
     Args:
         read: parses the submission alone. The task's own data is checked elsewhere, because its faults are ours.
@@ -64,6 +64,6 @@ async def judge_submission(
 
 
 def _raise_if_of_the_task(error: Exception) -> None:
-    """Raise the error if it reports a fault of the task or the reward, which no submission can cause."""
+    """Raise the error if it reports a fault of the task or the reward: no submission causes such a fault."""
     if isinstance(error, AgentGymError) and not isinstance(error, SandboxError):
         raise error

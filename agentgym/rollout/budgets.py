@@ -73,7 +73,7 @@ class BudgetUsage:
     def __init__(self, budgets: Budgets) -> None:
         self.turns = self.calls = self.tokens = self.void_turns = 0
         self.budgets = budgets
-        self._first_prompt_tokens = 0  # the count for a policy that gives no token ids
+        self._first_prompt_tokens = 0  # the prompt's count, from a policy that gives no token ids
         self._turn_limit = TokenLimit(budgets.max_turn_tokens, StopReason.MAX_TOKENS, False)
 
     def count(self, turn: Turn, *, exact: bool) -> None:

@@ -12,14 +12,14 @@ from typing_extensions import override
 from agentgym.sandbox.time_limit import OuterLimit, TaskTimer
 
 _LOOKS = 64
-"""How often per limit the clock looks whether it was held up."""
+"""How many times per limit the clock checks whether it was held up."""
 
 
 class EpisodeClock(OuterLimit):
     """Limits the time of an episode. Sampling time does not count, because it says nothing about the agent.
 
-    Nor does time in which the event loop was held up, or a sandbox waited for a processor (`sandbox/time_limit.py`).
-    Use once, in a `with` block. TimeoutError is raised inside when the time is used up.
+    Neither does time during which the event loop was held up, or a sandbox waited for a processor
+    (`sandbox/time_limit.py`). Use once, in a `with` block. TimeoutError is raised inside when the time is used up.
 
     The active limit changes twice a turn, and hardly ever ends an episode. So the event loop's timer is not replaced at
     each change, as `asyncio.Timeout.reschedule` does; a timer that fires too early is set again.
@@ -65,11 +65,11 @@ class EpisodeClock(OuterLimit):
     @override
     def call_ended(self, waited_s: float) -> None:
         self.ends += waited_s
-        if self._timer is None and not self.calls and self.ends < math.inf:  # the time was up during the call
+        if self._timer is None and not self.calls and self.ends < math.inf:  # time ran out during the call
             self.set_timer(self.ends, self.loop.time())
 
     def set_timer(self, when: float, now: float) -> None:
-        """Let the timer fire at a time of the event loop's clock, or earlier, to see whether the loop is held up."""
+        """Let the timer fire at `when`, by the event loop's clock, or earlier, to check whether the loop is held up."""
         self._stop_timer()
         self.goes_off = min(when, now + self._time_s / _LOOKS)
         self._timer = self.loop.call_at(self.goes_off, self._go_off)

@@ -123,7 +123,7 @@ class RolloutConfig:
         return own
 
     def identity(self) -> dict[str, Any]:
-        """Return the options that episodes depend on; the ledger compares them when a run resumes under its label.
+        """Return the options that episodes depend on. The ledger compares them when a run resumes under its label.
 
         Options that do not change an episode are omitted: where it is played, how many at once, what else is recorded.
         """

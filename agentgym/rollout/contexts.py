@@ -48,7 +48,8 @@ class Contexts:
         self.current = Conversation((), (), None)
         self.row = 0
         self.tools = NO_TOOLS
-        self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that have begun a nested one, with the turn
+        # contexts that wait for a nested one, and the turn that began it
+        self._waiting: list[tuple[Conversation, Turn]] = []
         self._unsettled: list[Turn] = []
         self._restarted: ContextChange | None = None
 
@@ -94,7 +95,7 @@ class Contexts:
         self._restarted = ContextChange(tuple(opening))
 
     def settle(self, turn: Turn) -> Sequence[Turn]:
-        """Return the turns whose results are now final; there are none while a context waits for a nested one."""
+        """Return the turns whose results are now final: none while a context waits for a nested one."""
         self._unsettled.append(turn)
         if self._waiting:
             return ()

@@ -119,7 +119,7 @@ def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[
 def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> str:
     """Return the message that tells an agent of changed tools during an episode; empty if they did not change.
 
-    The prompt is rendered only once, so a policy that continues its own tokens would not learn of the change otherwise.
+    The prompt is rendered only once, so a policy that continues its own tokens would otherwise not see the change.
 
     Args:
         before, after: schemas in the OpenAI function-call shape.
@@ -133,5 +133,5 @@ def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any
 
 
 def over_budget(call: Call, budget: str) -> Result:
-    """Return the result of a call that was not run to its end, because `budget` is used up."""
+    """Return the result of a call that was not run, or not to its end, because `budget` is used up."""
     return Result(OVER_BUDGET.format(budget=budget), ResultStatus.OVER_BUDGET, call.name, call.id)

@@ -1,4 +1,4 @@
-"""Where episodes are played: in this process, or by workers on the nodes of a cluster, behind the same two methods."""
+"""Where episodes are played: in this process or on the nodes of a cluster, through the same methods."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def engine_of(
     backend: str | None = None,
     program: Sequence[str] = (),
 ) -> Engine | None:
-    """Make the engine that a recipe or the command line names; None for this process.
+    """Create the engine that a recipe or the command line names; None for this process.
 
     Args:
         address, nodes: the address and the number of nodes of the engine's cluster.

@@ -1,4 +1,4 @@
-"""The environment of a running episode: made, read before each turn, metered, restored, and closed."""
+"""The environment of a running episode: creates, reads, meters, restores and closes it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from agentgym.trajectory.turn import Turn
 CLOSE_S = 60.0
 """How long an environment may take to close before it is abandoned."""
 T = TypeVar("T")
-_REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # wall times and processes of parallel calls overlap
+_REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # not wall times and processes, which overlap in parallel calls
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """An environment's state before a turn; None for each part that the environment does not offer."""
+    """An environment's state before a turn. A part that the environment does not offer is None."""
 
     state_key: str | None = None
     potential: float | None = None
@@ -39,7 +39,7 @@ class EnvironmentState:
 
 
 NO_STATE = EnvironmentState()
-"""The state of an environment that offers no part of it, as most do not."""
+"""The state of an environment that offers none of its parts, like most environments."""
 
 
 class EnvironmentHandle:
@@ -47,8 +47,8 @@ class EnvironmentHandle:
 
     Args:
         make: makes a fresh environment.
-        checkpoints, state_keys: whether to read them. The state key of a wrapper that repeats a record is always read,
-            because that call moves the wrapper on to the next turn.
+        checkpoints, state_keys: whether to read them. A wrapper that repeats a record is always asked for its state
+            key, because that call moves the wrapper on to the next turn.
     Attributes:
         current: the environment in use.
         unwrapped: the environment inside its transparent wrappers, which gives the episode its class, tools and role.
@@ -123,8 +123,8 @@ class EnvironmentHandle:
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
         """Return the sandbox usage since the last reading, by name; empty if there were no sandboxes.
 
-        The sandboxes' own counters include everything, with parallel calls counted once. But a sandbox opened and
-        closed in between is only in the usage that the calls report. So the larger of the two values is used.
+        The sandboxes' own counters include everything, with parallel calls counted once. But a sandbox that was opened
+        and closed in between appears only in the usage that the calls report. So the larger of the two values is used.
         """
         if not self.is_metered():
             return {}
@@ -135,7 +135,7 @@ class EnvironmentHandle:
         for name in _REPORTED_BY_CALLS:
             if reported.get(name, 0) > counts.get(name, 0):
                 counts[name] = reported[name]
-        if reported.get("peak_memory_mib"):  # a process's own figure includes memory that it shares with others
+        if reported.get("peak_memory_mib"):  # the figure of a process includes memory that it shares with others
             counts.setdefault("peak_memory_mib", reported["peak_memory_mib"])
         return counts
 

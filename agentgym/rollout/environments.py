@@ -107,7 +107,7 @@ class EnvironmentFactory:
         return reward if reward is not None and reward.has_stage("group") else None
 
     def tool_schemas(self, environment: Environment) -> ToolSchemas:
-        """Return the tool schemas, cached per environment class unless an instance has its own tools."""
+        """Return the tool schemas, cached by environment class unless the instance has its own tools."""
         environment_class = type(environment)
         if environment.tools is not environment_class.tools:
             return ToolSchemas.of(environment.tools)

@@ -1,4 +1,4 @@
-"""One episode, from a fresh environment to its judged outcome, with every failure assigned to its cause.
+"""One episode, from a fresh environment to its judged outcome; every failure is attributed to the agent or to us.
 
 A mistake of the agent becomes a result, or uses up a budget that ends the episode, and is scored. A failure of the
 infrastructure (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of the environment if

@@ -23,7 +23,7 @@ from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
 Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
-"""By task id, sample, and the turn before which the checkpoint was taken; None if it was not taken."""
+"""Checkpoints by task id, sample, and the turn that follows the checkpoint; None if it was not taken."""
 
 
 class TurnRecord(Protocol):
@@ -46,7 +46,7 @@ class EpisodeConfig:
         environments: makes the environments and knows their rewards.
         seed_parts: the first parts of the hash that seeds each request (the run's seed and label).
         judged: whether rewards are computed.
-        fork: for a branch, where it leaves its record.
+        fork: for a branch, the point at which it leaves its record.
         ledger: stores each finished turn.
         checkpoints: a key for each checkpoint to take; the episodes fill in the values.
         state_keys: whether turns record the environment's state key.
@@ -80,7 +80,7 @@ class EpisodeConfig:
         )
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
-        """Store the checkpoint taken before the next turn in `checkpoints`, if one was taken and its key exists."""
+        """Store the checkpoint taken before the next turn in `checkpoints`, if one was taken and has a key there."""
         key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))
         if checkpoint is not None and self.checkpoints is not None and key in self.checkpoints:
             self.checkpoints[key] = checkpoint
@@ -88,8 +88,8 @@ class EpisodeConfig:
     def make_environment(self, task: Task, turn: int = 0) -> Environment:
         """Make a fresh environment for the turns from `turn` on.
 
-        In a branch with a checkpoint, the environment answers from the record before the fork, and its reset restores
-        the checkpoint, unless a hook renewed the environment between `turn` and the fork.
+        In a branch with a checkpoint, the environment answers turns before the fork from the record, and its reset
+        restores the checkpoint, unless a hook renewed the environment between `turn` and the fork.
         """
         environment, fork = self.environments.make(task), self.fork
         if fork is None or fork.checkpoint is None or turn > fork.turn:
@@ -104,7 +104,7 @@ class EpisodeConfig:
         return added_weights(self.hooks)
 
     def reward_for(self, environment: Environment) -> Reward | None:
-        """Return the reward that judges an episode, or that a hook needs if episodes are not judged; else None."""
+        """Return the reward if episodes are judged, or if a hook needs it; else None."""
         is_asked = self.judged or any(hook.needs_reward for hook in self.hooks)
         return self.environments.reward_for(EnvironmentWrapper.unwrap(environment)) if is_asked else None
 
@@ -116,7 +116,7 @@ class EpisodeJob:
     Attributes:
         position: number of the episode in the run; the episodes of a group are consecutive.
         trajectory: the trajectory to fill in.
-        fork: for a branch, where it leaves its record.
+        fork: for a branch, the point where it leaves its record.
         addition: a prompt addition for this episode alone, such as help in training.
     """
 

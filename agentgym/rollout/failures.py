@@ -142,7 +142,7 @@ class FailureStreak:
 
 
 def no_turn(trajectory: Trajectory) -> str:
-    """Return the reason why an episode that did not fail has no turn."""
+    """Return why an episode that did not fail has no turn."""
     if trajectory.stop_reason is StopReason.CONTEXT_FULL:
         return "the prompt has more tokens than the context of the model"
     return f"no turn was taken ({trajectory.stop_reason})"

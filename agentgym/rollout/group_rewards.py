@@ -19,7 +19,7 @@ from agentgym.trajectory.record import Trajectory
 
 @dataclass(slots=True)
 class HeldGroup:
-    """The ended episodes of a group, and the reward that judges them once all have ended."""
+    """The ended episodes of a group, and the reward that will judge them when all have ended."""
 
     reward: Reward
     jobs: list[EpisodeJob] = field(default_factory=list)
@@ -78,7 +78,7 @@ async def judge_group(
 ) -> None:
     """Judge the valid episodes of a complete group together, and add the reward's components to their outcomes.
 
-    If the reward cannot judge, all these episodes are marked failed, because none can be compared.
+    If the reward cannot judge, all these episodes are marked failed, because they cannot be compared.
     """
     valid = [trajectory for trajectory in group if trajectory.valid]
     if not valid:

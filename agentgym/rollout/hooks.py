@@ -6,7 +6,7 @@ package registers its hooks under the kind `episode_hooks`.
 
 One turn, in order: every hook's `before_turn`; the policy's message; the calls; the rewards of the turn; the state
 before the next turn, unless the turn ended the episode; every hook's `after_turn`, each with the stop reason that the
-one before it returned.
+hook before it returned.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class EpisodeHook:
         return TurnOutcome(stop)
 
     def renewed_after(self, turn: Turn) -> bool:
-        """Return whether, according to the turn's record, the hook renewed the environment after the turn."""
+        """Return whether the hook renewed the environment after a turn, according to the turn's record."""
         return False
 
     async def after_episode(self, episode: EpisodeHandle) -> None:

@@ -21,7 +21,7 @@ Check = Callable[[Any, Reward], Awaitable[V]]
 
 
 class Judge:
-    """Calls a reward, and retries after a failure.
+    """Calls a reward, and tries again after a failure.
 
     Args:
         reward: the reward that gives the components.
@@ -128,7 +128,7 @@ class Judge:
 
 
 class WrappedJudge(Judge):
-    """A judge that wraps another judge, and delegates to it every method that a subclass does not override."""
+    """A judge that wraps another judge. Methods that a subclass does not override are passed to the wrapped judge."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

@@ -152,7 +152,7 @@ class EpisodeManager:
         Args:
             slots: slots shared with other runs on this event loop, instead of the config's `concurrency`.
             skip: groups, counted from 0, to leave out.
-            watch: shared with other runs, which stall only if none of them progresses; by default, this run's own.
+            watch: shared with other runs: a stall is reported only if no run progresses; by default, this run's own.
             old: the deprecated keyword `config`, which `with_config` replaces.
         """
         if old:
@@ -177,7 +177,8 @@ class EpisodeManager:
 
         The turns before a fork are repeated as recorded, and checked (see `agentgym.rollout.replay`). If the
         environment now answers differently, the branch fails with ReplayDiverged: it is yielded, but not valid.
-        `provenance.branch` names the trajectory and turn that it left. Arguments, errors and stopping: as `run`.
+        `provenance.branch` names the trajectory and turn at which it was forked. Arguments, errors and stopping: as
+        `run`.
         """
         group_size = self._group_size(group_size)
         label, ledger = label or self.label, self.ledger if record else None

@@ -246,7 +246,7 @@ class PlayLoop:
                 else:
                     is_answer = await self._respond(turn)
                 break
-            except SandboxExhausted:  # the agent's doing
+            except SandboxExhausted:  # caused by the agent
                 raise
             except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
                 await self._restore(turn, error)
@@ -320,7 +320,7 @@ class PlayLoop:
         return self._usage.used_up()
 
     async def _ask_hooks(self, turn: Turn, stop: StopReason | None) -> StopReason | None:
-        """Let the hooks decide in turn how the episode continues. Returns: the stop reason; None to continue."""
+        """Let each hook in turn decide how the episode continues. Returns: the stop reason; None to continue."""
         messages: list[Message] = []
         renew = False
         for hook in self._hooks:
@@ -357,7 +357,7 @@ class PlayLoop:
             await ledger.write_turn(self._trajectory, settled)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the unfinished turn of an episode that ran out of time, or ended as `reply` says.
+        """Record the unfinished turn of an episode that ran out of time, or that `reply` ended.
 
         Unfinished calls get an over-budget result.
         """

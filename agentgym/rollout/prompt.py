@@ -42,7 +42,7 @@ class Prompt:
 
     Attributes:
         fixed: the additions for all tasks.
-        views: return an addition per task.
+        views: each returns an addition for a task.
     """
 
     fixed: tuple[PromptAddition, ...] = ()

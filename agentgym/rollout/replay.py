@@ -153,7 +153,7 @@ class ExhaustedPolicy(Policy):
 
 
 class RestoredEnvironment(EnvironmentWrapper):
-    """A fresh environment restored to a fork's checkpoint, which answers the turns before the fork from the record.
+    """A fresh environment, restored to a fork's checkpoint. It answers the turns before the fork from the record.
 
     Before the fork, nothing is run again; from the fork on, the environment itself answers.
 

@@ -1,4 +1,4 @@
-"""Storage: the ledger that stores every finished turn, its reader, the layout of run folders, journals of long jobs."""
+"""Storage: the ledger, which stores every finished turn; its reader; the layout of run folders; journals of jobs."""
 
 from agentgym.moved import moved_names
 from agentgym.storage.failures import count_failures

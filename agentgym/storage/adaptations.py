@@ -1,4 +1,4 @@
-"""Notes on what a checkpoint was adapted to without labels, stored with the weights so that measurements show them."""
+"""Notes on the tasks that a checkpoint was adapted to without labels, stored with the weights for later evaluations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ADAPTED_FILE = "adapted.json"
 
 
 def note_adaptations(checkpoint: Path, words: str) -> None:
-    """Write what a checkpoint was adapted to, if anything, into its folder."""
+    """Write into a checkpoint's folder which tasks the checkpoint was adapted to, if any."""
     if words and checkpoint.is_dir():
         (checkpoint / ADAPTED_FILE).write_text(json.dumps({"adapted": words}), encoding="utf-8")
 
 
 def adaptations_of(path: str | Path | None) -> str:
-    """Return what the checkpoint at a path, or the last checkpoint of a run folder, was adapted to, or ""."""
+    """Return what a checkpoint, or the last checkpoint of a run folder, was adapted to; "" if nothing."""
     checkpoint = None if path is None else checkpoint_in(Path(path))
     if checkpoint is None or not (checkpoint / ADAPTED_FILE).is_file():
         return ""
@@ -26,5 +26,5 @@ def adaptations_of(path: str | Path | None) -> str:
 
 
 def joined(*words: str) -> str:
-    """Join several adaptations into one text, each once."""
+    """Join several adaptations into one text, without repetitions."""
     return "; ".join(dict.fromkeys(part for text in words for part in text.split("; ") if part))

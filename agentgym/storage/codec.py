@@ -25,7 +25,7 @@ from agentgym.trajectory.turn import Turn
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
 Keep = Callable[[ImagePart], object]
-"""Called with each image, whose bytes are then omitted: the record holds only the digest."""
+"""A function called with each image. The record then holds only the image's digest."""
 Fetch = Callable[[str], str]
 """Maps a digest to the data of the stored image. Raises: KeyError if the image is missing."""
 

@@ -27,7 +27,7 @@ _REMEDY = "The file is damaged: restore a copy, or delete the file and run again
 
 
 def digest_of(*values: Any) -> int:
-    """Return the digest of a row's values: None, numbers, texts and bytes.
+    """Return the digest of a row's values, which are None, numbers, texts or bytes.
 
     SQLite returns a bool as a number, and a whole number as a float from some columns: these have equal digests.
     """
@@ -46,7 +46,7 @@ def digest_of(*values: Any) -> int:
 
 
 def check_row(path: Path, what: str, values: Iterable[object], digest: int | None) -> None:
-    """Check a row against its digest, if it has one. `what`: the name of the row, for the error message.
+    """Check a row against its digest, if it has one. `what`: a name of the row for the error message.
 
     Raises: LedgerError if the row does not match.
     """

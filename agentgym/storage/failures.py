@@ -72,7 +72,7 @@ def says_nothing(turn: Turn) -> bool:
 def count_failures(trajectory: Trajectory) -> Counter[str]:
     """Return counts per kind over one episode; a kind that did not occur is absent.
 
-    A failed episode counts as `failed` only: earlier mistakes are not held against the agent. A running episode has
+    A failed episode counts only as `failed`: earlier mistakes of the agent are ignored. A running episode has
     the counts of its turns so far.
     """
     stop = trajectory.stop_reason
@@ -91,7 +91,7 @@ def calls_of(trajectory: Trajectory) -> tuple[int, int]:
 
 
 def _ending(trajectory: Trajectory) -> str | None:
-    """Return how an unsolved episode ended. A refusal is recognised by the start of a last turn without calls."""
+    """Return how an unsolved episode ended. A refusal is recognised by how a last turn without calls begins."""
     stop, success, last = trajectory.stop_reason, trajectory.success, trajectory.turns[-1] if trajectory.turns else None
     if stop is None or (success is not None and success >= 1.0):
         return None
@@ -99,7 +99,7 @@ def _ending(trajectory: Trajectory) -> str | None:
         return "no_answer"
     if last is not None and not last.calls and _DECLINES.search(last.message.text[:200]):
         return "refused"
-    return None if success is None else "wrong_answer"  # not judged, so unknown
+    return None if success is None else "wrong_answer"  # not judged, so it is unknown whether the answer is wrong
 
 
 def _written(call: Call) -> str:

@@ -56,7 +56,7 @@ class Ledger:
         self._loop: asyncio.AbstractEventLoop | None = None  # the loop in which a commit is scheduled
         self._written: dict[str, int] = {}  # turns stored so far, per unfinished episode begun here
         self._connection = self._open()
-        self._keys: dict[str, int] = {}  # of unfinished episodes
+        self._keys: dict[str, int] = {}  # keys of the unfinished episodes
         with self._errors_name_the_file("read"):
             self._columns = episode_columns(self._connection)
             for row in self._connection.execute(f"SELECT {self._columns} FROM episode WHERE turns IS NULL"):
@@ -109,7 +109,7 @@ class Ledger:
         if trajectory.id not in self._written:
             self._begin(trajectory)
         key, done = self._keys[trajectory.id], self._written[trajectory.id]
-        # The last turn is written again, even if already stored: as the last turn it loses its observation.
+        # The last turn is written again even if it is stored, because as the last turn it has no observation.
         first = min(done, len(trajectory.turns) - 1)
         turns = trajectory.turns[max(first, 0) :]
         rows = [_with_digest(key, turn.index, *pack_turn(turn, self._images.append)) for turn in turns]
@@ -279,7 +279,7 @@ class Ledger:
     async def _committed(self) -> None:
         """Wait for the commit that ends this pass of the event loop."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # no commit is scheduled, or it was in a loop that is gone
+        if self._loop is not loop:  # no commit is scheduled, or it was scheduled in a loop that has ended
             self._loop = loop
             loop.call_soon(self._commit)
         done = loop.create_future()

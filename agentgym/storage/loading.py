@@ -68,7 +68,7 @@ def unpack_episode(connection: sqlite3.Connection, path: Path, row: Sequence[Any
         trajectory.turns = [unpack_turn(row, fetch) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerError(f"{path}: the episode {episode_id!r} is damaged: {error!r}.") from error
-    if turns is None:  # rows that began since the head was written are not in it
+    if turns is None:  # rows that begin after the head was written are not in it
         rows_begun = max((turn.row for turn in trajectory.turns), default=0)
         trajectory.further_rows += [Row() for _ in range(rows_begun - len(trajectory.further_rows))]
     elif [turn.index for turn in trajectory.turns] != list(range(turns)):

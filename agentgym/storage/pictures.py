@@ -41,7 +41,7 @@ def fetch(connection: sqlite3.Connection, digest: str) -> str:
 
 
 def _packed(data: str) -> tuple[bool, bytes]:
-    """Return (False, decoded bytes), a quarter smaller; (True, data as text) if the data is not canonical base64."""
+    """Return (False, decoded bytes), which save a quarter; (True, data as text) if the data is not canonical base64."""
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

@@ -43,10 +43,10 @@ class LedgerReader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        self._tables: list[str] = []  # tables that hold summaries
+        self._tables: list[str] = []  # names of the tables that hold summaries
         self._written = False  # whether the ledger's own table is one of them
-        self._made_up_to = 0  # the last key that `summarise` has seen
-        self._unreadable = 0  # episodes that `summarise` skipped
+        self._made_up_to = 0  # the last episode key that `summarise` has seen
+        self._unreadable = 0  # how many episodes `summarise` skipped
         self._checked_up_to = 0  # the last key whose summary was compared with its digest
         self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last request and its result
         self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # last keys counted, and the counts
@@ -74,7 +74,7 @@ class LedgerReader:
     def summarise(self, budget_s: float = 0.25) -> int:
         """Make missing summaries, for ledgers that an earlier agentgym wrote. Returns: how many are still missing.
 
-        They are kept in memory. Works for about `budget_s` seconds: call it again until it returns 0.
+        The summaries are kept in memory. This works for about `budget_s` seconds: call it again until it returns 0.
         """
         deadline = time.monotonic() + budget_s
         with self._reading() as connection:
@@ -136,7 +136,7 @@ class LedgerReader:
         return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
 
     def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
-        """Count the episodes matching `where` per filter value of `only`, `failure` and `tag`.
+        """Count the episodes that match `where`, for each value of the filters `only`, `failure` and `tag`.
 
         Tags are counted as if `where` named no tag, so that other tags can be chosen.
         """
@@ -168,7 +168,7 @@ class LedgerReader:
         with self._reading() as connection:
             self._check_new_summaries(connection)
             (counted_up_to, last), counts = self._phases
-            if counted_up_to != self._made_up_to:  # older episodes were added in between
+            if counted_up_to != self._made_up_to:  # older episodes were added since
                 last, counts = 0, {}
             rows = connection.execute(
                 f"SELECT {_PHASE}, count(*), max(episode) FROM known WHERE episode > ? "
@@ -225,7 +225,7 @@ class LedgerReader:
         try:
             try:
                 return self._connected(f"{uri}?mode=ro")
-            except sqlite3.OperationalError:  # SQLite may not create its shared-memory file in the folder
+            except sqlite3.OperationalError:  # SQLite may be unable to create its shared-memory file in the folder
                 if self.path.with_name(self.path.name + "-wal").exists():
                     raise  # another process may be writing: the file alone would be incomplete
                 return self._connected(f"{uri}?mode=ro&immutable=1")
@@ -238,7 +238,7 @@ class LedgerReader:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables >= TABLES:
                 raise LedgerError(f"{self.path} is not a ledger: its tables are {', '.join(sorted(tables)) or 'none'}.")
-            connection.execute("PRAGMA cache_size = -32768")  # KiB: the summaries of a large run stay in memory
+            connection.execute("PRAGMA cache_size = -32768")  # in KiB; keeps the summaries of a large run in memory
             connection.execute("ATTACH ':memory:' AS made")
             summary.create(connection, "made.")
         except BaseException:

@@ -219,7 +219,7 @@ class StageFolder(RunFolder):
             os.close(folder)
 
     def _check_is_free_or_run(self) -> None:
-        """Check nothing: the run's own folder is already checked."""
+        """Do nothing: the run's own folder is already checked."""
 
     def phase(self, usual: str) -> str:
         """Return the stage's own name of a phase."""

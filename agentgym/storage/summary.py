@@ -13,7 +13,7 @@ from agentgym.storage.failures import calls_of, count_failures
 from agentgym.trajectory.record import Trajectory
 
 TABLE = "summary_3"
-"""The name of the table. Its number grows when a row's content changes: readers then make the rows a ledger lacks."""
+"""The name of the table. Its number grows when the content of rows changes: readers then create missing rows."""
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     episode INTEGER PRIMARY KEY,  -- its key
@@ -59,7 +59,7 @@ _WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * (len
 
 
 def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
-    """Return the row of an episode, finished or not, in order of COLUMNS."""
+    """Return the row of a finished or unfinished episode, in order of COLUMNS."""
     stop, failures = trajectory.stop_reason, count_failures(trajectory)
     return (
         *_identity(key, trajectory),

@@ -13,7 +13,7 @@ from agentgym.errors import TaskError
 from agentgym.task.definition import Task
 
 Columns = Mapping[str, str | Mapping[str, str]]
-"""Per field of Task: its column; for `parameters` and `truth`, optionally the column of each entry, by key."""
+"""The column of each field of Task; for `parameters` and `truth`, optionally a mapping from keys to columns."""
 JSON_FIELDS = ("messages", "parameters", "truth", "origin")
 """Fields whose values have varying types. A column has one type, so these fields are stored as JSON text."""
 FILES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".arrow": "arrow"}

@@ -97,7 +97,7 @@ class Task:
 
     @property
     def is_of_one_step(self) -> bool:
-        """Whether the policy wrote the task in a step, or the task asks it to write one: not typical of the set."""
+        """Whether the policy wrote the task in a training step, or the task asks for writing one. Neither is typical."""
         return self.origin is not None and self.origin.generator in (Origin.VARIANTS, Origin.INSTRUCTIONS)
 
     @property
@@ -123,7 +123,7 @@ class Task:
         return self._with(own_data(self.parameters), own_data(self.truth), self.hints, self.origin)
 
     def _with(self, parameters: Mapping[str, Any], truth: Any, hints: tuple[str, ...], origin: Origin | None) -> Task:
-        """Return `replace(self, ...)`, without its loop over all fields: each episode copies its task twice."""
+        """Do the same as `dataclasses.replace`, but faster: each episode copies its task twice."""
         if type(self) is not Task:
             return replace(self, parameters=parameters, truth=truth, hints=hints, origin=origin)
         return Task(

@@ -212,7 +212,7 @@ def _default_as_json(function: Callable[..., Any], parameter: inspect.Parameter,
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
         as_json = adapter.dump_python(default, mode="json", warnings=False)
-        if _not_finite(default) is not None:  # where no type is given, pydantic writes null
+        if _not_finite(default) is not None:  # pydantic writes null for a default without a given type
             raise ValueError("a number that is not finite")
         json.dumps(as_json, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:  # includes pydantic's errors

@@ -318,7 +318,7 @@ def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_own_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function whose defaults can be changed: each call gets copies, so that none changes another's."""
+    """Wrap a function that has mutable defaults: each call gets copies, so that no call changes another's."""
     defaults = {
         parameter.name: parameter.default
         for parameter in inspect.signature(function).parameters.values()

@@ -1,11 +1,11 @@
-"""JSON Schemas with only the keys that models are used to, in the order that they are used to."""
+"""JSON Schemas with only the keys that models are used to, in the usual order."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _FIRST = ("type", "description", "enum", "properties", "items", "required")
-_NAMES = ("properties", "$defs")  # their keys are names
+_NAMES = ("properties", "$defs")  # objects whose keys are names, not keywords
 _VALUES = ("enum", "const", "default", "examples")
 
 

@@ -110,12 +110,12 @@ class Trajectory:
 
     @property
     def valid(self) -> bool:
-        """Whether the episode may enter turn statistics and the loss: ended, not failed, with at least one turn."""
+        """Whether the episode may enter turn statistics and the loss: it has ended, has not failed, and has a turn."""
         return self.stop_reason is not None and not self.stop_reason.failed and bool(self.turns)
 
     @property
     def scored(self) -> bool:
-        """Whether the episode may enter success rates: valid, or the prompt left no room for a turn (scores 0)."""
+        """Whether the episode may enter success rates: it is valid, or its prompt left no room for a turn (score 0)."""
         return self.valid or self.stop_reason is StopReason.CONTEXT_FULL
 
     @property
@@ -156,7 +156,7 @@ class Trajectory:
         )
 
     def return_from(self, turn: int = 0) -> float:
-        """Return the outcome reward plus the undiscounted turn rewards from a turn on; an unrewarded turn counts 0."""
+        """Return the outcome reward plus the undiscounted turn rewards from a turn on; a missing reward counts 0."""
         return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
 
     def usage(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ class Span:
 
     Attributes:
         start, end: the half-open range of characters in the argument of a call or in the message's text.
-        value: finite; its meaning is up to the judge, for example 1 for a line that failed.
+        value: a finite number; the judge defines its meaning, for example 1 for a line that failed.
         call: index of the message's call that contains the span; None for the text of the message.
         argument: name of that call's text argument.
     """

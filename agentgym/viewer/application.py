@@ -33,7 +33,7 @@ class Viewer:
         return [self._open(key, path) for key, path in self._keys.items()]
 
     def run(self, key: str) -> OpenedRun:
-        """Return a run by its key. A key is only looked up, never turned into a path. Raises: LookupError."""
+        """Return a run by its key. The key is looked up, never used as a path. Raises: LookupError."""
         if key not in self._keys:
             self._keys = find_runs(self._paths)
         if key not in self._keys:

@@ -161,6 +161,6 @@ class OpenedRun:
                     status = path.stat()
                 except OSError:
                     continue
-                if status.st_size or not path.is_file():  # skips the empty -wal that reading a ledger leaves
+                if status.st_size or not path.is_file():  # skips the empty -wal file that a reader of the ledger leaves
                     stamps.append((status.st_size, status.st_mtime_ns, status.st_ino))
         return stamps

@@ -54,7 +54,7 @@ def off_policy(
 
     By default the ratio of a turn is the geometric mean of its tokens' ratios. Engines that compute the same weights
     differently disagree a little about every token, mostly to one side; over hundreds of tokens the product of these
-    ratios vanishes, although the policies are equal. The mean is biased further: it takes the root of the ratio.
+    ratios vanishes, although the policies are equal. The geometric mean adds bias: it takes a root of the ratio.
 
     Args:
         mode, level, over, high, low: see `ratio_weights`. At level "token" a turn gets the mean of its tokens'
@@ -111,7 +111,7 @@ def mean_turn_weights(weights: Array, log_ratios: Array) -> Array:
     count = known.sum(axis=2)
     own_weights = np.where(known, weights, np.nan)
     least = np.nanmin(own_weights, axis=2, initial=math.inf)
-    least = np.where(count > 0, least, 1.0)  # equal weights have exactly that mean
+    least = np.where(count > 0, least, 1.0)  # equal weights have this mean exactly
     above = np.where(known, weights - least[:, :, None], 0.0).sum(axis=2)
     weighted: Array = least + above / np.maximum(count, 1)
     return weighted

@@ -12,6 +12,6 @@ chat_completions.py, responses.py, anthropic_messages.py  one API each
 
 from agentgym.moved import moved_names
 
-from .gateway import PolicyGateway as PolicyGateway  # the name that an entry point has
+from .gateway import PolicyGateway as PolicyGateway  # named by the entry point
 
 __getattr__ = moved_names(__name__)

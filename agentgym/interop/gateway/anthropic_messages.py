@@ -32,7 +32,7 @@ class AnthropicMessages:
         return chat_of(body, messages, tools, body.get("max_tokens"))
 
     def _messages(self, row: Mapping[str, Any]) -> Iterator[Message]:
-        """Yield our messages for one of Anthropic's: its user message contains tool results, which we keep separate."""
+        """Yield our messages for one of Anthropic's. Its user message contains tool results; ours are separate."""
         role, content = row.get("role"), row.get("content")
         if role not in ("user", "assistant"):
             raise invalid(f"A message has the role {role!r:.40}. Give user or assistant.")

@@ -109,7 +109,7 @@ def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
 
 
 def finish_of(answer: Answer, calls: str, stop: str) -> str:
-    """Return why a message ended, in an API's terms."""
+    """Return why a message ended, in the API's words."""
     if answer.finish_reason != "stop":
         return answer.finish_reason
     return calls if answer.message.calls else stop

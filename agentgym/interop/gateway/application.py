@@ -93,7 +93,7 @@ class _Gateway:
         async def complete(request: Request) -> Response:
             loop = self._loop(request)
             retries = request.headers.get("x-stainless-retry-count", "0")
-            # programs may cut texts inside a character, and policies cannot read the halves
+            # programs may cut a text inside a character, and policies cannot read half a character
             body = replace_lone_surrogates(await _json(request))
             chat = api.read(object_of(body, "The request"))
             chat = replace(chat, is_retry=retries not in ("0", ""))
@@ -130,7 +130,7 @@ class _Gateway:
         return AsciiJSONResponse({})
 
     async def claim(self, request: Request) -> Response:
-        """Hand out the next episode that no program plays. Status 204: there is none yet; the client must ask again."""
+        """Hand out the next episode that no program plays. Status 204 means that there is none yet: ask again."""
         if not self._sessions.is_servers(_token(request)):
             raise _unknown_token()
         self._accepted(request.scope.get("client"))

@@ -13,7 +13,7 @@ from agentgym.policy.contract import FinishReason
 from agentgym.tools.arguments import replace_lone_surrogates
 
 Key = tuple[Any, ...]
-"""A key that is equal for messages that a policy cannot tell apart."""
+"""Identifies a message: messages that a policy cannot tell apart have equal keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class Answer:
 
 
 def as_sent(call: Call) -> tuple[str, dict[str, Any]]:
-    """Return a call's name and arguments as sent to programs; an unreadable call has the reason as argument."""
+    """Return a call's name and arguments as sent to programs. An unreadable call gets the reason as its argument."""
     return call.name or "unreadable", call.arguments if call.error is None else {"error": call.error}
 
 
 def key_of(message: Message) -> Key:
     """Return the key of a message: role, text, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
-    sent = map(as_sent, message.calls)  # a program sends back what it was sent
+    sent = map(as_sent, message.calls)  # a program sends back what it received
     calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in replace_lone_surrogates([*sent]))
     if message.role == "assistant" and isinstance(content, str):
         content = replace_lone_surrogates(content).strip()  # as programs send it back

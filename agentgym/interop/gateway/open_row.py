@@ -24,7 +24,7 @@ class OpenRow:
         keys: the keys of its messages so far, including the policy's last one.
         answer: the answer to the request of its last turn. turn: that turn, until its observation is known.
         allowed: how many calls of this turn the budget has room for.
-        executed: calls of this turn that were answered. running: requests whose calls it runs now.
+        executed: calls of this turn that were answered. running: requests whose calls run now.
     """
 
     number: int
@@ -52,7 +52,7 @@ class OpenRow:
     def record(self, turn: Turn, observation: Sequence[Message]) -> None:
         """Record in a turn its calls (the program's own calls last), their results, and the replies.
 
-        If the environment ran a call, its result is used; different text from the program is recorded as a reply.
+        If the environment ran a call, its result counts; if the program sent another text, that is recorded as a reply.
         """
         messages = {message.call_id: message for message in observation if message.role == "tool"}
         executed = {call.id: result for call, result in self.executed}

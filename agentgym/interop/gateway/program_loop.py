@@ -24,7 +24,7 @@ MAX_WAITING = 16
 MAX_REFUSED = 64
 """The number of invalid requests that ends an episode: its program will not correct itself."""
 IDLE_S = 0.5
-"""How long the batches of a policy wait for the next request of a program."""
+"""How long a policy's batches wait for a program's next request."""
 T = TypeVar("T")
 
 
@@ -125,12 +125,12 @@ class ProgramLoop(PlayLoop):
         raise EpisodeOver(reason)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the turns whose observations are unknown when the episode is over."""
+        """Record the turns that are still open when the episode is over; their observations are unknown."""
         await asyncio.gather(*self._closing)
         for row in self._rows:
             await self._close_turn(row, ())
         if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
-            self._trajectory.further_rows.pop()  # the row had no room for a single message
+            self._trajectory.further_rows.pop()  # the row had no room for any message
 
     async def _until_over(self) -> StopReason:
         try:
@@ -238,7 +238,7 @@ class ProgramLoop(PlayLoop):
                 return earlier.answer
         row = next((row for row in reversed(self._rows) if row.continues_with(keys, chat.tools)), None)
         if row is not None:
-            while row.running:  # their results belong to the present turn
+            while row.running:  # their results belong to this turn
                 await asyncio.wait(row.running)
             self._check_open()
             await self._close_turn(row, chat.messages[len(row.keys) :])
@@ -311,7 +311,7 @@ class ProgramLoop(PlayLoop):
         return row.answer
 
     async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
-        """Run a program's call: match it to the latest message that holds it, else record it as the program's own."""
+        """Run a program's call, as part of the latest message that made it; otherwise as the program's own call."""
         row = self._calling_row(name, arguments)
         if row is None:
             return Result("Ask the policy for a message before you call a tool.", ResultStatus.TOOL_ERROR, name)
@@ -345,7 +345,7 @@ class ProgramLoop(PlayLoop):
         return result
 
     def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
-        """Return the row whose last message holds a call, else the last active row; None without any."""
+        """Return the row whose last message made a call, else the last active row; None without any."""
         rows = [row for row in self._rows if row.turn is not None]
         rows.sort(key=lambda row: -1 if row.turn is None else row.turn.index)
         holding = [

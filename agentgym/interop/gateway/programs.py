@@ -44,7 +44,8 @@ class AgentProgram:
 
     @asynccontextmanager
     async def running(self, loop: ProgramLoop, url: str, token: str) -> AsyncIterator[None]:
-        """Run it for an episode; end it and its children on exit. Raises: PolicyError if it does not start.
+        """Run the program for an episode; end it and its children after the block. Raises: PolicyError if it does not
+        start.
 
         When the program ends by itself, the episode ends: with an answer or, if the program failed, without one.
         """
@@ -71,7 +72,7 @@ class AgentProgram:
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, process: asyncio.subprocess.Process, loop: ProgramLoop) -> None:
-        """Read the program's output, keeping its tail, and end the episode when the program ends."""
+        """Read the program's output, keep the end of it, and end the episode when the program ends."""
         reading = asyncio.create_task(_tail(process.stdout))
         try:
             code = await process.wait()

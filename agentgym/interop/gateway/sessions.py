@@ -47,7 +47,7 @@ class Sessions:
         return self._open.get(_digest(token))
 
     def is_servers(self, token: str) -> bool:
-        """Return whether a token allows its owner to take episodes."""
+        """Return whether a token allows its sender to take episodes."""
         return number_of(token, self._tokens) is not None
 
     def offer(self, loop: ProgramLoop, token: str) -> None:

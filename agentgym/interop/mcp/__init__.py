@@ -13,6 +13,6 @@ from agentgym.moved import moved_names
 from .content import content_from_mcp as content_from_mcp
 from .content import content_to_mcp as content_to_mcp
 from .content import result_to_mcp as result_to_mcp
-from .environment import McpEnvironment as McpEnvironment  # the name that an entry point has
+from .environment import McpEnvironment as McpEnvironment  # named by the entry point
 
 __getattr__ = moved_names(__name__)

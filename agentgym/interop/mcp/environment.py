@@ -28,7 +28,7 @@ TASK_OVER = "The task is over.\n"
 
 
 class McpEnvironment(Environment):
-    """The tools of an MCP server. Isolated: the server has a sandbox of its own, made anew for each episode.
+    """The tools of an MCP server. Isolated: the server runs in a separate sandbox, a new one for each episode.
 
     Task parameters, all optional; only `server` is required if the environment was registered without a server:
         server: {"command": [...], "files": {path: text}, ...}, the fields of `McpServer`.
@@ -115,7 +115,7 @@ class McpEnvironment(Environment):
         return {str(entry.get("name")): entry for entry in self._connection.tools}
 
     def _take_tools(self, task: str) -> None:
-        """Make our tools from those that the server offers now. Raises: TaskError for a tool that cannot be used."""
+        """Create our tools from those that the server offers now. Raises: TaskError for a tool that cannot be used."""
         chosen = {
             name: entry
             for name, entry in self._offered().items()
@@ -145,7 +145,7 @@ class McpEnvironment(Environment):
                 {"properties": {}, **schema} if isinstance(schema, Mapping) else {"properties": schema},
                 partial(self._call_finally if is_final else self._call, name),
                 final=is_final,
-                parallel=False,  # one connection: the time for which a call waits for others does not count
+                parallel=False,  # one connection, so that the time for which a call waits for others does not count
                 timeout_s=2 * self._call_s + 60.0,  # the bridge's own limit is reached before this one
                 **({"max_output_chars": self._max_end_chars} if is_final else {}),
             )
@@ -156,7 +156,7 @@ class McpEnvironment(Environment):
 
     @property
     def _max_end_chars(self) -> int:
-        """The maximum length of the last result, so that no end state is cut: JSON may write six characters for one."""
+        """The maximum length of the last result, so that no end state is cut: JSON may need six characters for one."""
         return 6 * MAX_STATE_CHARS * (len(self._state_calls) + 1) + 1_000
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Content:

@@ -1,4 +1,4 @@
-"""Inside the sandbox: a client of one MCP server. It answers requests of the environment, one line of JSON each.
+"""Runs inside the sandbox: a client of one MCP server, which answers the environment's requests, one JSON line each.
 
 Standard library only. Speaks the protocol of 2026-07-28, whose requests are independent, and the earlier protocols,
 which begin with a handshake. Source: the specifications of both, and the answers of published servers.
@@ -19,7 +19,7 @@ STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 """The newest revisions without and with a handshake."""
 METHOD_NOT_FOUND = -32_601
 PROBE_S = 5.0
-"""How long a server may take to say whether it speaks STATELESS; after silence the handshake is tried."""
+"""How long a server may take to say whether it speaks STATELESS. If it does not answer, the handshake is tried."""
 MAX_TOOLS, MAX_PAGES = 1_000, 100
 ENVELOPE = "io.modelcontextprotocol/"
 _WHO = {"name": "agentgym", "version": "1"}
@@ -58,7 +58,7 @@ class Client:
         return {"protocol": self._version, "instructions": str(about.get("instructions") or "")}
 
     def _discover(self, deadline: float) -> dict[str, Any] | None:
-        """Ask in the form of STATELESS; None if the server does not support it."""
+        """Ask for the server's description in the form of STATELESS; None if the server does not support that form."""
         self._use(STATELESS)
         auto = self._era == "auto"
         try:

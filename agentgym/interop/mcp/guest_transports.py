@@ -1,4 +1,4 @@
-"""Inside the sandbox: how JSON-RPC messages reach an MCP server, over its standard streams or over HTTP.
+"""Runs inside the sandbox: sends JSON-RPC messages to an MCP server, over its standard streams or over HTTP.
 
 Standard library only. A server is not trusted: it may end, be silent, or never stop writing.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 MAX_MESSAGE_BYTES = 8 * 2**20
 MAX_MESSAGES = 10_000
-"""How many messages a server may send before it answers one request."""
+"""How many messages a server may send before it answers a request."""
 MAX_LAST_WORDS = 2_000
 _PIECE = 65_536
 _HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
@@ -68,11 +68,11 @@ class StandardStreams:
         self._outgoing += _encoded(message) + b"\n"
 
     def ask(self, message: Message, deadline: float) -> Iterator[Message]:
-        """Send a request, and yield what the server sends from then on. Raises: ServerFailed, ServerLate."""
+        """Send a request, and yield the server's messages from then on. Raises: ServerFailed, ServerLate."""
         self.send(message, deadline)
         for _ in range(MAX_MESSAGES):
             line = self._line(deadline)
-            with contextlib.suppress(ValueError, RecursionError):  # a line that is not a message is meant for a person
+            with contextlib.suppress(ValueError, RecursionError):  # a line that is not a message is meant for people
                 received = json.loads(line)
                 if isinstance(received, dict):
                     yield received
@@ -103,7 +103,7 @@ class StandardStreams:
                 try:
                     del self._outgoing[: os.write(self._stdin, self._outgoing[:_PIECE])]
                 except OSError:
-                    self._outgoing.clear()  # the server has closed its input; its output will show how it ended
+                    self._outgoing.clear()  # the server has closed its input; its output will show why it ended
                 continue
             piece = os.read(key.fd, _PIECE)
             if key.fd == self._stderr:
@@ -146,7 +146,7 @@ class StreamableHttp:
             pass
 
     def ask(self, message: Message, deadline: float) -> Iterator[Message]:
-        """Send a request, and yield what the server sends in reply. Raises: ServerFailed, ServerLate."""
+        """Send a request, and yield the messages in the server's reply. Raises: ServerFailed, ServerLate."""
         count = 0
         for text in self._post(message, deadline):
             try:

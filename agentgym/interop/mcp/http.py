@@ -64,7 +64,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """Who may ask a server."""
+    """Who may send requests to a server."""
 
     host: str = "127.0.0.1"
     """The listening address. On a loopback address the Host header must name a loopback address, which stops a browser

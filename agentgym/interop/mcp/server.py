@@ -15,7 +15,7 @@ from agentgym.sandbox.contract import Channel
 BRIDGE = GuestModule(__package__, "guest_transports", "guest_bridge")
 _BRIDGE_PATH = "/tmp/agentgym-mcp-bridge.py"
 _SLACK_S = 5.0
-"""How many seconds longer than the bridge the environment waits for an answer."""
+"""The environment waits this many seconds longer than the bridge for an answer."""
 
 
 @dataclass(frozen=True, slots=True)

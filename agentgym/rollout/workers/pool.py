@@ -68,11 +68,11 @@ class WorkerPool:
     async def results(
         self, slots: Slots | None = None, watch: StandstillWatch | None = None
     ) -> AsyncGenerator[tuple[int, Trajectory], None]:
-        """Yield each episode when it ends, with its position. When the caller leaves, all work is stopped and awaited.
+        """Yield each episode when it ends, with its position. When the caller stops, all work is cancelled and awaited.
 
         Args:
             slots: slots shared with other runs on this event loop, instead of this run's `concurrency` slots.
-            watch: shared with other runs, which stall only if none of them progresses.
+            watch: shared with other runs: a stall is reported only if no run progresses.
         """
         self._slots, self._watch = slots or self._slots, watch or self._watch
         engine: Engine = self._rollout.engine or LocalEngine()

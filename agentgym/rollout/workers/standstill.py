@@ -70,7 +70,7 @@ class StandstillWatch:
 
 
 def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:
-    """Return one line with the activities in which episodes have been stuck, most frequent first."""
+    """Return one line with the activities that episodes have been stuck in, most frequent first."""
     examples = {_TURN.sub("", activity): name for name, (_, activity) in reversed(state.items())}
     counts = Counter(_TURN.sub("", activity) for _, activity in state.values())
     listed = [
