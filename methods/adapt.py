@@ -53,9 +53,9 @@ class Adapt(TrainingPart):
 
     @override
     def training_tasks(self, task_set: TaskSet) -> TaskSet:
-        """Return a task set whose training tasks are the tasks of the split without labels.
+        """Return a task set whose training tasks are the tasks of `split` without their truth.
 
-        Its validation tasks stay as they are. It has no scripted players, because these know more than the agent.
+        Its validation tasks stay as they are. The set has no scripted players, because they know more than the agent.
         Raises: RecipeError if the split is empty.
         """
         unlabelled = [_unlabelled(task) for task in task_set[self._split]]
@@ -75,7 +75,7 @@ class Adapt(TrainingPart):
         return {"reward": self._make_reward()}
 
     def _make_reward(self) -> Reward:
-        """Make the reward. Raises: RecipeError if it judges single episodes, or cannot be made."""
+        """Create the reward. Raises: RecipeError if it judges single episodes, or cannot be created."""
         where = f"{self.label} reward = {self._reward!r}"
         try:
             reward: Reward = load_named_part("rewards", self._reward)()
@@ -91,7 +91,7 @@ class Adapt(TrainingPart):
 
 
 def _unlabelled(task: Task) -> Task:
-    """Return the task without its truth, but keep its `pair`, which other tasks with the same question share."""
+    """Return the task without its truth, except `pair`, which tasks that ask the same question share."""
     pair = task.pair
     truth = None if pair is None else {"pair": pair}
     return replace(task, id=f"{ADAPT}/{task.id}", truth=truth, hints=(), split="train", origin=Origin(ADAPT, task.id))

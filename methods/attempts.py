@@ -15,7 +15,8 @@ from agentgym.reward import SUCCESS, Components, validate_feedback
 from agentgym.rollout import EpisodeHandle, EpisodeHook, Judge, TurnOutcome, WrappedJudge
 
 ENDED_EARLY = "This attempt was ended early."
-"""What the agent reads when a stop rule has ended an attempt. Only the last attempt's record has the rule's reason."""
+"""What the agent reads when a stop rule has ended an attempt. The rule's reason is recorded for the last attempt only.
+"""
 __all__ = ["Attempts"]
 
 Weight = Annotated[float, Field(allow_inf_nan=False)]
@@ -26,10 +27,10 @@ class Attempts(EpisodeHook):
     """How often an episode tries its task.
 
     An attempt ends when the agent answers, the environment ends, or a stop rule calls it hopeless. The reward judges
-    the attempt's turns as it judges an episode; the environment's tools, which do not know the truth, take no part.
+    the attempt's turns as it judges an episode; the environment's tools do not know the truth, and judge nothing.
     The conversation then goes on with the feedback, in a fresh environment that was reset with the same seed. Budgets
     bound the whole episode, and judging an attempt counts in its `time_s`. The outcome is that of the last attempt,
-    with these components beside it:
+    plus these components:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =
     first (1 - last); `improvement` = last - first. If a budget ends the first attempt, this attempt is also the last.
 
@@ -66,7 +67,7 @@ class Attempts(EpisodeHook):
 
     @override
     def renewed_after(self, turn: Turn) -> bool:
-        """Return whether an attempt other than the last ended with this turn, according to its record."""
+        """Return whether an attempt that was not the last ended with this turn, according to the turn's record."""
         return any(f"attempt_{number}" in turn.rewards for number in range(1, self.n))
 
 

@@ -144,7 +144,7 @@ class StepCritic:
         Returns: the mean loss of the first pass, in nats.
         """
         inputs = [_before_turns(trajectory) for trajectory in trajectories]
-        turns = float(np.mean([len(label) for label in labels]))  # one divisor for all, to weight prefixes equally
+        turns = float(np.mean([len(label) for label in labels]))  # one divisor for all: equal weights for prefixes
         device = self._scorer.head.weight.device
         targets = [torch.tensor(label, dtype=torch.float32, device=device) for label in labels]
 

@@ -127,7 +127,7 @@ def _generator_of(task_set: TaskSet, stage: str) -> Generate:
 
 @dataclass
 class _Search:
-    """Generate tasks until enough are accepted.
+    """Generates tasks until enough are accepted.
 
     Attributes:
         admission: counts the rejected tasks by the reasons of NewTasks and these: "error" if the generator raised,

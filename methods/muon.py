@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-_QUINTIC = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration, from Jordan's text
+_QUINTIC = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration, from Jordan's article
 _ITERATIONS = 5
 
 

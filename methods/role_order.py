@@ -24,8 +24,8 @@ class RoleOrder(TrainingPart):
     """Updates the roles in order, each in a separate pass over the step's batch.
 
     The advantages of a role's tokens are multiplied by the probability ratio, after to before their update, of the
-    tokens of the roles already updated. So each role is updated for the current team. Turns without a role are those
-    of the first of policy.lora.roles.
+    tokens of the roles already updated. So each role is updated for the current team. Turns without a role belong to
+    the first role of policy.lora.roles.
 
     Source: HAPPO, Kuba et al. 2022, arXiv:2109.11251, whose joint return does not fall; for language models MARFT, Liao
     et al. 2025, arXiv:2504.16129. These papers use the ratio of one joint action; this part uses the clamped ratio of

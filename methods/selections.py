@@ -47,7 +47,7 @@ def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -
 def weighted(group: Sequence[Trajectory], *, temperature: Positive = 1.0, component: str = "") -> list[Selected]:
     """Select every episode, with a weight proportional to exp(score / temperature) and mean 1 over the group.
 
-    Source: reward-weighted regression as in RISE, Qu et al. 2024, arXiv:2407.18219. Taking the mean over a task's
+    Source: reward-weighted regression as in RISE, Qu et al. 2024, arXiv:2407.18219. Using the mean over a task's
     episodes as the normaliser Z is our choice.
     """
     scores = [score_of(t, component) / temperature for t in group]

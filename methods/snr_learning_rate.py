@@ -23,15 +23,15 @@ class GroupGradients:
 
     def __init__(self) -> None:
         self._before: list[torch.Tensor] = []
-        self._squares: list[float] = []  # squared norms of each group's gradient
+        self._squares: list[float] = []  # squared norm of each group's gradient
 
     def start(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Record the gradients before the first group of a step."""
+        """Save the current gradients. Call it before the first group of a step."""
         self._squares = []
         self._before = [_gradient_of(parameter) for parameter in parameters]
 
     def note(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Measure the change of the gradients since the last call."""
+        """Measure the change of the gradients since the last call, as one group's gradient."""
         now = [_gradient_of(parameter) for parameter in parameters]
         self._squares.append(sum(float((a - b).square().sum()) for a, b in zip(now, self._before, strict=True)))
         self._before = now

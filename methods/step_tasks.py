@@ -64,7 +64,7 @@ def _make(context: RunContext, renderer: Renderer, options: StepTasksSection) ->
 
 
 def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection) -> list[Trajectory]:
-    """Return the experts' episodes from the sources or, without sources, from the demonstrations."""
+    """Return the experts' episodes from the option `episodes` or, without it, from the demonstrations."""
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[dict[str, Any]], list[Trajectory]]:
         experts = _successful(trajectories)

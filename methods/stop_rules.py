@@ -43,9 +43,9 @@ class Situation:
 
 
 class StopRule(EpisodeHook):
-    """Decides when an episode is hopeless, from the record and the state alone, so that a resumed run stops equally.
+    """Decides when an episode is hopeless, from the record and the state alone, so that a resumed run decides alike.
 
-    It is not asked in the turns that a branch repeats.
+    It is not asked before turns that a branch repeats.
     """
 
     async def reason(self, situation: Situation, environment: Environment) -> str | None:

@@ -97,7 +97,7 @@ class Task:
 
     @property
     def is_of_one_step(self) -> bool:
-        """Whether the policy wrote the task in a training step, or the task asks for writing one. Neither is typical."""
+        """Whether the policy wrote the task in a training step, or the task asks to write one: both are untypical."""
         return self.origin is not None and self.origin.generator in (Origin.VARIANTS, Origin.INSTRUCTIONS)
 
     @property

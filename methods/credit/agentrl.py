@@ -29,7 +29,7 @@ def agentrl(
 ) -> list[Array]:
     """A_ik = (B_i - mean B) / (std B + 1e-6), B the GRPO advantage, mean and std over groups of one environment.
 
-    Environments with longer episodes, or with groups that agree more often, then have the same weight in a batch.
+    So environments whose episodes are longer, or whose groups agree more often, have the same weight in a batch.
     Keeps the direction, as `grpo` does. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased:
     the length of a trajectory enters the mean.
 

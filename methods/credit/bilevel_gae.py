@@ -40,14 +40,14 @@ def bilevel_gae(
 ) -> Array:
     """The advantage of each turn's first token: the value of the whole turn minus the value of the state before it.
 
-    First turns, as in `turn_gae`; then A_l = d_l + token_gamma token_lam A_l+1 inside the turn, where the last token's
-    reward is the turn's return A_k + V_k. `token_advantages` returns all of them. Unbiased if all four decays are 1
-    and the boundary is "first"; with one token per turn it equals `turn_gae`.
+    First, advantages of turns are computed as in `turn_gae`. Then, inside each turn, A_l = d_l + token_gamma token_lam
+    A_l+1, where the last token's reward is the turn's return A_k + V_k. `token_advantages` returns all of them.
+    Unbiased if all four decays are 1 and the boundary is "first"; with one token per turn it equals `turn_gae`.
 
     Args:
         gamma, lam: decay per turn. token_gamma, token_lam: decay per token inside a turn.
-        boundary: whose token value is the value of the turn. "first" is the state before the turn; "last", as in the
-            released code, already knows the turn's text (biased).
+        boundary: the token whose value is taken as the turn's. "first" values the state before the turn; "last", as in
+            the released code, already knows the turn's text (biased).
         truncated: see `turn_gae`; "bootstrap" needs `values`. outcome_weight: above 0.
     Returns: [N, T], reward units.
     Raises: CreditError naming the trajectory and turn without token values.

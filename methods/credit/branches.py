@@ -53,7 +53,7 @@ class TurnTree:
         return np.where(self.path >= 0, numbers[self.path], 0.0)
 
     def paths_to_nodes(self, numbers: Array) -> Array:
-        """Map values [N, D] of the paths' positions to values [M] of nodes. Paths agree on nodes that they share."""
+        """Map values [N, D], one per position on each path, to [M], one per node. Paths must agree on shared nodes."""
         of_nodes: Array = np.zeros(len(self.parent))
         on_path = self.path >= 0
         of_nodes[self.path[on_path]] = numbers[on_path]
@@ -110,8 +110,8 @@ def build_tree(group: Group) -> TurnTree:
 def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
     """Return [M] the value of each node: the reward of its turn, plus the mean of what follows the turn.
 
-    The mean covers the values of its children, each with weight 1 however many trajectories share it, and the
-    outcomes of the trajectories that end there.
+    The mean is over the values of the node's children, each with weight 1 however many trajectories share it, and the
+    outcomes of the trajectories that end at the node.
     """
     size = len(tree.parent)
     values = turn_weight * tree.turns_to_nodes(arithmetic.rewards_or_zero(group))
@@ -122,7 +122,7 @@ def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_wei
     for level in reversed(levels):
         values[level] += total[level] / count[level]
         parents = tree.parent[level]
-        if parents[0] >= 0:  # either all nodes of a level have a parent, or none has one
+        if parents[0] >= 0:  # at each level, all nodes have a parent, or none has one
             total += _sums(parents, values[level], size)
     return values
 

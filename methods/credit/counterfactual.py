@@ -1,7 +1,7 @@
 """Credit of turns from the returns of the episode replayed with only some of its turns.
 
-`value` maps a set of turns to the return of the episode replayed with only those turns. If leaving out a turn breaks
-later ones, the value is whatever the environment then returns.
+`value` maps a set of turns to the return of the episode replayed with only those turns. If later turns break because a
+turn was left out, the value is whatever the environment then returns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def leave_one_out_values(value: Value, turns: int) -> Array:
 
 
 def shapley_values(value: Value, turns: int) -> Array:
-    """Return [K] the mean, over all orders of the turns, of what each turn adds to those before it. Needs 2^K values.
+    """Return [K] what each turn adds to the turns before it, averaged over all orders of the turns. Needs 2^K values.
 
     The values sum to v(all) - v(none); a turn that never changes anything gets 0; interchangeable turns get the same;
     linear in v. Source: Shapley 1953.

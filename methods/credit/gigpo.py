@@ -39,8 +39,8 @@ def gigpo(
 ) -> Array:
     """A_ik = n(R_i) + step_weight * n_s(G_ik); n_s compares the turns that were made in the same state s_ik.
 
-    Biased as published: a trajectory that was in a state twice is compared with itself, and a 0 for a state that
-    no other turn shares means that the turn's own return is its baseline. With baseline "loo", scale "none", gamma 1
+    Biased as published: a trajectory that was in a state twice is compared with itself, and the 0 for a state that no
+    other turn shares uses the turn's own return as its baseline. With baseline "loo", scale "none", gamma 1
     and alone "group" all baselines come from other trajectories: then the class is direction, and the factor is
     exactly (1 + step_weight).
 

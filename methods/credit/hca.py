@@ -1,4 +1,4 @@
-"""Hindsight credit assignment: a turn gets the return after it, to the extent that the turn made it likelier."""
+"""Hindsight credit assignment: a turn gets the return after it to the extent that the turn made it more likely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hca(group: Group, *, outcome_weight: Positive = 1.0, turn_weight: Weight = 1
 
     Args:
         outcome_weight, turn_weight: weights of the outcome and the turn rewards in G_ik.
-    Returns: [N, T], reward units. A return of 0 gives 0, so the noise depends on where rewards have their zero.
+    Returns: [N, T], reward units. A return of 0 gives 0, so the noise changes if a constant is added to rewards.
     """
     turn_returns = arithmetic.returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.where(group.turn_mask, group.signal("hindsight"), 0.0)

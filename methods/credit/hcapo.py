@@ -30,8 +30,9 @@ def hcapo(
 ) -> Array:
     """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
 
-    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. This is one reading of
-    the paper's abstract, which describes refined step Q-values and an advantage of two scales; the rest was not read.
+    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. This is our reading of
+    the paper's abstract, which describes refined step Q-values and an advantage of two scales; the rest of the paper
+    was not read.
 
     Args:
         credit_weight: weight of the turns; with 0 the result is the outcome's advantage, bit for bit.

@@ -38,8 +38,8 @@ def hindsight(
     sign(A_i) * (B_k - B_{k-1}), standardised within the trajectory.
 
     Args:
-        share: strength of the reshaping; 0 is the outcome's advantage, bit for bit. band: at most 1; 0 has this
-            effect too.
+        share: strength of the reshaping; 0 gives the outcome's advantage, bit for bit. band: at most 1; 0 has the same
+            effect.
         gamma: decay of evidence per turn.
         success_at: an outcome of at least this is a success.
         prior_floor: least distance of B_0 from 0 and 1, where evidence would change nothing.

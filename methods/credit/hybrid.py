@@ -18,7 +18,7 @@ def hybrid(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = n_k(G_ik) + outcome_share * n(o_i); n_k compares the trajectories that reached turn k, n all of them.
+    """A_ik = n_k(G_ik) + outcome_share * n(o_i); n_k compares trajectories that reached turn k, n compares all.
 
     Biased like `gtpo`, to which it adds an outcome estimator.
 

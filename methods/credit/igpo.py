@@ -34,7 +34,7 @@ def igpo(
     """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.
 
     p_l is the probability of the gold answer given everything before turn l. Biased: the gains sum to p before the last
-    turn and are never subtracted again, so the objective is the outcome plus this p; and centring adds a constant
+    turn, which is never subtracted again, so the objective is the outcome plus this p; and centring adds a constant
     reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
 
     Args:

@@ -36,8 +36,8 @@ def mt_grpo(
     """A_ik = turn_weight * sum_{l=k..T} n_l(r_il) + outcome_weight * n(o_i), with r_il = 0 where turn l was not played.
 
     n compares over *all* trajectories of the group, and every trajectory gets the terms of every index
-    up to the longest: a trajectory that stopped before index l counts as reward 0 there. So stopping and going on can
-    be compared.
+    up to the longest: a trajectory that stopped before index l counts as reward 0 there. So stopping can be compared
+    with going on.
 
     Args:
         absent: "left_out" compares a turn only with the trajectories that have a reward there, and ends the sum
@@ -54,7 +54,7 @@ def mt_grpo(
     Degenerate: an index where no reward differs adds exactly 0. A missing reward counts as 0; with "left_out" it is in
         no statistic, and an index that only one trajectory reached adds 0.
     """
-    if scale == "none" and absent == "zero":  # centring the sum once rounds once, not T times
+    if scale == "none" and absent == "zero":  # centring the sum rounds once instead of T times
         turn_returns = arithmetic.returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
         return arithmetic.centred(turn_returns, baseline)
     rewards: Array = group.signal("turn_rewards")

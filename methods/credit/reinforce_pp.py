@@ -26,14 +26,14 @@ def reinforce_pp(
 ) -> list[Array]:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.
 
-    Trajectories of different tasks are compared, so easy tasks get high advantages. Biased: the own return is part of
-    mean and std, and late turns, with less reward to come, get low advantages. The KL to a reference, part of the
+    Trajectories of different tasks are compared, so easy tasks get high advantages. Biased: a turn's own return is part
+    of mean and std, and late turns, with less reward to come, get low advantages. The KL to a reference, part of the
     reward in the paper, is left to the trainer.
 
     Args:
         gamma: decay per turn of the return-to-go.
-        weigh: weights in mean and std. "tokens" (needs `lengths`) is as published: a long trajectory has more
-            weight, and its length depends on what it did.
+        weigh: weights in mean and std. "tokens" (needs `lengths`) is as published: a long trajectory has more weight,
+            and its length depends on its actions.
         outcome_weight: above 0.
     Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal returns give exactly 0.
     """

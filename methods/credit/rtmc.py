@@ -28,7 +28,7 @@ def rtmc(
 
     Means are over trajectories, each with its first turn in s (or its first a in s). V_0 is the mean return of the
     group, c is `prior_weight`: without it an action in a state that only one trajectory visited would always get 0.
-    Biased: the own return is part of both means, and the prior shrinks the values of rarely visited states.
+    Biased: a turn's own return is part of both means, and the prior shrinks the values of rarely visited states.
 
     Args:
         gamma: decay per turn. prior_weight: number of trajectories that the prior counts for.

@@ -42,7 +42,7 @@ def shaped_advantages(
     """Return [N, T] `return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
     From turn k on the added terms telescope to -weight * Phi_k for any gamma. This number was known before the turn, so
-    it is another baseline. The gradient is unchanged because the potential ends at 0.
+    it acts as another baseline. The gradient is unchanged because the potential ends at 0.
 
     Args:
         potentials: [N, T] before each turn; a missing one takes the last known one, 0 before any.
@@ -62,7 +62,7 @@ def add_turn_credit(
     outcome_weight: float,
     turn_weight: float,
 ) -> Array:
-    """Return [N, T] the outcome's advantage with credit phi [N, T] that compares a trajectory's own turns.
+    """Return [N, T] the outcome's advantage joined with credit phi [N, T] that compares a trajectory's own turns.
 
     "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
     "returned": `return_to_go` with phi_k as rewards; the last turn gets the rest of the return.

@@ -37,8 +37,8 @@ def sibling(
     than once: a prefix shared by all trajectories has no siblings and gets 0.
 
     Args:
-        alone: what a turn without siblings gets: "inherit" its parent's advantage (no alternative was tried in
-            between), or "zero", which drops its gradient (biased).
+        alone: what a turn without siblings gets: "inherit", its parent's advantage, because no alternative was tried in
+            between; or "zero", which drops its gradient (biased).
         weigh: a turn shared by n trajectories occurs n times in the batch. "branches" scales its advantage so that all
             children of a node have the same weight, however many leaves they have; in a full tree the scale is 1.
             "leaves" does not scale: children that end early have too little weight (biased).

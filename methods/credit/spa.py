@@ -11,7 +11,7 @@ import numpy as np
 from agentgym.credit import Array, Baseline, BiasClass, Group, arithmetic, define_estimator
 from agentgym.options import Positive, Share, Weight
 
-GROUNDED = 0.5  # the paper's reward of a turn whose action could be executed
+GROUNDED = 0.5  # the paper's reward for a turn whose action could be executed
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:

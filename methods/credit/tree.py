@@ -26,7 +26,7 @@ def tree(
     """A_i = z of R_i among all leaves + z of R_i in its own tree; a shared turn gets the mean over its leaves.
 
     A tree is the set of trajectories with the same first turn. Biased: a turn is compared with turns from other states,
-    its leaves are not independent, and the baseline within the tree contains results of the turn itself. `sibling` is
+    its leaves are not independent, and the baseline within the tree includes the turn's own results. `sibling` is
     the unbiased form.
 
     Args:

@@ -36,7 +36,7 @@ def user_rl(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = n(S_i) c_ik / mean_k c_ik: a trajectory's turns have its advantage on average, turn k its share of it.
+    """A_ik = n(S_i) c_ik / mean_k c_ik: the trajectory's advantage, divided between its turns in proportion to c_ik.
 
     S_i is the sum of rewards, or the discounted return from the first turn on. c_ik is 1 (equalized), the discounted
     return from turn k on, or 0.5 + 0.5 (1 - exp(-2 r_ik)) / (1 - exp(-2)) with r in [0, 1] (exponential). The outcome

@@ -20,8 +20,8 @@ from agentgym.text import percent
 from .subtasks import SubtaskChain, signal_to_noise
 
 HALF, MOSTLY = 0.5, 0.8
-ALIKE = 8  # up to this many turns, no estimator was observed to be better than another
-LONG = 4  # from this many turns on, a critic is expected to remove much noise
+ALIKE = 8  # up to this many turns, no estimator was observed to be better than the others
+LONG = 4  # from this many turns on, a critic is expected to remove much of the noise
 CANDIDATES = ("rloo(turn_weight=0.0)", "rloo", "return_to_go", "turn_gae(lam=0.9)", "gigpo", "vine")
 
 

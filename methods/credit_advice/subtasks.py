@@ -1,6 +1,6 @@
 """Chains of sub-tasks: T turns, some of them decisive, to measure an estimator's gradient noise and learning speed.
 
-A model of the task sets with a horizon axis. Each turn does its own part right or wrong, independently of the others.
+This models the task sets whose tasks vary in horizon. Each turn does its part right or wrong, independently of others.
 An episode succeeds if all decisive turns are right. One *skill* may serve all turns (one logit, as for a network
 that treats all turns alike), or each turn may have its own skill.
 """
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Feedback = Literal["outcome", "sparse", "dense", "delayed", "misleading", "last", "even", "wrong"]
 Skills = Literal["shared", "own"]
 CONTINUATIONS = 4
-PAYMENTS = 4  # per episode with feedback "sparse"; "delayed" has a delay of a quarter of the episode
+PAYMENTS = 4  # payments per episode with feedback "sparse"; the delay with "delayed" is a quarter of the episode
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ FILE = "knowledge.json"
 class RunKnowledge(GathererWrapper):
     """Shows each episode what earlier steps taught about its goal, and learns from the episodes of the step.
 
-    All episodes of a step are shown the same, so an estimator's bias class holds within a group. The policy's own
-    episodes teach if they were played from the start and without help. Validations and later stages are shown the same
-    knowledge, and measurements add nothing to it; with `measured=False` they are shown nothing. It must be last in
+    All episodes of a step are shown the same knowledge, so an estimator's bias class holds within a group. The policy's
+    own episodes teach if they were played from the start and without help. Validations and later stages are shown the
+    same knowledge, and measurements add nothing to it; with `measured=False` they are shown nothing. It must be last in
     `train.gather`.
 
     Args:

@@ -1,4 +1,4 @@
-"""What an episode teaches, per goal: the calls that reached it and the agent's notes."""
+"""What an episode teaches about each goal: the calls that reached it, and the agent's notes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Teacher(Protocol):
 
     @staticmethod
     def goals_of(task: Task) -> Mapping[str, str]:
-        """Return the goals whose plans help with a task, by a key that is the same in all tasks with this goal.
+        """Return the goals whose plans help with a task. A goal's key is the same in all tasks that have the goal.
 
         Returns: each goal with a few words for the agent, `get 1 cord`. The first is the task's own; while it has no
             plan, plans for the others are offered in their order.

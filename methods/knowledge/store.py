@@ -78,8 +78,8 @@ class Knowledge:
 class KnowledgeStore:
     """Stores what the training episodes of a run taught.
 
-    An episode reads the knowledge as of the start of its batch (`EpisodeManager.collect`, `run` or `evaluate`), however
-    many are played at once: newer knowledge counts from the next batch on. Only episodes of training tasks teach.
+    An episode reads the knowledge from before its batch began (`EpisodeManager.collect`, `run` or `evaluate`): newer
+    knowledge is shown from the next batch on. Only episodes of training tasks teach.
     Validation and held-out tasks read the knowledge but change nothing, so the order in which they are played makes no
     difference.
 

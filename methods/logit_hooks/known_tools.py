@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentgym.policy import Request
 from agentgym.policy.logit_hooks import HermesMasks, HookMaker, LogitHook, with_vllm_form
 
-if TYPE_CHECKING:  # rendering needs tokenizers
+if TYPE_CHECKING:  # rendering imports tokenizers
     from agentgym.policy import TemplateRenderer
 
 

@@ -15,7 +15,7 @@ from agentgym.policy import Request
 from agentgym.policy.logit_hooks import LogitHook
 from agentgym.trajectory import TokenMask
 
-if TYPE_CHECKING:  # rendering needs tokenizers
+if TYPE_CHECKING:  # rendering imports tokenizers
     from agentgym.policy import TemplateRenderer
 
 FILE = "nlpo.pt"

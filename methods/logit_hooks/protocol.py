@@ -12,7 +12,7 @@ from agentgym.policy.logit_hooks import HermesMasks, HookMaker, LogitHook, with_
 
 from .known_tools import tool_names
 
-if TYPE_CHECKING:  # rendering needs tokenizers
+if TYPE_CHECKING:  # rendering imports tokenizers
     from agentgym.policy import TemplateRenderer
 
 
@@ -38,7 +38,7 @@ def protocol(
 
     def make(request: Request) -> LogitHook | None:
         agent_messages = [message for message in request.messages if message.role == "assistant"]
-        turns = agent_messages[len(agent_messages) - request.turn :]  # an opening may show examples
+        turns = agent_messages[len(agent_messages) - request.turn :]  # the opening may contain example turns
         allowed = order.allowed(order.after(map(step_of, turns)), tool_names(request))
         if allowed == (frozenset(), False):
             if not turns:

@@ -1,6 +1,6 @@
 """A penalty on turns in which the policy is too certain or too uncertain.
 
-The training part `past_entropies` keeps what the entropy of turns was in earlier steps, for a band relative to it.
+The training part `past_entropies` keeps the entropies of turns in earlier steps, for a band relative to them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def entropy_band(
 def _usual(tokens: TokenBatch, means: torch.Tensor) -> torch.Tensor:
     """Return (B, K) the mean entropy in earlier steps of turns of the same index; NaN if unknown."""
     rows, count = means.shape
-    usual = means.new_full((rows, count + 1), float("nan"))  # the last column is for tokens of no turn
+    usual = means.new_full((rows, count + 1), float("nan"))  # the last column is for tokens that belong to no turn
     if PAST in tokens.inputs:
         turns = torch.where(tokens.turns < 0, count, tokens.turns)
         usual = usual.scatter(1, turns, tokens.inputs[PAST].to(usual))
@@ -68,7 +68,7 @@ class PastEntropies(TrainingPart):
     def __init__(self) -> None:
         self._means: list[float] = []
         self._steps: list[int] = []  # number of steps in which each index occurred
-        self._sums, self._counts = torch.zeros(0), torch.zeros(0)  # of the current step
+        self._sums, self._counts = torch.zeros(0), torch.zeros(0)  # sums and counts of the current step
 
     def usual(self) -> torch.Tensor | None:
         """Return (K,) mean entropies by turn index, in nats; None before the first step has ended."""

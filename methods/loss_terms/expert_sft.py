@@ -19,7 +19,8 @@ def expert_sft(tokens: TokenBatch, *, phi: bool = True, cutoff: Share = 1.0) -> 
     [train.experts] names the expert.
 
     Args:
-        phi: weigh tokens by p (1 - p): tokens that the policy is sure of, or would never write, count little.
+        phi: weigh tokens by p (1 - p), so that tokens count little if the policy is sure of them, or would never write
+            them.
         cutoff: tokens of a higher probability have no gradient.
 
     Source: Zhang et al. 2025, arXiv:2508.11408; phi, cutoff and the average as in Trinity-RFT, chord_policy_loss.py.

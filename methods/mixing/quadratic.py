@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 RIDGES = (1e-12, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridge penalties to try. The one with the least leave-one-out error is used."""
 MAX_SOURCES = 12
-"""The largest number of sources: every face of their simplex, 2^12 - 1 in all, is searched for the highest score."""
+"""The largest number of sources. The search for the highest score visits all faces of their simplex, at most 2^12 - 1.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def fit_quadratic(mixtures: Sequence[ArrayLike], scores: ArrayLike) -> Quadratic
 
 
 def _solve(features: Floats, values: Floats, ridge: float) -> Floats:
-    """Solve ridge regression as least squares with extra rows, which loses less precision than the normal equations."""
+    """Solve ridge regression as least squares with extra rows, which is more precise than the normal equations."""
     count = features.shape[1]
     rows = np.vstack([features, np.sqrt(ridge) * np.eye(count)])
     solution: Floats = np.linalg.lstsq(rows, np.append(values, np.zeros(count)), rcond=None)[0]

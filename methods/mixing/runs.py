@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILE = "mixtures.json"
 LEAST_WEIGHT = 1e-9
-"""The weight of a set from which a run does not draw, so that its validation tasks are measured all the same."""
+"""The weight of a set from which a run should not draw: above 0, so that its validation tasks are still measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def search_mixture(
         a metric that is not logged; errors of `train`.
     Source: MoDoMoDo, Liang et al. 2025, arXiv:2505.24871.
     """
-    from agentgym.training import train  # needs torch, which the command's help does not
+    from agentgym.training import train  # imports torch, which the command's help does not need
 
     sources = [source.set for source in recipe.tasks.sources if source.weight]
     if len(sources) < 2:

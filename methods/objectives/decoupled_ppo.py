@@ -37,7 +37,7 @@ def decoupled_ppo(
         start = behaviour + share * (now - behaviour)
     else:
         start = now if tokens.proximal_logps is None else tokens.proximal_logps
-    own = tokens.own.bool()  # padding is not finite after exp
+    own = tokens.own.bool()  # padding may be infinite after exp
     weights = torch.where(own, start - behaviour, 0.0).exp().clamp(max=max_weight)
     ratio = torch.where(own, tokens.logps - start, 0.0).exp()
     gain = torch.minimum(ratio * tokens.advantages, ratio.clamp(1 - clip, 1 + clip) * tokens.advantages)

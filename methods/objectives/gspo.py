@@ -14,7 +14,7 @@ def gspo(tokens: TokenBatch, *, epsilon: Positive = 3e-4, epsilon_high: Positive
 
     s has the value of (pi/mu of the whole episode)^(1 / its own tokens), and at each token the gradient of s log pi
     of that token. So every turn keeps its own advantage; where all turns have the same, the gradient is that of the
-    ratio of the episode. The constants suit this ratio, which stays much nearer to 1 than that of a token.
+    ratio of the episode. The constants suit this ratio, which stays much nearer to 1 than a token's ratio.
 
     Source: GSPO-token of Zheng et al. 2025, arXiv:2507.18071, eq. 13 and 14; the constants as in section 5.1.
     """

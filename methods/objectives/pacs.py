@@ -22,8 +22,8 @@ def pacs(
     """Cross-entropy of success with the logit s_i - mean of the others' s, s = beta x log pi/mu of the whole episode.
 
     In a group whose episodes share one label, the logits are pulled to 0 until the policy has moved equally on all.
-    Failed episodes and episodes without a verdict are ignored, also as the others. With fewer than two usable episodes
-    in a group the loss is 0.
+    Failed episodes and episodes without a verdict are ignored, also in the mean of the others. With fewer than two
+    usable episodes in a group the loss is 0.
 
     Args:
         score: "likelihood" uses beta x the mean of log pi over the episode's own tokens instead.

@@ -8,7 +8,7 @@ from agentgym.options import Positive
 from agentgym.training.objectives import TokenBatch
 
 LOG_1000 = 6.907755278982137
-"""Ratios stay between 1/1000 and 1000."""
+"""The default bound on log-ratios: ratios stay between 1/1000 and 1000."""
 
 
 def stable_reinforce(

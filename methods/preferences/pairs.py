@@ -61,8 +61,8 @@ def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray],
 
     Args:
         credit: [T] credit of each trajectory's turns.
-    Source: SWEET-RL, Zhou et al. 2025, arXiv:2503.15478: of candidates at one state, the top half against the bottom
-    half. Pairing the i-th best with the i-th worst is our choice.
+    Source: SWEET-RL, Zhou et al. 2025, arXiv:2503.15478, which compares the top half of the candidates at a state with
+    the bottom half. Pairing the i-th best with the i-th worst is our choice.
     """
     return _ranked_pairs(
         [

@@ -116,7 +116,7 @@ def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> Non
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
-    """Raise RecipeError if these episodes cannot give a pair, whatever their length, or all have the same label."""
+    """Raise RecipeError if these episodes cannot give a pair (lengths are not checked), or all have the same label."""
     name, options = stage.name, stage.section
     if options.loss == "kto":
         _labelled(name, trajectories, options)

@@ -34,7 +34,7 @@ class Protocol:
         parsed = parse(formula)
         self.formula, self.names, self.start = formula, atoms_of(parsed) - {CALL, FINAL}, start(parsed)
         self._ending = {FINAL, *ending_tools}
-        # per alphabet: states explored, states alive
+        # by alphabet: the explored states, and the states from which the formula can still be kept
         self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}
 
     def steps(self, episode: Trajectory) -> list[Letter | None]:
@@ -52,7 +52,7 @@ class Protocol:
         return current
 
     def is_kept_by(self, steps: Sequence[Letter | None]) -> bool:
-        """Return whether a finished episode of these steps keeps the protocol. Without steps, only G and R hold."""
+        """Return whether a finished episode with these steps keeps the protocol. Without steps, only G and R hold."""
         return accepts(self.after(steps))
 
     def can_be_kept(self, state: State) -> bool:
@@ -85,7 +85,7 @@ class Protocol:
         return frozenset([frozenset({FINAL}), *(frozenset({CALL, name}) for name in tools)])
 
     def _living(self, letters: frozenset[Letter], state: State) -> set[State]:
-        """Return the states reachable from here that still have an end that keeps the protocol."""
+        """Return the reachable states from which the episode can still end in a way that keeps the protocol."""
         explored, alive = self._known.setdefault(letters, (set(), set()))
         if state in explored:
             return alive

@@ -1,7 +1,7 @@
 """Linear temporal logic over finite traces, as a deterministic automaton built by formula progression.
 
-A state is a disjunction of conjunctions of obligations from here on. There are finitely many, because every part comes
-from the formula. The trace is accepted if no obligation is left.
+A state is a disjunction of conjunctions of obligations from here on. There are finitely many states, because every part
+comes from the formula. A trace is accepted if no obligation is left.
 
 Source: De Giacomo and Vardi 2013, Linear temporal logic and linear dynamic logic on finite traces, IJCAI. Progression:
 Bacchus and Kabanza 1998.

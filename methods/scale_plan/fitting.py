@@ -15,7 +15,7 @@ from .stage_times import EpisodeTimes, StageTimes, TurnTimes
 _FIT_STEPS = 12
 _HALVINGS = 20
 _HIGHEST = 1000.0
-"""If not even a load of this many times a token's measured time explains that time, requests never meet."""
+"""If a load of this many times a token's measured time still does not explain that time, requests never meet."""
 
 
 def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule: StepSchedule) -> StageTimes:
@@ -40,7 +40,8 @@ def token_load(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, t
     token.
 
     The mean number of open requests does not determine how many others a request meets, because requests can come in
-    waves or one by one: two half of the time and none otherwise is a mean of 1, yet every request meets another.
+    waves or one by one. If two are open half of the time and none otherwise, the mean is 1, yet every request meets
+    another.
     Returns: seconds; 0 if requests never meet.
     """
 

@@ -11,7 +11,7 @@ from .simulation import ClusterShape, StepSchedule, Throughput, fewest_nodes, si
 from .stage_times import StageTimes
 
 STALENESS = (0, 1, 2, 4)
-_MATTERS = 1.05  # a smaller speed-up is within the noise of the simulation
+_MATTERS = 1.05  # smaller speed-ups are within the noise of the simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ScalePlan:
 
     @property
     def binding(self) -> str:
-        """Return the first of the changes with the largest speed-up, within 5 %; empty if none has a larger effect."""
+        """Return the first change whose speed-up is within 5 % of the largest; empty if no speed-up exceeds 5 %."""
         best = max(option.speedup(self.base) for option in self.alternatives)
         if best <= _MATTERS:
             return ""

@@ -63,7 +63,7 @@ class Throughput:
             a slot with an episode.
         token_s: seconds from a request to its answer, per token of the answer.
         age: mean over trained groups of the versions between their start and their training step.
-        too_old: share of trained groups whose age exceeds the bound, because others overtook them.
+        too_old: share of trained groups whose age exceeds the bound, because other groups overtook them.
     """
 
     step_s: float
@@ -116,7 +116,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Clock:
-    """All future events, in order. Resources report their next end again whenever they change."""
+    """All future events, in order. A resource reports its next end again whenever it changes."""
 
     now: float = 0.0
     _events: list[tuple[float, int, Work | SharedResource, int]] = field(default_factory=list)
@@ -282,7 +282,7 @@ def simulate(
 
 def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, share: float = 0.95) -> int:
     """Return the fewest nodes for which a step takes at most 1/share of its time with any number of nodes."""
-    most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MAX_NODES)  # one episode each
+    most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MAX_NODES)  # one episode per node
     bound_s = simulate(times, replace(shape, nodes=most), schedule).step_s / share
     low, high = 1, most
     while low < high:

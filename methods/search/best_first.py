@@ -18,7 +18,7 @@ class BestFirst(TurnSearch):
     """
 
     async def choose(self, tree: SearchTree) -> Node:
-        """Expand the best node until the budget is spent, and return the best one."""
+        """Expand the best node until the budget is used up, and return the best node."""
         numbers = count()
         frontier: list[tuple[float, int, Node]] = []
         node = tree.root

@@ -22,8 +22,8 @@ class SearchValue(Protocol):
     """Values the nodes of a search. Registered under the kind `search_values`.
 
     Attributes:
-        reads_outcome: whether it asks the reward that judges the episode, or plays on until that reward judges. Such a
-            value uses the verifier's truth: an evaluation refuses it unless the search says `oracle=True`.
+        reads_outcome: whether it asks the reward that judges the episode, or plays until that reward judges. Such a
+            value knows the truth: an evaluation refuses it unless the search has `oracle=True`.
     """
 
     reads_outcome: bool
@@ -109,7 +109,7 @@ async def search_episodes(
 ) -> AsyncGenerator[SearchedEpisode, None]:
     """Search each task `group_size` times and yield each episode when it is judged.
 
-    As many searches run as the manager's `concurrency` of episodes needs. With a ledger, an interrupted search resumes
+    So many searches run at once that the manager's `concurrency` is used. With a ledger, an interrupted search resumes
     with the nodes it had grown. Their checkpoints are lost, so their calls are repeated.
 
     Args:

@@ -17,7 +17,7 @@ MAX_CHARS = 80
 
 
 def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
-    """Yield the nodes of a tree except the root, each with its value in its end state."""
+    """Yield the episodes of all nodes of a tree except the root, each with the node's value in its end state."""
     for node in tree.root.descendants():
         assert node.trajectory is not None
         node.trajectory.end_state = replace(node.trajectory.end_state or EndState(), value=node.value)
@@ -64,8 +64,9 @@ def _labelled(trajectory: Trajectory, path: Sequence[Node], label: str, traces: 
 def with_trace(turn: Turn, node: Node) -> Turn:
     """Return the turn as if the policy had thought about the search before it: ReSim's training data.
 
-    Its message begins with the moves tried from the preceding node, the best first, each with its consequence and
-    value, and then makes its move. The turn has no token ids any more; a learner encodes the new message.
+    The turn's message then begins with the moves tried from the preceding node, the best first, each with its
+    consequence and value; the turn's own move follows. The turn has no token ids any more; a learner encodes the new
+    message.
 
     Source: Dyna-Mind, Yu et al. 2025, arXiv:2510.09577; written from descriptions, not checked against its code. There,
         a model verbalises the tree.
@@ -88,5 +89,5 @@ def _result_of(turn: Turn) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """Return as many of the first words as fit in a line of a trace."""
+    """Return as many leading words as fit in a line of a trace."""
     return " ".join(text.split())[:MAX_CHARS]

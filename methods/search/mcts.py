@@ -18,7 +18,8 @@ class Outcome:
     """A state that an action led to.
 
     Attributes:
-        node: the node of the state. others: equal nodes. times: how often the action led to this state.
+        node: the node of the state. others: further nodes with an equal state. times: how often the action led to this
+            state.
         visits, total: visits of the node and its descendants, and the sum of their values.
     """
 
@@ -58,7 +59,7 @@ class Action:
         return math.fsum(outcome.times * outcome.mean for outcome in self.outcomes.values()) / self.times
 
     def next_outcome(self) -> Outcome:
-        """Return the outcome with the fewest visits relative to its frequency, which needs no random draw."""
+        """Return the outcome with the fewest visits relative to its frequency, without a random draw."""
         return min(self.outcomes.values(), key=lambda outcome: outcome.visits / outcome.times)
 
 
@@ -93,7 +94,7 @@ class TreeSearch(TurnSearch):
         """
         grown: dict[Node, Actions] = {}
         low, high = math.inf, -math.inf
-        for _ in range(self.nodes):  # once a small tree is fully known, rounds use no nodes
+        for _ in range(self.nodes):  # a small tree may be fully known; then rounds use no nodes
             node = tree.root
             way: list[Outcome] = []
             while grown.get(node):

@@ -17,7 +17,8 @@ class TreeCost:
     Attributes:
         nodes: nodes of the tree. rollouts: episodes played from nodes to the end, to value the nodes.
         calls: messages of the policy, including rollouts. tokens: tokens in these messages.
-        duplicates: nodes left out because their state was already in the tree, or no budget was left for a turn.
+        duplicates: nodes left out because their state was already in the tree, or because no budget was left for a
+            turn.
         failed: nodes and rollouts that failed in the infrastructure. They have no value.
     """
 
@@ -171,7 +172,7 @@ class SearchTree:
         return valued
 
     def fresh(self, nodes: Sequence[Node]) -> list[Node]:
-        """Return the nodes whose states were not in the tree before."""
+        """Return the nodes whose states the tree does not have yet."""
         fresh = []
         for node in nodes:
             if node.key in self._keys:
@@ -182,7 +183,7 @@ class SearchTree:
         return fresh
 
     async def rollouts(self, node: Node, count: int) -> list[Trajectory]:
-        """Play from a node to the end with the usual policy, but sampling. Returns: the valid episodes."""
+        """Play from a node to the end, at the search's temperature, and judge. Returns: the valid episodes."""
         assert node.trajectory is not None
         fork = Fork(node.trajectory, node.depth, node.checkpoint)
         episodes = [(self._episode("rollouts", self.cost.rollouts + number), fork) for number in range(count)]

@@ -16,7 +16,7 @@ from .tree import Node, SearchTree
 
 
 class PotentialValue:
-    """The environment's potential: how far the task has come. It knows the state, which the agent may not see whole."""
+    """The environment's potential: how far the task has come. It knows the whole state, which the agent may not see."""
 
     reads_outcome: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Providers of signals that an estimator requires and no record holds, each under the name of its signal.
+"""Providers of signals that an estimator requires but no record holds, each under the name of its signal.
 
 gold_answer.py     gold_logprobs: is the gold answer likelier?                 one scoring pass per turn
 replays.py         continuations: episodes continued from turns                episodes

@@ -64,7 +64,7 @@ class TokenCritic(SignalProvider):
         ]
         predictions = np.concatenate([numbers[:, 0] for numbers in self.scorer.read(inputs)])
         metrics = {"critic/explained_variance": explained_variance(predictions, np.concatenate(returns))}
-        mean_tokens = float(np.mean([len(target) for target in returns]))  # one divisor, to weight tokens equally
+        mean_tokens = float(np.mean([len(target) for target in returns]))  # one divisor: tokens have equal weights
         device = self.scorer.head.weight.device
         targets = [torch.tensor(target, dtype=torch.float32, device=device) for target in returns]
 

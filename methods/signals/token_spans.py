@@ -31,13 +31,14 @@ def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Ra
         return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     text = decode(token_ids)
-    # of each prefix: its number of characters in common with the text, and its length
+    # for each prefix: how many characters it has in common with the text, and its length
     ends, lengths = list[int](), list[int]()
     for count in range(1, len(token_ids) + 1):
         prefix = text if count == len(token_ids) else decode(token_ids[:count])
         ends.append(_common_length(prefix, text, min(ends[-1], len(prefix)) if ends else 0))
         lengths.append(len(prefix))
-    # Part of a character is decoded as U+FFFD. Where the text has one, it is whole once every later prefix is longer.
+    # Part of a character is decoded as U+FFFD. If the text itself has U+FFFD, it is complete once every later prefix is
+    # longer.
     shortest = len(text)
     for at in range(len(ends) - 2, -1, -1):
         shortest = min(shortest, lengths[at + 1])

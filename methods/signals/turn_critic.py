@@ -71,7 +71,7 @@ class Critic(SignalProvider):
     @classmethod
     @override
     def make(cls, sources: SignalSources) -> Critic:
-        """Make the critic; with [train.signals.replay], one that learns from stored turns. Raises: RecipeError."""
+        """Create the critic; with [train.signals.replay], a ReplayedCritic. Raises: RecipeError."""
         if sources.options.replay is not None:
             return ReplayedCritic.make(sources)
         return cls(
@@ -118,7 +118,7 @@ class Critic(SignalProvider):
             self._targets(t, returns_of_turns, None if slow_values is None else slow_values[row])
             for row, (t, returns_of_turns) in enumerate(zip(valid, returns, strict=True))
         ]
-        mean_turns = float(np.mean([len(t.turns) for t in valid]))  # one divisor for all, to weight turns equally
+        mean_turns = float(np.mean([len(t.turns) for t in valid]))  # one divisor for all: turns have equal weights
         device = self.scorer.head.weight.device
         target_tensors = [torch.tensor(target, dtype=torch.float32, device=device) for target in targets]
 
@@ -330,7 +330,7 @@ class ReplayedCritic(Critic):
         inputs = [self._positions_of(transition) for transition in batch]
         rewards = np.array([transition.reward for transition in batch])
         continues = np.array([not transition.done for transition in batch])
-        slow = np.stack(self._copy.read(inputs))  # [B, 3, 4]: before the turn, after it, after what followed it
+        slow = np.stack(self._copy.read(inputs))  # [B, 3, 4]: before the turn, after it, and before the next turn
         following = rewards + self.return_spec.gamma * continues * slow[:, 2, :2].min(axis=1)
         targets = np.stack([slow[:, 1, 2:].min(axis=1), following, weights])
         values, actions, weight = torch.tensor(targets, dtype=torch.float32, device=self.scorer.head.weight.device)

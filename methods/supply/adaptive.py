@@ -13,12 +13,12 @@ from .curriculum import Curriculum
 
 
 class Adaptive:
-    """Draws environments equally often; within each, difficulty rises as `curriculum` has it.
+    """Draws environments equally often; within each, difficulty rises as in `curriculum`.
 
     Args:
         tasks: to draw from.
         seed: together with the step it seeds the draw.
-        over: what has its own cap: an environment, or a set of a mixture.
+        over: what has a separate cap: each environment, or each set of a mixture.
         window, accuracy, prompts: as in `curriculum`.
     Raises: TaskError without tasks.
     Source: RLVE, Zeng et al. 2025, arXiv:2511.07317.

@@ -29,7 +29,7 @@ def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class EntropyForks(GathererWrapper):
-    """Plays a part of each group from the start, and lets the others branch off where a result left the policy unsure.
+    """Plays part of each group from the start; the other episodes branch off where a result left the policy unsure.
 
     H_k is the entropy of the first `tokens` tokens of turn k: over the `top` likeliest tokens, at temperature 1,
     divided by the logarithm of the vocabulary's size, averaged. An episode forks before turn k > 0 if
@@ -41,8 +41,8 @@ class EntropyForks(GathererWrapper):
     episode that contains them. With `grpo` this is the soft form of ARPO's credit. Its hard form, which gives a shared
     turn the mean of these advantages, has the same gradient if no ratio is clipped.
 
-    Whether an episode forks depends on its course: on what the policy reads and writes. Episodes of a group are
-    therefore not independent samples, and an estimator's bias class is not valid for them.
+    Whether an episode forks depends on what the policy reads and writes in it. So the episodes of a group are not
+    independent samples, and an estimator's bias class is not valid for them.
 
     Args:
         roots: share of a group that is played from the start, at least 2 episodes.

@@ -25,9 +25,9 @@ class Guided(GathererWrapper):
     never compare episodes with different hints; `provenance.assistance` records the share. If the longest part does not
     help either, the group without a hint stays. Tasks without hints are played unchanged.
 
-    Within a hinted group an estimator's bias class holds for the task with its hint, which is another task: learning
-    helps without the hint as far as it carries over. Hard tasks are played more often than easy ones. Hinted episodes
-    are left out of logged success, and the sampler ignores them; measurements never show hints.
+    Within a hinted group an estimator's bias class holds for the task with its hint, which is another task: what is
+    learnt helps without the hint only as far as it transfers. Hard tasks are played more often than easy ones. Hinted
+    episodes are left out of logged success, and the sampler ignores them; measurements never show hints.
 
     With `source="feedback"` the hint is the reward's feedback on the group's best episode, such as a failing test
     (`hidden_tests`) or the words of a model (`critic`), shown completely at once.

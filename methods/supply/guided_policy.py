@@ -22,7 +22,7 @@ class GuidedPolicy(Policy):
     Args:
         learner: the policy of the episode. guide: an oracle's script, a chat policy or a checkpoint; any tokeniser
             works.
-        when: whether the guide answers a request, for example `lambda request: request.turn < 2`.
+        when: returns whether the guide answers a request, for example `lambda request: request.turn < 2`.
     """
 
     def __init__(self, learner: Policy, guide: Policy, when: Callable[[Request], bool]) -> None:

@@ -13,7 +13,7 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest
 
 
 def max_variance(inner: Gatherer, *, factor: Count = 2, final_factor: WholeNumber = 0) -> Gatherer:
-    """Plays `factor` times the group, and trains on the episodes of it whose returns have the greatest variance.
+    """Plays `factor` times as many episodes of each task, and trains on those whose returns have the greatest variance.
 
     Sampling costs less than training, so a step learns more in the same time. The choice looks at the returns, so the
     expected gradient is no longer that of the policy's success: the bias class of the estimator does not hold.
@@ -48,7 +48,7 @@ def _chosen(group: GatheredGroup, count: int) -> GatheredGroup:
 
 
 def greatest_variance(returns: Sequence[float], count: int) -> list[int]:
-    """Return the positions of the `count` returns of greatest variance, on ties the most even choice; all if fewer."""
+    """Return the positions of the `count` returns with the greatest variance; on ties the most even choice."""
     order: list[int] = np.argsort(returns, kind="stable").tolist()
     if len(order) <= count:
         return order

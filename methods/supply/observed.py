@@ -1,4 +1,4 @@
-"""Two agents in turn: a pioneer plays a task, an observer reads what it did and plays it too, and both earn the sum."""
+"""Two agents in turn: a pioneer plays a task; an observer reads what it did and plays it too; both earn the sum."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Prefix:
     Attributes:
         episode: the episode's id in the ledger. turns: number of turns.
         words: a hash of the task and of what the policy wrote; equal prefixes have equal hashes.
-        priority: variance of the returns of the last group played from the prefix, or of the group where it was found;
-            0 for a prefix from which the policy always or never succeeds.
+        priority: variance of the returns of the last group played from the prefix, or of the group in which it was
+            found; 0 for a prefix from which the policy always or never succeeds.
     """
 
     episode: str

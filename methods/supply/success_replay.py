@@ -18,7 +18,7 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 
 
 def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Reject the bound on the age of turns that background playing adds to an estimator."""
+    """Reject a plan that bounds the age of turns, as playing in the background does: replayed episodes are older."""
     if not plan.train.masks_stale_turns:
         return ""
     return (

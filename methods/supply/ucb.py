@@ -17,7 +17,7 @@ Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
 
 
 class Ucb:
-    """Draws an arm by how far the returns of its groups lie from their means, then one of its tasks.
+    """Draws an arm by how far its groups' returns lie from their means, then a task of the arm.
 
     An arm is all tasks of one kind. Its score is the mean absolute distance of returns from their group's mean, over
     the last `window` groups, plus `exploration` sqrt(2 ln(1 + groups of all arms) / (1 + groups of this arm)). Arms are

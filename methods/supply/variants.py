@@ -108,7 +108,7 @@ class Variants(GathererWrapper):
         return [*groups, *(GatheredGroup([], group.episodes) for group in left_out)]
 
     def _parents_of(self, groups: Sequence[GatheredGroup]) -> dict[str, Trajectory]:
-        """Return, keyed by task, a success at each task that was solved sometimes."""
+        """Return, by task, a successful episode of each task that was solved sometimes."""
         parents: dict[str, Trajectory] = {}
         for group in groups:
             episodes = [t for t in group.trained if t.valid and t.id not in group.replayed]

@@ -68,7 +68,8 @@ class _Order:
 
 
 class Delegation(EnvironmentWrapper):
-    """An environment in which a planner hands tasks to executors, who have the tools. Isolated as the environment is.
+    """An environment in which a planner hands tasks to executors, who have the tools. As isolated as the wrapped
+    environment.
 
     The planner has `delegate(task)` and the environment's tools that end an episode; the environment answers its
     messages without a call. An executor has the other tools and `report(text)`; its message without a call is its
@@ -189,7 +190,7 @@ class Delegation(EnvironmentWrapper):
         self.role = role
 
     async def state_key(self) -> str | None:
-        """Return the environment's key with the working role and order. It omits counts, so that a state can recur."""
+        """Return the environment's key with the current role and order. Without counts, so that a state can recur."""
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.role, [order.task for order in self._orders], self._reports))

@@ -73,7 +73,7 @@ def with_team_graph(
 
 
 class TeamGraph(Pipeline):
-    """An environment whose agent builds a team, which then does the task as a pipeline. Isolated as the environment is.
+    """An environment whose agent builds a team, which then does the task as a pipeline. Isolation: the environment's.
 
     First the agent is the `builder`, in a row of its own: add_role(name), add_edge(source, target), done(). Then the
     roles work in an order in which each role comes after the roles that it reads, earlier added roles first; each is a

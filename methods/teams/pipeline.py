@@ -85,7 +85,7 @@ def _read_by(stage: PipelineStage) -> set[str]:
 
 
 class Pipeline(EnvironmentWrapper):
-    """An environment whose task is done by several roles in turn, each a row of the trajectory. Isolated as it is.
+    """An environment whose task is done by several roles in turn, each a row of the trajectory. Isolated as before.
 
     Every stage but the last ends with its first message without a call, which later stages may read. System messages
     of the environment's opening come first in every stage.

@@ -199,7 +199,7 @@ class Routing(EnvironmentWrapper):
             return result
         try:
             result = await self.call_own(call)  # one call after the other, see `parallel`
-        finally:  # only this call's cost: each call of a message runs in its own asyncio task
+        finally:  # the cost of this call alone: each call of a message runs in a separate asyncio task
             cost = self._spent.pop(asyncio.current_task(), None)
         return result if cost is None else replace(result, usage={**result.usage, "cost": cost})
 

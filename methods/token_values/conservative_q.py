@@ -31,8 +31,9 @@ def fit_conservative_q(
     """Fit Q(s, token) to r + gamma max Q(next s, a), over the tokens a that are likely under the behaviour policy.
 
     The likely tokens are the smallest set with `top_p` of the probability; with `top_p` near 0, only the likeliest
-    token. So no target uses a token that the episodes lack and the policy would not write. Q of the next state comes
-    from a slow copy. Every token of the agent is a step, and a turn's reward falls on its last token. The value head is
+    token. So no target depends on a token that is in no episode and that the policy would not write. Q of the next
+    state comes from a slow copy. Every token of the agent is a step, and a turn's reward falls on its last token. The
+    value head is
     not learnt: guiding and ranking need only differences between tokens.
 
     Args:

@@ -18,7 +18,7 @@ from agentgym.trajectory import TokenMask
 
 from .networks import Scaled, load_values
 
-if TYPE_CHECKING:  # rendering needs tokenizers
+if TYPE_CHECKING:  # rendering imports tokenizers
     from agentgym.policy import TemplateRenderer
 
 

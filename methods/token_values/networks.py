@@ -19,7 +19,7 @@ _ROWS_AT_ONCE = 256
 
 
 class AdvantageHead(torch.nn.Module):
-    """An action value of every token of the vocabulary, and the value of what came before.
+    """An action value of every token of the vocabulary, and the value of the tokens so far.
 
     Args:
         body: the body of a causal language model; it is copied.
@@ -124,7 +124,7 @@ def fingerprint(tokenizer: Any) -> str:
 
 
 class Scaled:
-    """The gains of a network at one scale, as a guided turn asks for them."""
+    """The gains of a network at one scale, in the form that a guided turn uses."""
 
     def __init__(self, network: ValueNetwork, scale: float) -> None:
         if not math.isfinite(scale) or scale < 0:

@@ -156,7 +156,7 @@ def _learnt_by(*kinds: str) -> Callable[[PlannedStage, Sequence[PlannedStage]], 
 def evaluate_reranked_stage(context: RunContext, learner: Learner, options: EvaluateRerankedSection) -> Learner:
     """Measures on held-out tasks the one of several episodes whose tokens have the highest mean value."""
     network = load_values(context.earlier_checkpoints[options.values], learner.tokenizer, context.device)
-    assert isinstance(network, AdvantageHead)  # both kinds of stage leave one
+    assert isinstance(network, AdvantageHead)  # both kinds of stage store one
 
     def best(group: Sequence[Trajectory]) -> Trajectory:
         valid = [trajectory for trajectory in group if trajectory.valid]

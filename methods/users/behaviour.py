@@ -40,7 +40,7 @@ class UserBehaviour:
         return index >= self.max_messages or (impatient and index >= FIRST_IMPATIENT)
 
     def write(self, rng: random.Random, text: str) -> tuple[str, str]:
-        """Return the text that the user writes for an intended text, and the correction that it owes, if any."""
+        """Return an intended text as the user writes it, and the correction for the user's next message, if any."""
         correction = ""
         numbers = list(_NUMBER.finditer(text))
         if rng.random() < self.mistakes and numbers:

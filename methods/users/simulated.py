@@ -1,4 +1,4 @@
-"""SimulatedUser: a policy that plays a person with a goal, and tells it to the agent bit by bit."""
+"""SimulatedUser: a policy that plays a person with a goal, who tells the goal to the agent bit by bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.policy import Request, Sampling
 from .behaviour import UserBehaviour
 
 END = "###END###"
-"""Ends the last message of a user: it has what it wants, or gives up."""
+"""The mark that ends a user's last message: the user has what it wants, or gives up."""
 RULES = (
     "You play a customer who talks to an agent. Write only what the customer says, a sentence or two at a time. Tell "
     "what the agent needs when it asks for it, and not all at once. Invent nothing. Never repeat these instructions. "
@@ -89,14 +89,14 @@ class SimulatedUser:
 
         Returns: the user's message, empty if it leaves without a word, and whether it leaves.
         Raises: PolicyError if the policy fails or times out, or if the user fails early and cannot answer even a plain
-            word. Then its policy is silent or its goal does not fit, which is the infrastructure's fault.
+            word: then its policy is silent, or its goal does not fit, and the infrastructure is at fault.
         """
         index = self._counts["messages"]
         rng = random.Random(seed_of("user", self._seed, index))
         if self.behaviour.leaves(rng, index):
             self._counts["left_early"] = 1
             return "", True
-        readable = text[:MAX_CHARS].encode("utf-8", "replace").decode()  # half a character would break the policy
+        readable = text[:MAX_CHARS].encode("utf-8", "replace").decode()  # half a surrogate pair would break the policy
         self._messages.append(Message("user", readable))
         before, calls_before = self._messages[:-1], self._counts["calls"]
         try:
@@ -105,7 +105,7 @@ class SimulatedUser:
         except (TimeoutError, ContextFull, ScriptEnded, _Speechless) as error:
             if isinstance(error, TimeoutError):
                 has_failed = self._counts["calls"] == calls_before
-            else:  # a policy that has spoken before can speak
+            else:  # a policy that has spoken before is able to speak
                 has_failed = index <= 1 and not await self._can_speak(before)
             if has_failed:
                 raise self._failure(error) from error

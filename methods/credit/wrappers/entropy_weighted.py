@@ -32,7 +32,7 @@ def entropy_weighted(
     limit: Annotated[float, Gt(1)] = 2.0,
     share: Share = 0.2,
 ) -> list[Array]:
-    """Increase advantages, or keep them only, where the policy was uncertain.
+    """Increase advantages where the policy was uncertain, or set all other advantages to 0.
 
     "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: the sign never changes, and an
     advantage of 0 stays 0. "top": A for the given share of the group's turns with the highest entropy, 0 for the rest.
@@ -40,7 +40,7 @@ def entropy_weighted(
     Args:
         weight: weight of H (nats) in the bonus; 0 is the wrapped estimator, bit for bit.
         limit: above 1; the bonus is at most |A| / limit.
-        share: of turns that "top" keeps, at least one; ties are all kept. 1 keeps every turn.
+        share: the share of turns that "top" keeps, at least one turn; ties are all kept. 1 keeps every turn.
     Returns: as the wrapped estimator.
     """
     weighted = []

@@ -33,7 +33,7 @@ def gated(
     levels: Mapping[str, float] = {},
     paid: Literal["end", "turns"] = "end",
 ) -> list[Array]:
-    """The wrapped estimator on gated rewards: a level's rewards count if every level above reached its threshold.
+    """The wrapped estimator on gated rewards: a level's rewards count only if every higher level reached its threshold.
 
     Without `levels` there are two: the outcome, and below it the turn rewards. The wrapped estimator's bias class
     applies to another objective: the gated rewards.

@@ -1,4 +1,4 @@
-"""Self-certainty: also reward a turn for how far from guessing the policy was in the spans that the reward named."""
+"""Self-certainty: also reward a turn for how certain the policy was in the spans that the reward named."""
 
 from __future__ import annotations
 

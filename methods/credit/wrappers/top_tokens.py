@@ -28,7 +28,7 @@ def top_tokens(
     """1 for the given share of own tokens with the highest |A_ik| * H_ikl, H the entropy in nats; 0 for the others.
 
     Args:
-        share: of the tokens, at least one of them; ties are all trained. 1 trains every token.
+        share: the share of tokens that is trained, at least one token; ties are all trained. 1 trains every token.
         final_share: the share after `steps` optimiser steps, approached linearly; unused with `steps = 0`.
         within: the set of tokens that the share is taken from. In a group, trajectories with larger advantages get
             more.
