@@ -1,4 +1,4 @@
-"""Call formats of model families, written as a format of your own would be. Installed as agentgym.formats.
+"""Call formats of model families, written like a user's own format. Installed as agentgym.formats.
 
 blocks.py     calls between an opening and a closing mark, as most families write them
 marked.py     arguments one by one between marks, as GLM, MiniMax and Qwen's coders write them

@@ -53,7 +53,7 @@ class Harmony:
         """See CallFormat. A text without any channel is speech."""
         speech, calls, at = list[str](), list[Call](), 0
         while (begin := text.find(MESSAGE, at)) >= 0:
-            if thought := thoughts.OPENING.search(text, at, begin):  # in another model's way
+            if thought := thoughts.OPENING.search(text, at, begin):  # a thought in another model's form
                 end_of = thoughts.end_of_thought(text, thought)
                 speech.append(text[at:end_of])
                 at = end_of

@@ -48,7 +48,7 @@ class Llama3:
         begin = 0
         while thought := thoughts.OPENING.match(text, _after_space(text, begin)):
             begin = thoughts.end_of_thought(text, thought)
-        reader.done = text.startswith("```", _after_space(text, begin))  # a message in a fence has no calls
+        reader.done = text.startswith("```", _after_space(text, begin))  # a message in a code fence has no calls
         while opening := reader.next_call():
             meant = opening.group() == TAG
             end = _read_all(reader, opening.end() if meant else opening.start(), meant=meant)
@@ -57,7 +57,7 @@ class Llama3:
 
 
 def _read_all(reader: formats.CallWalk, at: int, *, meant: bool) -> int | None:
-    """Add the consecutive calls that begin here. Returns: where they end; None if there is none."""
+    """Add the consecutive calls that begin at `at`. Returns: where they end; None if there are none."""
     before, end = len(reader.calls), None
     at = _after_space(reader.text, at)
     while at < len(reader.text) and len(reader.calls) < formats.MAX_CALLS:

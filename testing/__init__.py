@@ -13,7 +13,7 @@ environments.py      check_environment, which runs the checks in these files:
 arguments.py         right, wrong and hostile arguments for any tool
 tools.py, task_sets.py, rewards.py, estimators.py, objectives.py, policies.py, call_formats.py, backends/
                      the other checks
-hack_probes.py, reward_hacks.py   does an agent that solved nothing get a reward?
+hack_probes.py, reward_hacks.py   whether an agent that solved nothing gets a reward
 exact/               the exact bias of an estimator, summed over every group of a small problem
 hidden_truth.py      is a task's truth shown to the agent?
 findings.py          collects findings

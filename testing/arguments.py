@@ -35,7 +35,7 @@ HOSTILE_NUMBERS = (1, 0, -1, 2**63, -(2**63), 10**40)
 
 
 def plausible(tool: Tool, rng: random.Random) -> dict[str, Any]:
-    """Return arguments that fit the schema; each optional one is given with probability 0.5."""
+    """Return arguments that fit the schema; each optional argument is given with probability 0.5."""
     required = set(tool.parameters.get("required", ()))
     return {
         name: _value(schema, tool.parameters, rng)
@@ -52,7 +52,7 @@ def plausible_values(tool: Tool) -> dict[str, Any]:
 
 
 def hostile(tool: Tool) -> Iterator[dict[str, Any]]:
-    """Yield arguments that fit the schema, or nearly, with which an agent might try to break or trick the tool."""
+    """Yield arguments that (nearly) fit the schema, with which an agent might try to break or trick the tool."""
     properties: Mapping[str, Schema] = tool.parameters.get("properties", {})
     if not properties:
         yield {}

@@ -1,4 +1,4 @@
-"""check_call_format: rendered calls are parsed back; no text of an agent makes the parser raise, and none gets lost."""
+"""check_call_format: rendered calls are parsed back; no text makes the parser raise, and no text is lost."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
         try:
             rendered = form.render((Call(tool, {argument: text}),))
         except ValueError:
-            continue  # a format may refuse what it cannot write
+            continue  # a format may refuse calls that it cannot write
         _, parsed = form.parse(rendered)
         if [(c.name, c.arguments, c.error) for c in parsed] != [(tool, {argument: text}, None)]:
             findings.add(f"{tool}({argument}={text!r}) was written {short(rendered)!r} and read as {short(parsed)}.")
@@ -97,7 +97,7 @@ def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Fin
 
 
 def _check_thoughts(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
-    """Check that calls in a thought, wherever it is, closed or not, are ignored, and a call after it is read."""
+    """Check that calls in a thought, closed or not, are ignored at any position, and that a call after it is read."""
     rendered = form.render((Call(tool, {argument: "hello"}),))
     for opening, closing in thoughts.THOUGHTS.items():
         thought = f"{opening}perhaps\n{rendered}\n{closing}"

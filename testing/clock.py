@@ -1,4 +1,4 @@
-"""A clock that jumps: waiting code runs at once, and a test can check exactly how long it would have waited."""
+"""A clock that jumps: code does not really wait, and a test can check exactly how long it would have waited."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ async def check_close(subject: CheckSubject) -> None:
     with findings.no_exception("close after a cancelled call"):
         await _check_cancel(subject)
     calls = calls_for(subject.tools, 0, rounds=1)
-    for _ in range(2):  # warm-up: creates whatever is made only once
+    for _ in range(2):  # warm-up: create whatever is created only once
         with findings.no_exception("An episode played by hand"):
             await RecordedEnvironment(subject, subject.task, subject.seed).play(calls)
     leftovers, kept_episodes, episodes = LeakDetector(), [], 3

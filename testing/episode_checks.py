@@ -79,7 +79,7 @@ class EpisodeChecker:
 
 
 class Unjudged(Reward):
-    """A reward that judges nothing, for a task that no reward can judge."""
+    """A reward without components, for a task that no reward can judge."""
 
     def outcome(self, episode: Trajectory) -> Components:
         """Return no component."""
@@ -131,7 +131,7 @@ async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance
     Args:
         chance: success rate allowed for random acting; a higher rate is a finding if its probability by luck is
             below 0.01.
-    Returns: whether doing nothing fails on some task. If not, every agent succeeds, and further checks tell nothing.
+    Returns: whether doing nothing fails on some task. If not, every agent succeeds, and further checks are meaningless.
     """
     always_paid = False
     for who, script in (("an agent that says nothing", _silent), ("an agent that only talks", _talkative)):

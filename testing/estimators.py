@@ -80,7 +80,7 @@ def _check_bias(estimate: Estimator, findings: Findings) -> None:
         try:
             measured = bias_of(estimate, (fewest, fewest + 1))
         except MissingSignalError:
-            return  # it needs a signal that only a real run has
+            return  # the estimator needs a signal that only a real run has
         wrong = [f"{row.error:.2g} on {row.problem} with groups of {row.size}" for row in measured if row.error]
         if wrong:
             findings.add(

@@ -1,4 +1,4 @@
-"""check_objective: one finite loss per episode, from the agent's tokens only, whatever else is in the batch."""
+"""check_objective: one finite loss per episode, from the agent's tokens only, independent of the rest of the batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0,
     findings = Findings(f"objective {chosen if isinstance(chosen, str) else chosen.__name__!r}")
     if not (function.__doc__ or "").strip():
         findings.add("It has no docstring: say the formula, and its source.")
-    if callable(function):  # TRL computes the others
+    if callable(function):  # TRL computes the other objectives
         with findings.no_exception("A batch of random episodes"):
             needs: LossRequirements = getattr(function, "needs", LossRequirements())
             for rows in needs.rows:

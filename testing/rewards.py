@@ -28,7 +28,7 @@ from agentgym.reward import validate_components, validate_each, validate_spans
 from .findings import Findings, short
 from .thoughts import with_thoughts
 
-ALONE = ("turn", "outcome")  # moments for which a reward returns a single dict
+ALONE = ("turn", "outcome")  # stages at which a reward returns a single dict
 STRANGE_TASK = Task("strange", "test/strange-v1", prompt="Is this a task?")
 
 
@@ -79,7 +79,7 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
 
 
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
-    """Return the components of each turn, outcome, hindsight and group of one, and spans, or the name of the error."""
+    """Return all components (turns, outcome, hindsight, group of one) and spans; or the name of the error."""
     given: list[Any] = []
     moments: list[tuple[str, tuple[Any, ...], int]] = [("turn", (turn, trajectory), 0) for turn in trajectory.turns]
     moments += [("outcome", (trajectory,), 0), ("hindsight", (trajectory,), len(trajectory.turns))]

@@ -78,7 +78,7 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
             findings.add(f"{task.id!r} keeps its truth in public().")
         if task.public().hints:
             findings.add(f"{task.id!r} keeps its hints in public().")
-    if len(leaks) > len(tasks) / 5:  # fewer may be chance: the answer is a word of the question
+    if len(leaks) > len(tasks) / 5:  # fewer may be chance, such as an answer that is a word of the question
         findings.add(f"{len(leaks)} of {len(tasks)} prompts of {split!r} show their truth, for example {leaks[0]}.")
 
 

@@ -58,7 +58,7 @@ def look_at_tool(tool: Tool, findings: Findings) -> None:
         try:
             tool.validate(arguments)
         except WrongArguments:
-            break  # the tool may demand more than its schema says
+            break  # the tool may require more than its schema says
         except Exception as error:  # noqa: BLE001
             what = f"The tool {tool.name!r}, given {short(arguments)}, raised {type(error).__name__}"
             findings.add(f"{what}: {short(error)}")

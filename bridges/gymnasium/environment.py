@@ -24,7 +24,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(slots=True)
 class GymnasiumEpisode:
-    """The state of a Gymnasium episode: all actions so far, the sum of rewards, and how it ended."""
+    """The state of a Gymnasium episode: all actions so far, the sum of rewards, and whether and how it ended."""
 
     actions: list[int] = field(default_factory=list)
     total: float = 0.0
@@ -37,7 +37,7 @@ class GymnasiumEnvironment(Environment):
     """An environment of Gymnasium with discrete actions. It runs in this process: nothing is isolated.
 
     Made by `register_gymnasium`. Task parameters, both optional: `seed`, the seed of the reset (by default the
-    episode's); `options`, further arguments of `gymnasium.make`. The observation is taken for the whole state.
+    episode's); `options`, further arguments of `gymnasium.make`. The observation is taken as the whole state.
     """
 
     reward = "final_state"
@@ -98,7 +98,7 @@ class GymnasiumEnvironment(Environment):
         return hashlib.blake2b(seen, key=hashlib.sha256(self._identity).digest(), digest_size=12).hexdigest()
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the actions so far. Under the same seed they restore the whole state, including its random numbers."""
+        """Return the actions so far. Under the same seed they restore the whole state, with its random numbers."""
         return Checkpoint({"actions": list(self._gymnasium_episode.actions)})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:

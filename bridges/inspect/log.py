@@ -95,7 +95,7 @@ def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> d
                 "canary": evaluation.canary,
             },
         },
-        "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and requires a plan
+        "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads keys in this order, and requires a plan
         "results": {
             "total_samples": len(samples),
             "completed_samples": done,

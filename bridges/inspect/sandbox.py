@@ -27,7 +27,7 @@ from agentgym import BackendUser, SandboxDied, SandboxError, SandboxSpec, Sandbo
 from agentgym.sandbox import Sandbox
 
 _NO_TIMEOUT_S = 7 * 24 * 3600.0
-_USERS = (None, "agent", "1000")  # names and number of the agent's user in every sandbox
+_USERS = (None, "agent", "1000")  # the agent's user, by every name that Inspect may use
 _REFUSED = 126  # exit code of a program that is not executable
 _users: dict[str, list[BackendUser]] = {}
 
@@ -37,8 +37,8 @@ class InspectSandboxConfig(BaseModel):
 
     Attributes:
         backend: registered name, such as `namespaces` or `docker`.
-    The other fields are those of `agentgym.SandboxSpec`. Inspect's tools write more than one of our tool calls,
-    so the defaults for memory, disk and processes are larger.
+    The other fields are those of `agentgym.SandboxSpec`. Inspect's tools need more than our tool calls do, so the
+    defaults for memory, disk and processes are larger.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -98,7 +98,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @classmethod
     async def task_cleanup(cls, task_name: str, config: Any, cleanup: bool) -> None:
-        """Close the backend after its last task. `--no-sandbox-cleanup` has no effect: sandboxes end with us."""
+        """Close the backend after its last task. `--no-sandbox-cleanup` has no effect: sandboxes end with our process."""
         if users := _users.get(task_name):
             await users.pop().close()
 
@@ -146,7 +146,7 @@ class InspectSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """Run a command once: our timeouts are not transient, so a retry would not help.
+        """Run a command once. It is not retried after a timeout, because our timeouts are not transient.
 
         Raises: TimeoutError; PermissionError for a program that is not executable; OutputLimitExceededError with the
             start of the output; SandboxUserUnsupportedError; SandboxUnavailableError.
@@ -172,7 +172,7 @@ class InspectSandbox(SandboxEnvironment):
             raise PermissionError(stderr.strip())
         if result.truncated:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, stdout or stderr)
-        # a shell reports a signal this way
+        # shells report a signal this way
         code = result.exit_code if result.exit_code >= 0 else 128 - result.exit_code
         return ExecResult(result.ok, code, stdout, stderr)
 

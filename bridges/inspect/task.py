@@ -135,7 +135,7 @@ def say_turns(episodes: _Episodes) -> Solver:
             state.tools = _tools(episode, state)
             state = await generate(state, tool_calls="none")
             if not isinstance(message := state.messages[-1], ChatMessageAssistant):
-                break  # a limit of Inspect ended it before the model's message
+                break  # one of Inspect's limits ended the sample before the model's message
             for turn in await episode.say(ours(message)):
                 state.messages.extend(observed(turn))
         state.completed = True
@@ -176,7 +176,7 @@ def _tools(episode: OfferedEpisode, state: TaskState) -> list[Tool]:
             name=schema["name"],
             description=schema.get("description") or schema["name"],
             parameters=ToolParams(**_described(schema["parameters"])),
-            max_output=0,  # our own limit was already applied
+            max_output=0,  # we have applied our own limit
         ).as_tool()
         for schema in episode.tools
     ]

@@ -70,13 +70,13 @@ class OpenEnvConnection:
         return connection
 
     async def ask(self, kind: str, data: Mapping[str, Any]) -> Observed:
-        """Return the answer to a `reset` or a `step`. After a cancelled request, the next one waits for its answer.
+        """Return the answer to a `reset` or a `step`. After a cancelled request, the next request waits for its answer.
 
         Raises: FrameRefused if the server rejects the request; ServerUnreachable if the server is gone or silent;
             EnvironmentServerError for an invalid answer, a full server or a failed one.
         """
         exchange = asyncio.create_task(self._exchange({"type": kind, "data": dict(data)}))
-        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look
+        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # no one else retrieves it
         frame = await asyncio.shield(exchange)
         answer = frame.get("data")
         try:
@@ -91,7 +91,7 @@ class OpenEnvConnection:
             ) from error
 
     def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Await the next frame even without a request: a server ends a session whose client answers no ping."""
+        """Await the next frame even without a request: a server ends a session whose client answers no pings."""
         self._next_frame = asyncio.create_task(socket.receive())
 
     async def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:

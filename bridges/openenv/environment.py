@@ -84,7 +84,7 @@ class OpenEnvEnvironment(Environment):
         self._connection: Any = None
         self._is_ours = False
         self._episode = OpenEnvEpisode()
-        self._earned: Components = {}  # since the last judged turn
+        self._earned: Components = {}  # rewards since the last judged turn
         self._end: Mapping[str, Any] = {}  # metadata of the final frame from an agentgym server
 
     @classmethod
@@ -217,7 +217,7 @@ class OpenEnvEnvironment(Environment):
                 self._end = observed.metadata
         elif observed.reward is not None:
             self._earned["reward"] = self._earned.get("reward", 0.0) + observed.reward
-        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # the loop handles an answer itself
+        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # the loop itself handles an answer
             self.end_episode()
 
     def take_earned(self) -> Components:
@@ -229,7 +229,7 @@ class OpenEnvEnvironment(Environment):
         """Return the components of the outcome and their weights. An unfinished episode is ended first."""
         if not self._is_ours:
             components = {SUCCESS: float(type(self).solved(self._episode)), "return": self._episode.total}
-            return components, {SUCCESS: 0.0, "return": 0.0}  # the turns were paid already
+            return components, {SUCCESS: 0.0, "return": 0.0}  # the turns' rewards were given already
         if not self._episode.done:
             self._note(await self._connection.ask("step", {"type": "end"}))
         return _numbers(self._end.get("outcome")), _numbers(self._end.get("weights"))

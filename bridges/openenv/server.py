@@ -187,7 +187,7 @@ class OpenEnvServer:
             return {"type": "observation", "data": observed.to_json()}
         except FrameRefused as refused:
             return refused.to_json()
-        except AgentGymError as error:  # not caused by the client; the session continues
+        except AgentGymError as error:  # not the client's fault; the session continues
             return FrameRefused(ErrorCode.SESSION_ERROR, str(error)).to_json()
 
     async def _serve_mcp(self, request: web.Request) -> web.Response:
@@ -268,7 +268,7 @@ class OpenEnvServer:
             return
         try:
             await session.close()
-        except AgentGymError as error:  # nobody is left to tell
+        except AgentGymError as error:  # no client is left to tell
             print(f"A session could not be ended: {error}", file=sys.stderr)
 
     async def _sweep(self, _application: web.Application) -> AsyncIterator[None]:

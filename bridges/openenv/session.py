@@ -144,7 +144,7 @@ class ClientSession:
         return result
 
     def _pay(self, episode: OfferedEpisode) -> float:
-        """Return the reward since the last step; at the end also the outcome and hindsight rewards of turns."""
+        """Return the reward since the last step; at the end also those of the outcome and of turns in hindsight."""
         total = episode.trajectory.return_from()
         earned, self._paid = total - self._paid, total
         return earned
@@ -222,7 +222,7 @@ def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str
 
 
 def _end(episode: OfferedEpisode) -> dict[str, Any]:
-    """Return what only the last frame reports: the outcome, the weights of its components and the stop reason."""
+    """Return the data that only the last frame has: the outcome, the weights of its components, and the stop reason."""
     if not episode.over:
         return {}
     trajectory = episode.trajectory

@@ -13,7 +13,7 @@ from agentgym.interop import mcp
 
 MAX_FRAME_BYTES = 16 * 2**20
 EXTENSION = "x-agentgym"
-"""A key of our server's action schema: it takes `message` and `end`, and says in `metadata` what the protocol lacks."""
+"""A key of our server's action schema. Such a server accepts `message` and `end`, and adds data to `metadata`."""
 
 
 class ErrorCode(StrEnum):

@@ -118,7 +118,7 @@ class VerifiersEnvironment(Environment):
         return messages
 
     async def verdict(self) -> tuple[Components, Mapping[str, float]]:
-        """Return the components that verifiers recorded and their weights. An unfinished episode is ended first."""
+        """Return the components that verifiers recorded, and their weights. An unfinished episode is ended first."""
         assert self._process is not None
         if self._over is None:
             await self._process.end(self._episode)

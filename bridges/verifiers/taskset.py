@@ -137,7 +137,7 @@ class AgentgymEnv(vf.Env[AgentgymEnvConfig]):
 
 
 class _Model(ChatApiPolicy):
-    """The model of a rollout, reached through its endpoint. It has left once verifiers stops the rollout."""
+    """The model of a rollout, reached through its endpoint. It counts as gone once verifiers stops the rollout."""
 
     name = "verifiers"
 

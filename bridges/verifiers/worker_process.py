@@ -16,8 +16,8 @@ from agentgym import EnvironmentServerError
 
 WORKER = Path(__file__).with_name("worker.py")
 MAX_LINE_BYTES = 16 * 2**20
-_MAX_ANSWERS = 16  # most answers waiting to be taken
-_WORDS = 4000  # most characters of its standard error that an error shows
+_MAX_ANSWERS = 16  # the most answers that may wait to be taken
+_WORDS = 4000  # how many characters of standard error an error message shows at most
 _OPEN_S, _END_S = 600.0, 5.0
 
 
@@ -87,7 +87,7 @@ class WorkerProcess:
         await self._write({"op": "end", "episode": episode})
 
     async def answer(self, episode: str) -> Mapping[str, Any]:
-        """Return what comes next in an episode: `messages` and `tools`, or `over`.
+        """Return an episode's next answer: `messages` and `tools`, or `over`.
 
         Raises: EnvironmentServerError if the episode failed there, the answer is late or invalid, or the process
             ended.
@@ -183,7 +183,8 @@ class WorkerProcess:
 class SharedWorker:
     """One process for all episodes open at the same time; it ends with the last of them.
 
-    Episodes of another event loop, and episodes that begin after an answer failed to arrive, get another process.
+    Episodes of another event loop, and episodes that begin after an answer has not arrived in time, get another
+    process.
     """
 
     def __init__(self, python: str, config: Mapping[str, Any], most: int, answer_s: float) -> None:

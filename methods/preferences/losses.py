@@ -46,8 +46,7 @@ class PairLoss:
 
 @dataclass(frozen=True)
 class KtoLoss:
-    """weight - weight sigmoid(+-(beta (s - ref) - beta z)) of row 0; the sign is + for a good row, with `values[0]`
-    above 0.
+    """weight - weight sigmoid(+-(beta (s - ref) - beta z)) of row 0; + for a good row, whose `values[0]` is above 0.
 
     For a good row, `values[0]` is its number of tokens: as in PairLoss, imitation_weight times their mean
     log-probability is subtracted from the loss, which is not in the paper.

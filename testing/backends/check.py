@@ -87,7 +87,7 @@ def check_equal(got: object, expected: object, what: str) -> None:
 
 
 def check_not(breached: bool, what: str) -> None:
-    """Raise Breach, which says what was possible, if anything was."""
+    """Raise Breach, naming what was possible, if `breached` is not empty."""
     if breached:
         raise Breach(what)
 

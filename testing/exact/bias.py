@@ -78,8 +78,8 @@ def estimated_gradient(problem: Problem, chosen: Estimator, fan: Sequence[int]) 
 
 SIZES = (2, 3, 4)
 EXACT = 1e-9
-_MANY_PATHS = 12  # with more paths there are too many groups of four to go through
-_FEW_PATHS = 9  # with fewer paths, trees that branch twice are gone through too
+_MANY_PATHS = 12  # with more paths there are too many groups of four to enumerate
+_FEW_PATHS = 9  # with fewer paths, trees that branch twice are enumerated too
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def all_problems() -> dict[str, Problem]:
     }
 
 
-@cache  # cached like the groups of a problem, because every estimator uses it
+@cache  # cached like a problem's groups, because every estimator uses it
 def with_tokens(problem: Problem) -> Problem:
     """Two token values per turn: the value before it, and its action value."""
 

@@ -84,7 +84,7 @@ def after(path: ProblemPath, k: int) -> Hashable:
 
 
 class ArbitraryFunction:
-    """Return a different number for every key, as the predictions of an arbitrary critic."""
+    """Returns a different number for every key, like an arbitrary critic."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high, self.known = low, high, dict[Hashable, float]()
@@ -119,9 +119,7 @@ def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
 
 
 def with_evidence(problem: Problem) -> Problem:
-    """Add evidence to a problem: wrong potentials, gold log-probs and contributions, and exact hindsight and
-    replays. Return the problem with it.
-    """
+    """Return the problem with wrong potentials, gold log-probs and contributions, exact hindsight and replays."""
     potential, logprob, share, other = (
         ArbitraryFunction(-1, 2),
         ArbitraryFunction(-2, 0),
