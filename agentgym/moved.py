@@ -29,6 +29,7 @@ MOVED: dict[str, str] = {
     "agentgym.training.gatherers.group_rewards": "agentgym.training.gatherers.GathererWrapper.group_rewards",
     "agentgym.training.gatherers.in_groups": "agentgym.training.gatherers.GatheredGroup.split",
     "agentgym.training.gatherers.success_of": "agentgym.Trajectory.success_or_reward",
+    "agentgym.training.gatherers.StepRollouts": "agentgym.training.Rollouts",
     "agentgym.training.gatherers.untrained": "agentgym.training.gatherers.GatheredGroup.untrained",
     "agentgym.credit.Decay": "agentgym.options.Share",
     "agentgym.credit.PositiveWeight": "agentgym.options.Positive",
@@ -229,7 +230,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
     },
     "agentgym.training.gatherers": {
         "contract": "WrappedGatherer changes_left_in",
-        "step": "StepRollouts",
     },
     "agentgym.training.objectives": {
         "contract": "k3 EpisodeKind RowLosses TrlLoss WeightedTerm losses_by_row "

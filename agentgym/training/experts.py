@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from typing_extensions import override
@@ -22,17 +22,8 @@ from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
-
-class Experts(Protocol):
-    """A source of expert episodes."""
-
-    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
-        """Return a tokenised episode of each task; None for a task without an episode to imitate.
-
-        Args:
-            rollouts: plays episodes if needed.
-        """
-        ...
+Experts = Callable[[Sequence[Task], Rollouts], Sequence[Trajectory | None]]
+"""A function from tasks, and rollouts to play them with, to a tokenised episode of each; None without an episode."""
 
 
 class ScriptedExperts:
@@ -48,7 +39,7 @@ class ScriptedExperts:
         self._script, self._player, self._renderer = task_set.player(player), player, renderer
         self._episodes: dict[str, Trajectory | None] = {}
 
-    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
+    def __call__(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
         """Return the episode of each task; None if the player failed."""
         new = {task.id: task for task in tasks if task.id not in self._episodes}
         if new:
@@ -68,19 +59,10 @@ class ScriptedExperts:
         return tokenise(episode, self._renderer) if episode.valid and succeeded else None
 
 
-class StoredExperts:
-    """Stored episodes of any player.
-
-    Args:
-        episodes: at most one per task, tokenised for the trained policy.
-    """
-
-    def __init__(self, episodes: Sequence[Trajectory]) -> None:
-        self._episodes = {episode.task.id: episode for episode in episodes}
-
-    def of(self, tasks: Sequence[Task], rollouts: Rollouts) -> list[Trajectory | None]:
-        """Return the stored episode of each task; None if there is none."""
-        return [self._episodes.get(task.id) for task in tasks]
+def stored_experts(episodes: Sequence[Trajectory]) -> Experts:
+    """Return the experts of stored episodes of any player: at most one per task, tokenised for the trained policy."""
+    by_task = {episode.task.id: episode for episode in episodes}
+    return lambda tasks, rollouts: [by_task.get(task.id) for task in tasks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +91,12 @@ class ExpertEpisodes(TrainingPart):
 
     @override
     def columns(self, step: StepBatch) -> Mapping[str, torch.Tensor]:
-        returns = _returns(self._experts.of(step.tasks, step.rollouts))
+        returns = _returns(self._experts(step.tasks, step.rollouts))
         return {"expert_returns": returns[step.group_of_row]}
 
     @override
     def other_rows(self, step: StepBatch) -> Mapping[str, OtherRows]:
-        episodes = self._experts.of(step.tasks, step.rollouts)
+        episodes = self._experts(step.tasks, step.rollouts)
         present = [(episode, group) for group, episode in enumerate(episodes) if episode is not None]
         rows = step.imitated(present, len(episodes))
         if present:

@@ -19,7 +19,7 @@ from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.training import Rollouts
-from agentgym.training.experts import ExpertEpisodes, StoredExperts
+from agentgym.training.experts import ExpertEpisodes, stored_experts
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.objectives.contract import TrlLoss, make_objective
 from agentgym.training.parts import TrainingPart
@@ -183,7 +183,7 @@ def trainer_of(
         objective=None if isinstance(loss, TrlLoss) else loss,
         microbatch_tokens=microbatch_tokens,
         processing_class=tokenizer,
-        parts=[OptimalValues(), ExpertEpisodes(StoredExperts(rollouts.experts))],
+        parts=[OptimalValues(), ExpertEpisodes(stored_experts(rollouts.experts))],
     )
 
 

@@ -16,7 +16,7 @@ from agentgym import Schedule, Task, Trajectory
 from agentgym.errors import CreditError
 from agentgym.methods.loss_terms.entropy_band import PastEntropies
 from agentgym.training import OtherRows, StepBatch, TrainingPart
-from agentgym.training.experts import ExpertEpisodes, StoredExperts
+from agentgym.training.experts import ExpertEpisodes, stored_experts
 from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 from agentgym.training.objectives.contract import WeightedTerm, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE
@@ -183,7 +183,7 @@ def trainer_with_expert(tokenizer: Any, folder: Path) -> Any:
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     given = Given(len(tokenizer))
-    trainer.parts = [ExpertEpisodes(StoredExperts([given._episode(Task("t0", "test/none-v1", "q"), 2)]))]
+    trainer.parts = [ExpertEpisodes(stored_experts([given._episode(Task("t0", "test/none-v1", "q"), 2)]))]
     return trainer
 
 

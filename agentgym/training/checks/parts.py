@@ -144,7 +144,7 @@ def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
         *((True, loss) for loss in losses),
         *((train.experts is not None, PlannedExperts(loss.key)) for loss in losses if "experts" in loss.needs.rows),
         (train.steps > 0, PlannedReference(losses)),
-        (True, make_gatherer(play_groups, train.gather)),
+        *((True, part) for part in make_gatherer(play_groups, train.gather).parts),
         *((True, part) for part in _named_parts(losses, train)),
         (train.is_streamed, BackgroundPlay()),
         (plan.hardware.sharding is not None, ShardedModel()),

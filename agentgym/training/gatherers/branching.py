@@ -12,7 +12,8 @@ from agentgym.errors import CreditError
 from agentgym.rollout import Checkpoints, Fork
 from agentgym.task.definition import Task, seed_of
 from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest, StepRollouts
+from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.rollouts.rollouts import Rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Branching:
             group += [next(others) for _ in range(group_size - len(group))]
         return [GatheredGroup(group) for group in groups]
 
-    def _check(self, rollouts: StepRollouts, group_size: int) -> None:
+    def _check(self, rollouts: Rollouts, group_size: int) -> None:
         if rollouts.reward is not None and rollouts.reward.has_stage("group"):
             raise CreditError(
                 f"{type(rollouts.reward).__name__} judges whole groups, but branches belong to no group, so their "

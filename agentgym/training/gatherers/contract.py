@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -102,7 +102,7 @@ def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
 
 
 class WrappedGatherer(TrainingPart):
-    """A gatherer and its wrappers as one training part. `wrappers`: innermost first."""
+    """A gatherer in its wrappers, innermost first, which are training parts of their own: see `parts`."""
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (branches,)
 
@@ -118,25 +118,14 @@ class WrappedGatherer(TrainingPart):
         for wrapper in self.wrappers:
             wrapper.read_tasks(task_set)
 
+    @property
+    def parts(self) -> list[TrainingPart]:
+        """Return this part and those of the wrappers, innermost first."""
+        return [self, *self.wrappers]
+
     def prepare(self, run: TrainingRun) -> None:
-        """Let all wrappers read the task set and load what they need."""
+        """Let all wrappers read the task set."""
         self.read_tasks(run.task_set)
-        for wrapper in self.wrappers:
-            wrapper.prepare(run)
-
-    def requires(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield the missing requirements and the conflicts of the wrappers, innermost wrapper first."""
-        for wrapper in self.wrappers:
-            yield from wrapper.requires(plan)
-            yield from wrapper.conflicts(plan)
-
-    def rollout_changes(self) -> Mapping[str, Any]:
-        """Return the changes of all wrappers merged."""
-        return {key: value for wrapper in self.wrappers for key, value in wrapper.rollout_changes().items()}
-
-    def measurement_changes(self) -> Mapping[str, Any]:
-        """Return the changes of all wrappers merged."""
-        return {key: value for wrapper in self.wrappers for key, value in wrapper.measurement_changes().items()}
 
     def trainer_options(self) -> Mapping[str, Any]:
         """Make the trainer gather with this object."""
@@ -155,16 +144,6 @@ class WrappedGatherer(TrainingPart):
         for wrapper, state in zip(self.wrappers, states, strict=True):
             if state is not None:
                 wrapper.load(state)
-
-    def finish(self, run: TrainingRun) -> None:
-        """Let all wrappers save what later stages need."""
-        for wrapper in self.wrappers:
-            wrapper.finish(run)
-
-    def close(self) -> None:
-        """Close the resources of all wrappers."""
-        for wrapper in self.wrappers:
-            wrapper.close()
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:

@@ -1,79 +1,21 @@
-"""StepRequest, a training step's request to a gatherer, and StepRollouts, which play its episodes."""
+"""StepRequest, a training step's request to a gatherer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from agentgym.policy.contract import Policy
-from agentgym.reward.contract import Reward
-from agentgym.rollout import Checkpoints, Fork
-from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout import Fork
 from agentgym.task.definition import Task
-from agentgym.training.rollouts.rollouts import EpisodeRecords
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import PromptAddition
 from agentgym.trajectory.record import Trajectory
-
-T = TypeVar("T")
 
 
 def _no_more_tasks(count: int, further: int) -> Sequence[Task]:
     return []
-
-
-class StepRollouts(Protocol):
-    """Play the episodes that a gatherer requests. `agentgym.training.Rollouts` implements this protocol.
-
-    Most gatherers use only `play` and `branch`, through the StepRequest.
-
-    Attributes:
-        config: how episodes are played; constant.
-        reward: the reward of every episode; None if each environment has its own.
-        records: the run's recorded episodes; None for a run without a ledger.
-    """
-
-    @property
-    def config(self) -> RolloutConfig: ...
-
-    @property
-    def reward(self) -> Reward | None: ...
-
-    @property
-    def records(self) -> EpisodeRecords | None: ...
-
-    def with_config(self, **changes: Any) -> StepRollouts:
-        """Return rollouts with changed options of the config: `with_config(instruction=...)`."""
-        ...
-
-    def play(
-        self,
-        policy: Policy | Callable[[Task], Policy],
-        tasks: Sequence[Task],
-        *,
-        label: str,
-        group_size: int | None = None,
-        progress: float | None = None,
-        on_trajectory: Callable[[Trajectory], None] | None = None,
-        checkpoints: Checkpoints | None = None,
-        assistance: Sequence[PromptAddition | None] = (),
-    ) -> list[Trajectory]:
-        """Play every task `group_size` times, groups consecutive. Raises: EpisodesFailed if every episode failed."""
-        ...
-
-    def branch(
-        self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False
-    ) -> list[Trajectory]:
-        """Continue recorded episodes from their forks, `group_size` times each. The order is undefined."""
-        ...
-
-    def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end on the episodes' event loop, and return its result."""
-        ...
-
-    def report(self, line: str) -> None:
-        """Show a line in the place where episode failures are shown."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +34,7 @@ class StepRequest:
             such draw of a step, 2 for the next. The same arguments give the same tasks.
     """
 
-    rollouts: StepRollouts
+    rollouts: Rollouts
     policy: Policy
     tasks: Sequence[Task]
     label: str

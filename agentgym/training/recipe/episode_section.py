@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -144,34 +144,23 @@ class EpisodeSection(Section):
     @property
     def budgets(self) -> Budgets:
         """The budgets of every episode to which no schedule applies."""
-        return Budgets(
-            max_turns=self.max_turns,
-            max_turn_tokens=self.max_turn_tokens,
-            max_episode_tokens=self.max_episode_tokens,
-            max_calls=self.max_calls,
-            max_void_turns=self.max_void_turns,
-            time_s=self.time_s,
-            reply_s=self.reply_s,
-        )
+        return Budgets(**self._keys_of(Budgets))
 
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
-        """Return the RolloutConfig of these values."""
-        return RolloutConfig(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            budgets=self.budgets,
-            instruction=self.instruction,
-            attempts=None if self.attempts is None else load("episode_hooks", "attempts")(**self.attempts.model_dump()),
-            hooks=parse_hooks(self.hooks),
-            concurrency=self.concurrency,
-            backend=self.backend,
-            environment=self.environment,
-            environment_options=self.environment_options,
-            seed=seed,
-            reward=reward,
-            max_failures_in_a_row=self.max_failures_in_a_row,
-            stall_warning_s=self.stall_warning_s,
-        )
+        """Return the RolloutConfig of these values. Rules and state keys are those of a stage: see `Recipe`."""
+        made = {
+            "attempts": None
+            if self.attempts is None
+            else load("episode_hooks", "attempts")(**self.attempts.model_dump()),
+            "hooks": parse_hooks(self.hooks),
+            "stop_if": (),
+            "state_keys": True,
+        }
+        return RolloutConfig(**self._keys_of(RolloutConfig) | made, budgets=self.budgets, seed=seed, reward=reward)
+
+    def _keys_of(self, options: type[Any]) -> dict[str, Any]:
+        """Return the keys of this section that are options of a dataclass too."""
+        return {each.name: getattr(self, each.name) for each in fields(options) if each.name in type(self).model_fields}
 
 
 def parse_hooks(texts: Sequence[str]) -> tuple[EpisodeHook, ...]:

@@ -46,17 +46,6 @@ class ReadsEpisodes(Section):
     earlier_rounds: Share = 0.0
     """The share of the episodes of earlier rounds that is mixed in, 0 to 1."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _names_of_stages(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (isinstance(data.get("episodes"), str) or "runs" in data):
-            raise ValueError(
-                f"episodes = {data.get('episodes', 'train-')!r}: since this release, `episodes` lists stages, such as "
-                "['collect'], or stages of other runs, such as ['runs/other:collect']. The beginning of an episode's "
-                "id, and the key `runs`, are no longer accepted"
-            )
-        return data
-
     @property
     def reads_nodes(self) -> bool:
         """Whether to read the nodes of these stages' searches instead of the episodes that the searches chose."""

@@ -13,13 +13,13 @@ from agentgym.task.definition import Task, seed_of
 from agentgym.trajectory.record import Trajectory
 
 FILE = "sampler.json"
-_FORMER_FILE = "curriculum.json"
 
 
 class Sampler(Protocol):
     """Choose the tasks of each step. A sampler is made from the training tasks, a seed and its own options.
 
     The same seed, step and state must give the same tasks, so that a resumed run plays what an uninterrupted run plays.
+    A class that derives from this one needs only `draw` if it learns nothing.
     """
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
@@ -32,15 +32,15 @@ class Sampler(Protocol):
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
         """Learn from the results of a step's groups, which include failed episodes. Returns: metrics to log."""
-        ...
+        return {}
 
     def state(self) -> dict[str, Any]:
         """Return the state to save in a checkpoint, as JSON-compatible data."""
-        ...
+        return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a value that `state` returned. Raises: TaskError if it belongs to other tasks."""
-        ...
+        return None
 
 
 def make_random_stream(name: str, seed: int, step: int, further: int) -> random.Random:
@@ -65,7 +65,5 @@ def save_sampler(sampler: Sampler, folder: Path) -> None:
 
 def restore_sampler(sampler: Sampler, folder: Path) -> None:
     """Restore a sampler's state from a checkpoint's folder, if there is one. Raises: as `Sampler.load`."""
-    for file in (folder / FILE, folder / _FORMER_FILE):
-        if file.is_file():
-            sampler.load(json.loads(file.read_text(encoding="utf-8")))
-            return
+    if (file := folder / FILE).is_file():
+        sampler.load(json.loads(file.read_text(encoding="utf-8")))

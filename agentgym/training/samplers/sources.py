@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from agentgym.task.definition import Task, seed_of
 from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
-from agentgym.trajectory.record import Trajectory
 
 
-class Shuffled:
+class Shuffled(Sampler):
     """Draw every task once before any task again. Every step must draw the same number of tasks."""
 
     def __init__(self, name: str, tasks: Sequence[Task], seed: int) -> None:
@@ -29,19 +27,8 @@ class Shuffled:
     def _order(self, epoch: int) -> list[Task]:
         return random.Random(seed_of(self._name, self._seed, epoch)).sample(self._tasks, len(self._tasks))
 
-    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Return no metrics: the results of groups change nothing."""
-        return {}
 
-    def state(self) -> dict[str, Any]:
-        """Return an empty state: a draw depends only on the step."""
-        return {}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: there is no state."""
-
-
-class Sources:
+class Sources(Sampler):
     """Draw for each group a set by its weight, and then one of the set's tasks.
 
     Within one call of `draw`, no task repeats if its set has enough tasks.
@@ -66,17 +53,6 @@ class Sources:
             chosen.append(shuffled[name][taken[name] % len(shuffled[name])])
             taken[name] += 1
         return chosen
-
-    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Return no metrics: the results of groups change nothing."""
-        return {}
-
-    def state(self) -> dict[str, Any]:
-        """Return an empty state: a draw depends only on the step."""
-        return {}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: there is no state."""
 
 
 def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> Sampler | None:

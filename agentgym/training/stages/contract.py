@@ -34,6 +34,9 @@ CheckEpisodes = Callable[["PlannedStage", TaskSet, list[Trajectory]], None]
 class Stage:
     """A kind of stage; `define_stage` makes one.
 
+    A stage writes its result into `context.folder` atomically, so an interrupted run resumes at the first stage without
+    a result.
+
     Attributes:
         run: takes the stage's context and the learner. Returns the learner for the next stage: the same learner, or
             the one of the checkpoint that the stage saved. The options of a stage without a `section` are passed as
@@ -42,10 +45,10 @@ class Stage:
         checkpoint: the name of the checkpoint that a finished stage leaves; None if the stage trains nothing.
         options: the class of the options of a stage without a `section`.
         plays: whether the ledger stores the stage's episodes under its name, for later stages to learn from.
-        has_folder: whether the stage writes into stages/<name>.
+        has_folder: whether the stage writes into stages/<name>; by default, if there is a checkpoint.
         makes_tasks: whether the stage leaves training tasks in its folder for a later `reinforce`.
         result: the file or folder, relative to the stage's folder, that a finished stage leaves, with {name} for the
-            stage's name; "" for none.
+            stage's name; by default, the tasks that it makes, or the checkpoint. "" for none.
         trains_in_parts: whether the stage trains a model whose weights are sharded over several processes.
         excludes: what the stage is incompatible with; each is called with the planned stage.
         check: takes the planned stage and the stages before it; runs before anything starts. Raises: RecipeError.
@@ -58,7 +61,7 @@ class Stage:
     checkpoint: str | None = None
     options: type[Section] | None = None
     plays: bool = False
-    has_folder: bool = False
+    has_folder: bool | None = None
     makes_tasks: bool = False
     result: str = ""
     trains_in_parts: bool = False
@@ -68,56 +71,15 @@ class Stage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
-
-    def is_done(self, context: RunContext) -> bool:
-        """Return whether the stage's checkpoint exists. A stage without checkpoint runs again and finds its result."""
-        return self.checkpoint is not None and (context.folder.checkpoints / self.checkpoint).is_dir()
-
-    def result_in(self, context: RunContext) -> Path | None:
-        """Return the path of the finished stage's result; None if it leaves no file, or only episodes in the ledger."""
-        return context.folder.path / self.result.format(name=context.stage) if self.result else None
+        if self.has_folder is None:
+            object.__setattr__(self, "has_folder", self.checkpoint is not None)
+        if not self.result and (self.makes_tasks or self.checkpoint is not None):
+            object.__setattr__(self, "result", STEP_TASKS if self.makes_tasks else f"checkpoints/{self.checkpoint}")
 
 
-def define_stage(
-    *,
-    section: str | None = None,
-    checkpoint: str | None = None,
-    options: type[Section] | None = None,
-    plays: bool = False,
-    has_folder: bool | None = None,
-    makes_tasks: bool = False,
-    result: str = "",
-    trains_in_parts: bool = False,
-    excludes: tuple[Exclusion, ...] = (),
-    check: CheckStage | None = None,
-    check_episodes: CheckEpisodes | None = None,
-) -> Callable[[RunStage], Stage]:
-    """Decorate the function of a stage, to be registered under the kind `stages`.
-
-    A stage writes its result into `context.folder` atomically, so an interrupted run resumes at the first stage without
-    a result.
-
-    Args:
-        section, checkpoint, options, plays, makes_tasks, trains_in_parts, excludes, check, check_episodes: see Stage.
-        has_folder: see Stage; by default, True if there is a checkpoint.
-        result: see Stage; by default, the tasks that it makes, or the checkpoint.
-    """
-    in_folder = checkpoint is not None if has_folder is None else has_folder
-    left = result or (STEP_TASKS if makes_tasks else "") or ("" if checkpoint is None else f"checkpoints/{checkpoint}")
-    return lambda run: Stage(
-        run,
-        section=section,
-        checkpoint=checkpoint,
-        options=options,
-        plays=plays,
-        has_folder=in_folder,
-        makes_tasks=makes_tasks,
-        result=left,
-        trains_in_parts=trains_in_parts,
-        excludes=excludes,
-        check=check,
-        check_episodes=check_episodes,
-    )
+def define_stage(**declared: Any) -> Callable[[RunStage], Stage]:
+    """Decorate the function of a stage, to be registered under the kind `stages`. `declared`: attributes of Stage."""
+    return lambda run: Stage(run, **declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +175,14 @@ class PlannedStage(PlannedPart):
         return section if isinstance(section, ReadsEpisodes) else None
 
     def is_done(self, context: RunContext) -> bool:
-        """Return whether the stage has saved its checkpoint."""
-        return self.stage.is_done(self.context(context))
+        """Return whether the stage's checkpoint exists. A stage without checkpoint runs again and finds its result."""
+        checkpoint = self.stage.checkpoint
+        return checkpoint is not None and (self.folder(context.folder).checkpoints / checkpoint).is_dir()
 
     def result(self, context: RunContext) -> Path | None:
-        """Return the path of the stage's result; None if the stage leaves none."""
-        return self.stage.result_in(self.context(context))
+        """Return the path of the stage's result; None if it leaves no file, or only episodes in the ledger."""
+        result = self.stage.result
+        return self.folder(context.folder).path / result.format(name=self.name) if result else None
 
 
 def _adaptations(stages: Sequence[PlannedStage], task_set: TaskSet) -> Iterator[str]:

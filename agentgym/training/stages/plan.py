@@ -27,10 +27,7 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
         if (reader := stage.reads_episodes) is not None:
             players = [earlier for earlier in planned if earlier.stage.plays]
-            stage = replace(
-                stage,
-                sources=tuple(sources_of(reader, stage.name, players)),
-            )
+            stage = replace(stage, sources=tuple(sources_of(reader, stage.name, players)))
         if stage.stage.section == "train" and (maker := stage.recipe.train.tasks_of):
             stage = replace(stage, tasks_of=_maker_of_tasks(maker, stage.name, planned))
         if stage.stage.check is not None:
@@ -74,7 +71,7 @@ def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
         stage: Stage = registry.load("stages", section.kind)
     except UnknownNameError as error:
         raise RecipeError(f"stage.kind = {section.kind!r} cannot be used. {error}") from error
-    has_folder = bool(recipe.stage) and stage.has_folder
+    has_folder = bool(recipe.stage and stage.has_folder)
     if stage.options is not None:
         return PlannedStage(
             section.given_name, section.kind, stage, recipe, _parsed(stage.options, section), has_folder

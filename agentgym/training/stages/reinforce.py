@@ -103,7 +103,7 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     context = replace(context, rollouts=scheduled_rollouts(context))
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
-        named = [gatherer_for(context, stream), *named]
+        named = [*gatherer_for(context, stream).parts, *named]
         changes = {name: value for part in named for name, value in part.rollout_changes().items()}
         context = replace(context, rollouts=context.rollouts.with_config(**changes))
         parts, run = parts_around(context, learner, sampler, stream, named), training_run(context, learner, checkpoint)

@@ -1,4 +1,4 @@
-"""Training parts of the update: the reference model, and the episodes of an expert."""
+"""The reference model, and the episodes of an expert, as training parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.checkpoint import save_atomically
-from agentgym.training.experts import ExpertEpisodes, Experts, ScriptedExperts, StoredExperts
+from agentgym.training.experts import ExpertEpisodes, Experts, ScriptedExperts, stored_experts
 from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.objectives.contract import LossRequirements, make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart, TrainingRun
@@ -170,4 +170,4 @@ def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> 
         return ScriptedExperts(context.task_set, section.scripted_player, learner.renderer)
     choose = partial(expert_episodes, context.stage, context.task_set["train"])
     chosen = context.stored_episodes.choose(learner.renderer, section, choose, file=EXPERTS_MANIFEST)
-    return StoredExperts(list(chosen.episodes.values()))
+    return stored_experts(list(chosen.episodes.values()))
