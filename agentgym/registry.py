@@ -45,6 +45,7 @@ Kind = Literal[
     "signal_providers",
     "stages",
     "selections",
+    "trackers",
     "searches",
     "search_values",
     "backends",

@@ -212,6 +212,14 @@ def test_a_selection_is_made_without_options(name):
     assert callable(make_selection(name))
 
 
+@pytest.mark.parametrize("name", of("trackers"))
+def test_a_tracker_names_its_package_and_the_extra_that_installs_it(name):
+    tracker = load("trackers", name)
+    assert tracker.package == name
+    assert tracker.extra
+    assert list(inspect.signature(tracker).parameters) == ["folder", "name", "config"]
+
+
 @pytest.mark.parametrize("name", of("episode_hooks"))
 def test_an_episode_hook_is_a_class_of_hooks(name):
     hook = load("episode_hooks", name)

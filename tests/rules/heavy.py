@@ -94,7 +94,7 @@ HEAVY_MODULES = {
     "agentgym.methods.objectives.nft": "train",
     "agentgym.methods.objectives.pacs": "train",
     "agentgym.methods.objectives.pairwise_ppo": "train",
-    "agentgym.training.objectives.policy_gradient": "train",
+    "agentgym.methods.objectives.policy_gradient": "train",
     "agentgym.methods.objectives.stable_reinforce": "train",
     "agentgym.training.loss.policy_loss": "train",
     "agentgym.methods.scale_plan.measuring": "train",

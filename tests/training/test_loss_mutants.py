@@ -6,7 +6,8 @@ from mutants import Mutant, mutant_tests
 
 PARTS, BATCHES, LOSS = "training/loss/microbatches.py", "training/loss/grpo_batches.py", "training/loss/policy_loss.py"
 MASKS, ROWS, TRAINER = "training/loss/token_masks.py", "training/loss/separate_rows.py", "training/turn_grpo.py"
-CONTRACT, GROUPED, PPO = (f"training/objectives/{name}.py" for name in ("contract", "grouped", "policy_gradient"))
+PPO = "methods/objectives/policy_gradient.py"
+CONTRACT, GROUPED = (f"training/objectives/{name}.py" for name in ("contract", "grouped"))
 PREFIXES, OF_PREFIXES = "training/loss/shared_prefixes.py", "training/test_shared_prefixes.py"
 STATES, BRANCHES, ONCE, SHARED = (
     f"{OF_PREFIXES}::{name}"

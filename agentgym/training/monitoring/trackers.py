@@ -1,28 +1,27 @@
-"""Send a run's metrics to trackers: TensorBoard, wandb, trackio, MLflow.
+"""Send a run's metrics to trackers, which are registered under the kind `trackers`: see agentgym.bridges.trackers.
 
-Every row of metrics.jsonl, from every stage, is sent as `phase/metric`. Each tracker's own environment variables decide
-where it writes; by default, all four write on this machine.
+Every row of metrics.jsonl, from every stage, is sent as `phase/metric`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-from uuid import uuid4
 
+from agentgym import registry
 from agentgym._imports import check_package
-from agentgym.errors import MissingExtraError, RecipeError
-
-PROJECT = "agentgym"
-"""The name of the runs' project, unless the tracker's own environment variable names another project."""
+from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
 
 
 class Tracker(Protocol):
-    """A service or file format that shows the metrics of runs."""
+    """A service or file format that shows the metrics of runs.
+
+    It is made with the run's folder, the run's name and the recipe as data. A class may name the `package` that it
+    needs, and the `extra` of agentgym that installs it, which are checked before a run.
+    """
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         """Send one row. Raises: whatever its package raises."""
@@ -33,113 +32,15 @@ class Tracker(Protocol):
         ...
 
 
-class TensorBoard:
-    """Event files in the run folder."""
-
-    package, extra = "tensorboard", "train"
-
-    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder / "tensorboard"))
-
-    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
-        for metric, value in metrics.items():
-            self._writer.add_scalar(f"{phase}/{metric}", value, step)
-
-    def close(self, *, failed: bool) -> None:
-        self._writer.close()
-
-
-class Wandb:
-    """A run of wandb; offline, in the run folder, unless WANDB_MODE says otherwise."""
-
-    package, extra = "wandb", "wandb"
-
-    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
-        import wandb
-
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT),
-            name=name,
-            id=_same_id(folder, "wandb", _new_id),
-            resume="allow",
-            dir=str(folder),
-            config=dict(config),
-            mode=os.environ.get("WANDB_MODE", "offline"),
-        )
-        self._phases: set[str] = set()
-
-    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
-        """Log a row with a step metric per phase, because wandb's single step counter must not decrease."""
-        if phase not in self._phases:
-            self._phases.add(phase)
-            self._run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
-        self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
-
-    def close(self, *, failed: bool) -> None:
-        self._run.finish(exit_code=int(failed))
-
-
-class Trackio:
-    """A run of trackio, in its database on this machine: see `trackio show`."""
-
-    package, extra = "trackio", "trackio"
-
-    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
-        import trackio
-
-        project = os.environ.get("TRACKIO_PROJECT", PROJECT)
-        name = f"{name}-{_same_id(folder, 'trackio', _new_id)}"  # trackio identifies runs by name; folders share names
-        self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow", embed=False)
-
-    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
-        self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
-
-    def close(self, *, failed: bool) -> None:
-        self._run.finish()
-
-
-class Mlflow:
-    """A run of MLflow, in a database in the run folder unless MLFLOW_TRACKING_URI names a server."""
-
-    package, extra = "mlflow", "mlflow"
-
-    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
-        from mlflow import MlflowClient
-
-        uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{folder.resolve() / 'mlflow.db'}")
-        self._client = MlflowClient(uri)
-        experiment_name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        experiment = self._client.get_experiment_by_name(experiment_name)
-        id_ = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name)
-        self._id = _same_id(folder, "mlflow", lambda: self._client.create_run(id_, run_name=name).info.run_id)
-        self._client.update_run(self._id, "RUNNING")
-        known = self._client.get_run(self._id).data.params
-        for key, value in _flat(config):
-            if known.setdefault(key, value[:500]) == value[:500]:
-                self._client.log_param(self._id, key, value[:500])
-            else:  # MLflow parameters are immutable, and a run may be resumed with another value
-                self._client.set_tag(self._id, f"resumed.{key}", value[:500])
-
-    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
-        for metric, value in metrics.items():
-            self._client.log_metric(self._id, _mlflow_name(f"{phase}/{metric}"), value, step=step)
-
-    def close(self, *, failed: bool) -> None:
-        self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
-
-
-TRACKERS: Mapping[str, Any] = {"tensorboard": TensorBoard, "wandb": Wandb, "trackio": Trackio, "mlflow": Mlflow}
-
-
 def check_trackers(names: Sequence[str]) -> None:
     """Raise RecipeError for a tracker that is unknown or not installed, with the command that installs it."""
     for name in names:
-        if name not in TRACKERS:
-            raise RecipeError(f"track: there is no tracker {name!r}. Choose from: {', '.join(TRACKERS)}.")
         try:
-            check_package(TRACKERS[name].package, TRACKERS[name].extra, f"track = [{name!r}]")
+            tracker = registry.load("trackers", name)
+            if package := getattr(tracker, "package", None):
+                check_package(package, tracker.extra, f"track = [{name!r}]")
+        except UnknownNameError as error:
+            raise RecipeError(f"track = [{name!r}] cannot be used. {error}") from error
         except MissingExtraError as error:
             raise RecipeError(str(error)) from error
 
@@ -151,7 +52,7 @@ def tracked(
     """Open trackers for the duration of a run. A failing tracker is reported once, and the run goes on without it.
 
     Args:
-        names: see TRACKERS. folder: the run folder, whose name is the run's name. config: the run's recipe.
+        names: registered trackers. folder: the run folder, whose name is the run's name. config: the run's recipe.
         warn: shows a message.
     Yields: a function that logs a row: the step, the phase, and the metrics by name.
     """
@@ -166,7 +67,7 @@ def tracked(
             return None
 
     for name in names:
-        if (tracker := guarded(name, TRACKERS[name], folder, folder.name, config)) is not None:
+        if (tracker := guarded(name, registry.load("trackers", name), folder, folder.name, config)) is not None:
             trackers[name] = tracker
 
     def log(step: int, phase: str, metrics: Mapping[str, float]) -> None:
@@ -180,30 +81,3 @@ def tracked(
     finally:
         for name, tracker in [*trackers.items()]:
             guarded(name, partial(tracker.close, failed=failed))
-
-
-def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
-    """Return this run's id in a tracker, so that a resumed run continues there."""
-    file = folder / f"{tracker}.id"
-    if not file.is_file():
-        partial = file.with_suffix(".partial")
-        partial.write_text(make(), encoding="utf-8")
-        partial.replace(file)
-    return file.read_text(encoding="utf-8")
-
-
-def _new_id() -> str:
-    return uuid4().hex[:8]
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield _mlflow_name(prefix + key), str(value)
-
-
-def _mlflow_name(name: str) -> str:
-    """Replace the characters that MLflow does not allow in names."""
-    return "".join(letter if letter.isalnum() or letter in "_-./ " else "_" for letter in name)

@@ -148,7 +148,7 @@ class EpisodeSection(Section):
 
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
         """Return the RolloutConfig of these values. Rules and state keys are those of a stage: see `Recipe`."""
-        made = {
+        others: dict[str, Any] = {
             "attempts": None
             if self.attempts is None
             else load("episode_hooks", "attempts")(**self.attempts.model_dump()),
@@ -156,7 +156,7 @@ class EpisodeSection(Section):
             "stop_if": (),
             "state_keys": True,
         }
-        return RolloutConfig(**self._keys_of(RolloutConfig) | made, budgets=self.budgets, seed=seed, reward=reward)
+        return RolloutConfig(**self._keys_of(RolloutConfig) | others, budgets=self.budgets, seed=seed, reward=reward)
 
     def _keys_of(self, options: type[Any]) -> dict[str, Any]:
         """Return the keys of this section that are options of a dataclass too."""

@@ -45,7 +45,7 @@ class Recipe(Section):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """The seed of all randomness of the run."""
     track: list[str] = ["tensorboard"]
-    """Where metrics go besides metrics.jsonl: any of tensorboard, wandb, trackio and mlflow."""
+    """Where metrics go besides metrics.jsonl, for example "wandb", see `agentgym list trackers`."""
     tasks: TasksSection
     """The tasks to train on, to validate with and to hold out."""
     policy: PolicySection

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.number_types import Positive
-from agentgym.training.objectives.contract import LossRequirements, TokenBatch, define_loss
+from agentgym.options import Positive
+from agentgym.training.objectives import LossRequirements, TokenBatch, define_loss
 
 
 def reinforce(tokens: TokenBatch) -> torch.Tensor:
