@@ -235,10 +235,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "contract": "k3 EpisodeKind RowLosses TrlLoss WeightedTerm losses_by_row "
         "make_objective make_term make_terms needs_of objective_share",
     },
-    "agentgym.training.samplers": {
-        "contract": "make_sampler restore_sampler save_sampler",
-        "sources": "sampler_of",
-    },
     "agentgym.trajectory": {
         "provenance": "ReplayedTurns",
         "record": "TokenArrays",

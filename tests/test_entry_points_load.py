@@ -146,7 +146,7 @@ def test_a_loss_term_is_a_function_of_tokens(name):
 # `pass_rate` reads a recorded run and `paired` wants two phrasings, which tests/methods make for them.
 @pytest.mark.parametrize("name", [name for name in of("samplers") if name not in ("pass_rate", "paired")])
 def test_a_sampler_is_made_of_tasks_and_a_seed(name):
-    from agentgym.training.samplers.contract import make_sampler
+    from agentgym.training.samplers import make_sampler
 
     task = Task("t", "test/none-v1", "?", tags=("easy",))
     text = {"tagged": "tagged(tag='easy')"}.get(name, name)

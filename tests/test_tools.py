@@ -16,7 +16,7 @@ from agentgym.errors import ToolDefinitionError
 from agentgym.tools import WrongArguments
 from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.tools.definition import tools_by_name
-from agentgym.tools.output import render_output
+from agentgym.tools.shown import render_output
 
 
 class Point(BaseModel):

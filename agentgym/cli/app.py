@@ -18,7 +18,6 @@ from agentgym.cli import (
     model,
     new,
     play,
-    report,
     rerun,
     rollout,
     sandbox,
@@ -26,7 +25,6 @@ from agentgym.cli import (
     show,
     tasks,
     train,
-    view,
 )
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.cli.fields import FieldsCommand
@@ -141,8 +139,8 @@ for name, command, panel in (
     ("compare", compare.compare, MEASURE),
     ("power", compare.power, MEASURE),
     ("show", show.show, INSPECT),
-    ("view", view.view, INSPECT),
-    ("report", report.report, INSPECT),
+    ("view", show.view, INSPECT),
+    ("report", show.report, INSPECT),
     ("export", export.export, INSPECT),
 ):
     app.command(name, cls=FieldsCommand, rich_help_panel=panel)(command)

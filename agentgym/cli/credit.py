@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from agentgym.cli.console import out, progress_bar, run
 from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.user_code import Import
 from agentgym.errors import EvaluationError
+from agentgym.evaluation.credit_audit import Audit
+from agentgym.text import percent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
     from agentgym.storage.run_folder import RunFolder
     from agentgym.trajectory.record import Trajectory
+
 
 app = typer.Typer(help="Audit how a run assigned credit to its turns.", no_args_is_help=True)
 
@@ -58,7 +65,7 @@ def audit(
 
     Example: agentgym credit audit runs/quickstart --estimators return_to_go,grpo
     """
-    from agentgym.cli.credit_tables import audit_table
+    from agentgym.cli.credit import audit_table
     from agentgym.cli.policies import load_policy
     from agentgym.credit import estimator
     from agentgym.evaluation.credit_audit import audit as measure
@@ -141,3 +148,41 @@ def estimator_names(text: str | None) -> list[str]:
     if text is None:
         return registry.names("estimators")
     return [name.strip() for name in text.split(";" if ";" in text or "(" in text else ",") if name.strip()]
+
+
+def audit_table(audit: Audit) -> RenderableType:
+    """Return a table of each estimator's agreement with counterfactual credit, and its advantages' statistics."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Estimator", no_wrap=True)
+    for head in ("Same sign", "Rank", "No gradient", "Singletons"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, agreement in audit.agreements.items():
+        facts = audit.facts[name]
+        table.add_row(
+            name,
+            f"{_percent(agreement.sign)} ({_percent(agreement.sign_low)} to {_percent(agreement.sign_high)})",
+            f"{_number(agreement.rank)} ({_number(agreement.rank_low)} to {_number(agreement.rank_high)})",
+            _percent(facts.zero_gradient),
+            _percent(facts.singletons),
+        )
+    lines: list[RenderableType] = [table]
+    for name, facts in audit.facts.items():
+        spread = "  ".join(f"{k}: {value:.3g}" for k, value in enumerate(facts.variance[:12]))
+        lines.append(Text(f"{name}, variance of the advantage by turn  {spread}", style="dim"))
+    lines.append(
+        Text(
+            f"{audit.turns} turns of {audit.trajectories} trajectories, {audit.continuations} episodes played on, "
+            f"{audit.diverged} of them set aside because their world answered otherwise. The counterfactual credit of "
+            f"a turn has a standard error of about {audit.noise:.2f}: no estimator can agree with it wholly.",
+            style="dim",
+        )
+    )
+    return Group(*lines)
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else percent(value)
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.2f}"

@@ -1,7 +1,8 @@
-"""`agentgym show`: a run in the terminal."""
+"""`agentgym show`, `report` and `view`: runs in the terminal, as a page, and in a browser."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from agentgym.cli.console import out
 from agentgym.errors import EvaluationError
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from agentgym.evaluation.report.contents import Contents
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
+
 
 MAX_LISTED = 50
 CURVES = ("loss", "success", "reward", "calls_ok", "turns", "failed")
@@ -111,3 +114,54 @@ def _ledger(folder: RunFolder) -> Ledger:
     from agentgym.storage.ledger import Ledger
 
     return Ledger(folder.existing_ledger())
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, e.g. runs/quickstart.")],
+    mib: Annotated[
+        float, typer.Option(min=0, help="How many MiB of episodes go in whole; the others are listed alone.")
+    ] = 3.0,
+) -> None:
+    """Write RUN/report.html: one file with the result, the curves, and episodes to go through turn by turn.
+
+    Example: agentgym report runs/quickstart
+    """
+    from agentgym.evaluation.report import write_report
+    from agentgym.storage.run_folder import RunFolder
+
+    out().print(str(write_report(RunFolder.existing(run), most_bytes=round(mib * 2**20))), markup=False, soft_wrap=True)
+
+
+def view(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUNS]...", help="Run folders, or folders with runs in them; by default runs/."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes any free one.")] = 8642,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser on it.")] = True,
+) -> None:
+    """Show runs in a browser: curves, episodes turn by turn with their credit, tokens, two episodes side by side.
+
+    It reads while a run is writing, and serves this machine alone. From elsewhere: ssh -L 8642:localhost:8642 HOST.
+
+    Example: agentgym view runs
+    """
+    import webbrowser
+
+    from agentgym.viewer.serving import ADDRESS, check_installed, listen, serve
+    from agentgym.viewer.shelf import named_runs
+
+    check_installed()
+    paths = runs or [Path("runs")]
+    runs_by_key = named_runs(paths)
+    listening = listen(port)
+    address = f"http://{ADDRESS}:{listening.getsockname()[1]}/"
+    out().print(
+        f"{counted(len(runs_by_key), 'run')}. Open {address} in a browser; Ctrl-C ends this.",
+        markup=False,
+        soft_wrap=True,
+    )
+    if browser:
+        webbrowser.open(address)
+    with suppress(KeyboardInterrupt):  # the usual way to end it
+        serve(paths, listening)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import threading
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym import registry
 from agentgym.cluster.call_frames import Pickled
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
-from agentgym.cluster.episode_worker import SessionSpec
+from agentgym.cluster.episode_spool import folder_of_user
+from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
 from agentgym.cluster.host_link import SILENCE_S, HostLink, HostNode, HostWatch
-from agentgym.cluster.leased_worker import LeasedWorker
-from agentgym.cluster.ray_host import HEARTBEATS, RayHost, start_actor
-from agentgym.cluster.ray_nodes import connect, import_ray, probe_nodes, report_of
+from agentgym.cluster.ray_host import HEARTBEATS, CalledDirectly, RayHost, start_actor
+from agentgym.cluster.ray_nodes import PROBE_S, connect, import_ray, probe_nodes, report_of
 from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, NodeLost
@@ -28,6 +31,56 @@ from agentgym.rollout.episode import EpisodeFactory
 
 if TYPE_CHECKING:
     from agentgym.policy.contract import Policy
+
+
+CLOSE_S = 20.0
+"""How long closing the environments of a lost driver may take."""
+
+
+class LeasedWorker(CalledDirectly, EpisodeWorker):
+    """Keeps playing while its driver is away: running tools finish, as do episodes that need no further reply.
+
+    After a third of the lease without a heartbeat the ends of episodes are written to the disk. After the lease
+    everything is closed, and the process exits.
+
+    Args:
+        lease_s: how long the worker outlives the last heartbeat, in seconds.
+    """
+
+    def __init__(self, lease_s: float) -> None:
+        folder: Path | None = None
+        with suppress(OSError):  # without free disk space, nothing is stored
+            folder = folder_of_user()
+        super().__init__(folder)
+        self._lease_s = lease_s
+        self._heard_at = time.monotonic() + PROBE_S  # heartbeats begin once the driver has probed the node
+        self._loop: asyncio.AbstractEventLoop | None = None
+        threading.Thread(target=self._watch, name="agentgym-lease", daemon=True).start()
+
+    async def probe(self, backend: str | None = None) -> dict[str, Any]:
+        """Return the facts that the driver checks before using a node."""
+        self._loop = asyncio.get_running_loop()
+        return await super().probe(backend)
+
+    async def begin(self, session: str, spec: SessionSpec) -> set[str]:
+        """Prepare for the episodes of a run. Returns: ids of episodes of its ledger that ended here earlier."""
+        self.beat()
+        return await super().begin(session, spec)
+
+    def beat(self) -> None:
+        """Answer a heartbeat of the driver, and renew the lease."""
+        self._heard_at = time.monotonic()
+
+    def _watch(self) -> None:
+        while (silent_s := time.monotonic() - self._heard_at) < self._lease_s:
+            if silent_s > self._lease_s / 3 and self._loop is not None:
+                self._loop.call_soon_threadsafe(self.keep_ends)
+            time.sleep(self._lease_s / 20)
+        if self._loop is not None:
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(self.close(), self._loop).result(CLOSE_S)
+        os._exit(0)
+
 
 LEASE_S = 30.0
 """How long workers outlive the last heartbeat of their driver."""

@@ -16,7 +16,7 @@ from agentgym.sandbox.time_limit import ThreadLimit, TimeLimit
 from agentgym.threads import in_thread
 from agentgym.tools import WrongArguments
 from agentgym.tools.definition import Tool
-from agentgym.tools.output import render_output
+from agentgym.tools.shown import render_output
 
 Run = Callable[[Tool, object, Call], Coroutine[Any, Any, Result]]
 

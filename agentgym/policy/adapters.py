@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from agentgym.errors import PolicyError
-from agentgym.policy.lora_options import ALL_LINEAR, LoraOptions
+from agentgym.policy.load_options import ALL_LINEAR, LoraOptions
 from agentgym.policy.role_adapters import RoleAdapters, read_roles, role_adapters_of
 
 CONFIGURATION, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

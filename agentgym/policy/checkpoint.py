@@ -14,8 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from agentgym.errors import PolicyError
 from agentgym.policy.adapters import adapter_folder, base_of, can_merge, merged, open_adapter, target_layers
 from agentgym.policy.device import dtype_of
-from agentgym.policy.load_options import LoadOptions
-from agentgym.policy.lora_options import LoraOptions
+from agentgym.policy.load_options import LoadOptions, LoraOptions
 from agentgym.policy.quantization import quantization_config, sample_as_in_training
 from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.policy.training_template import use_training_template

@@ -18,8 +18,7 @@ from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, RowSource, fits
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker
-from agentgym.policy.logit_hooks.contract import make_hook
-from agentgym.policy.logit_hooks.tilts import LogitTilt
+from agentgym.policy.logit_hooks.contract import LogitTilt, make_hook
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.policy.scoring import entropy_of_top, of_chosen, score

@@ -1,7 +1,6 @@
 """Tasks and task sets: plain frozen data, named splits, a fingerprint, and a guard on the held-out split.
 
 definition.py  Task, as JSON data too; Origin; and seeds that no two tasks share
-file_paths.py  relative paths in a task file
 task_set.py    TaskSet, and the guard
 mixture.py     several task sets as one
 """

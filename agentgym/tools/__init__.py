@@ -2,7 +2,7 @@
 
 definition.py  Tool and the decorator `@tool`
 arguments.py   the JSON Schema of the arguments, and validation of what the model wrote
-output.py      a tool's return value as message content
+shown.py       what a model is shown: a tool's schema, and its return value as message content
 """
 
 from agentgym.moved import moved_names

@@ -25,8 +25,7 @@ from .arguments import (
     arguments_of_signature,
     holds_lone_surrogate,
 )
-from .output import render_output
-from .shown import as_shown
+from .shown import as_shown, render_output
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentgym_tool__"

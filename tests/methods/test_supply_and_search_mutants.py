@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants import Mutant, mutant_tests
 
-CURRICULUM, SHUFFLED = "methods/supply/curriculum.py", "training/samplers/sources.py"
+CURRICULUM, SHUFFLED = "methods/supply/curriculum.py", "training/samplers/__init__.py"
 LEARNABLE, UCB, PAIRED = "methods/supply/learnable.py", "methods/supply/ucb.py", "methods/supply/paired.py"
 PASS_RATE, REFILL, VARIANCE = (
     "methods/supply/pass_rate.py",

@@ -32,7 +32,6 @@ HEAVY_MODULES = {
     "agentgym.policy.local": "train",
     "agentgym.policy.quantization": "train",
     "agentgym.methods.logit_hooks.nlpo": "train",
-    "agentgym.policy.logit_hooks.tilts": "train",
     "agentgym.methods.token_values.guided": "train",
     "agentgym.methods.token_values.networks": "train",
     "agentgym.policy.decoding": "train",

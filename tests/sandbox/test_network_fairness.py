@@ -15,8 +15,7 @@ from local_network import NAMES, Client, LocalNetwork, get, status
 
 from agentgym.sandbox.network import account as account_module
 from agentgym.sandbox.network import exchange, loop_thread
-from agentgym.sandbox.network.account import Account, NetworkLimits
-from agentgym.sandbox.network.processor_share import ProcessorShare
+from agentgym.sandbox.network.account import Account, NetworkLimits, ProcessorShare
 
 CHUNKS = 6_000
 CRUMBS = b"1\r\nx\r\n" * CHUNKS + b"0\r\n\r\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specs import SMALL
 
-from agentgym.sandbox.pool.fair_queue import FairQueue
+from agentgym.sandbox.pool.admission import FairQueue
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 from agentgym.sandbox.pool.stats import WaitTimes
 from agentgym.sandbox.pool.warm_set import WarmSet

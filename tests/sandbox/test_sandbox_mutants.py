@@ -7,7 +7,7 @@ from mutants import Mutant, mutant_tests
 METERING, REPLIES, LINK, FRAMES = (
     f"sandbox/{name}.py" for name in ("metering", "host/replies", "link", "guest/frames")
 )
-QUEUE, WARM, HEADROOM, STATS = (f"sandbox/pool/{name}.py" for name in ("fair_queue", "warm_set", "headroom", "stats"))
+QUEUE, WARM, HEADROOM, STATS = (f"sandbox/pool/{name}.py" for name in ("admission", "warm_set", "headroom", "stats"))
 COUNTED, HOSTILE, POOL = "sandbox/test_metering.py", "sandbox/test_hostile_guest.py", "sandbox/test_pool_internals.py"
 HONEST = f"{HOSTILE}::test_an_honest_answer_is_a_result"
 WRONG = f"{HOSTILE}::test_an_answer_that_is_none_kills_the_sandbox"

@@ -12,7 +12,7 @@ from agentgym.errors import LedgerError, TaskError
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
-from agentgym.tools.output import render_output
+from agentgym.tools.shown import render_output
 
 SCREEN = ImagePart(base64.b64encode(bytes(range(256)) * 40).decode())
 ODD = ImagePart(SCREEN.data[:50] + "\n" + SCREEN.data[50:], "image/jpeg")  # base64 as some write it: kept to the letter

@@ -11,7 +11,7 @@ from scripted_episodes import task
 from agentgym import Trajectory, Turn
 from agentgym.messages import Message, StopReason
 from agentgym.training.asynchronous.stream import shuffled
-from agentgym.training.monitoring.diagnostics import age_metrics, correction_metrics, effective_share
+from agentgym.training.monitoring.diagnostics import age_metrics, credit_metrics, effective_share
 
 
 def turn(index: int, tokens: int, version: int, *changes: tuple[int, int]) -> Turn:
@@ -33,10 +33,9 @@ def test_the_effective_sample_size_is_all_of_them_on_policy_and_one_where_one_ou
     assert effective_share(np.zeros(4)) == 1.0
     assert effective_share(np.array([800.0, 0, 0, 0])) == pytest.approx(0.25)
     assert effective_share(np.array([math.log(2), 0])) == pytest.approx(9 / 10)  # 3^2 / (2 * 5)
-    assert correction_metrics({"log_ratios": [[[0.5, 0.5], []], [[0.5]]]}) == {
-        "off_policy/effective_sample_size": pytest.approx(1.0)
-    }
-    assert correction_metrics({}) == {}
+    ratios = {"log_ratios": [[[0.5, 0.5], []], [[0.5]]]}
+    assert credit_metrics([], [], ratios)["off_policy/effective_sample_size"] == pytest.approx(1.0)
+    assert "off_policy/effective_sample_size" not in credit_metrics([], [], {})
 
 
 def test_tasks_come_in_an_order_of_their_own_each_time_around_and_a_step_always_gets_the_same():

@@ -24,8 +24,8 @@ from agentgym.methods.supply.observed import ObservedPairs
 from agentgym.policy import Request, Sampling, make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
 from agentgym.policy.checkpoint import load_checkpoint, save_atomically
+from agentgym.policy.load_options import LoraOptions
 from agentgym.policy.local import load as load_transformers_policy
-from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder

@@ -16,7 +16,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.samplers.sources import sampler_of
+from agentgym.training.samplers import sampler_of
 
 
 def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import supply
 
 from agentgym.training.gatherers import make_gatherer, play_groups
-from agentgym.training.samplers.sources import sampler_of
+from agentgym.training.samplers import sampler_of
 
 
 @pytest.mark.parametrize("task_set", supply.ARMS_OF)

@@ -18,8 +18,8 @@ from agentgym.errors import RecipeError
 from agentgym.messages import Message
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
+from agentgym.policy.load_options import LoraOptions
 from agentgym.policy.local import renderer_of
-from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.scoring import score
 from agentgym.training import Recipe
 from agentgym.training.vllm.engine import PROMPT, ServedModel, VllmEngine

@@ -6,7 +6,6 @@ can compute the same distribution. A hook that changes logits leaves no such rec
 contract.py        the contract of a hook, and how to make one by its registered name
 token_automaton.py masks from a grammar of characters
 hermes_masks.py    hooks over that grammar
-tilts.py           hooks that change logits instead of forbidding tokens
 served_masks.py    the form of a grammar's masks for a vLLM server
 
 The hooks themselves are in methods.

@@ -1,4 +1,4 @@
-"""The contract of a logit hook, and how to make one by its registered name."""
+"""The contracts of a logit hook, which forbids tokens, and of a tilt, which changes logits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from agentgym.policy.contract import Policy, Request
 from agentgym.registry import load
 from agentgym.trajectory import TokenMask
 
-if TYPE_CHECKING:  # rendering imports tokenizers
+if TYPE_CHECKING:
+    import torch
+
     from agentgym.policy.rendering import TemplateRenderer
 
 
@@ -82,3 +84,20 @@ def make_hook(
         ) from error
     maker: HookMaker = factory(renderer, end_ids, **own, **(options or {}))
     return maker
+
+
+@runtime_checkable
+class LogitTilt(Protocol):
+    """A logit hook that changes logits. Log-probabilities refer to the changed distribution.
+
+    The changes are not recorded. So its episodes can be used for measurement and imitation, but not for training on
+    their log-probabilities.
+    """
+
+    def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
+        """Return None, since no token is masked."""
+        ...
+
+    def tilt(self, tokens: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
+        """Return [V] the next token's logits, from the model's own [V] and the tokens sampled so far in this turn."""
+        ...

@@ -3,5 +3,4 @@
 pool.py                WorkerPool: plays one episode after another, and hands over whole groups
 slots.py               limits how many are played at once, by all runs that share an event loop
 standstill.py          a warning when no episode makes progress
-garbage_collection.py  keeps the garbage collector from scanning thousands of running episodes repeatedly
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from dataclasses import dataclass
@@ -15,12 +16,44 @@ from agentgym.rollout.episode import EpisodeFactory
 from agentgym.rollout.episodes import EpisodeJob
 from agentgym.rollout.failures import FailureStreak, too_many_failures
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
-from agentgym.rollout.workers.garbage_collection import relaxed_gc
 from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import check_task
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory.record import Trajectory
+
+_RELAXED = (100_000, 50, 100)
+
+
+class RelaxedGC:
+    """Context manager that makes automatic collections rare; the last user to leave restores the old thresholds.
+
+    The collector scans young objects after every 700 new ones, and all objects when many survive, as those of running
+    episodes do: with thousands of them, each turn would cost three times as much as with ten. Records and messages have
+    no reference cycles, so they are freed without the collector.
+
+    A collector that is disabled, or already more relaxed, is left unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._thresholds = gc.get_threshold()
+
+    def __enter__(self) -> None:
+        if self._users == 0:
+            self._thresholds = gc.get_threshold()
+            if 0 < self._thresholds[0] < _RELAXED[0]:
+                gc.set_threshold(*_RELAXED)
+        self._users += 1
+
+    def __exit__(self, *exception: object) -> None:
+        self._users -= 1
+        if self._users == 0:
+            gc.set_threshold(*self._thresholds)
+
+
+relaxed_gc = RelaxedGC()
+"""The only instance: the thresholds are process-wide, so users are counted per process too."""
 
 
 @dataclass(frozen=True, slots=True)

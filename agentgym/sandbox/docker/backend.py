@@ -33,11 +33,16 @@ from typing import Any, TypeVar
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
-from agentgym.sandbox.docker.container import ContainerHandle, ContainerRuntime, environment, settings
+from agentgym.sandbox.docker.container import (
+    ContainerHandle,
+    ContainerRuntime,
+    bound_socket_buffers,
+    environment,
+    settings,
+)
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
-from agentgym.sandbox.docker.socket_buffers import bound_socket_buffers
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore

@@ -2,7 +2,6 @@
 
 backend.py    creates sandboxes by requests to a spawner  layer_cache.py  makes a spawner keep the layers of snapshots
 spawner.py    starts and ends a spawner process           processes.py    lists sandboxes, cleans up after the dead
-packages.py   finds the files of modules to preload
 """
 
 from agentgym.sandbox.namespaces.backend import NamespacesBackend as NamespacesBackend  # named by the entry point

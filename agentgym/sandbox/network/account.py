@@ -1,8 +1,13 @@
-"""The limits on one sandbox's network use, and the record of its requests."""
+"""The limits on one sandbox's network use, the record of its requests, and sockets that charge it.
+
+asyncio's `sock_recv` and `sock_sendall` are not used: they finish in callbacks of the loop, whose processor time is
+charged to no sandbox, and a peer with a tiny window could cause any number of callbacks.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
@@ -11,7 +16,25 @@ from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Connection
-from agentgym.sandbox.network.processor_share import ProcessorShare
+
+_TOTAL = 0.3  # of one core, because the thread takes turns with the host's own Python code
+_IN_USE_S = 1.0  # how long a sandbox counts as a user after its last use
+
+
+class ProcessorShare:
+    """Divides the proxy's share of a core equally among the sandboxes that currently use their networks."""
+
+    def __init__(self) -> None:
+        self._used_at: dict[object, float] = {}  # the least recently used first
+
+    def of(self, user: object, most: float, now: float) -> float:
+        """Return a user's share of one core, at most `most`. The call itself counts as a use at `now`, in seconds."""
+        self._used_at.pop(user, None)
+        self._used_at[user] = now
+        while (first := next(iter(self._used_at))) is not user and self._used_at[first] < now - _IN_USE_S:
+            del self._used_at[first]
+        return min(most, _TOTAL / len(self._used_at))
+
 
 _MIB = 2**20
 _MAX_REASON_CHARS = 300
@@ -147,3 +170,54 @@ class _Metered:
                 resume = partial(self._work.send, (yield awaited))
             except BaseException as error:  # noqa: BLE001  it is the coroutine's, a cancellation among them
                 resume = partial(self._work.throw, error)
+
+
+_PIECE = 1 << 16
+
+
+class PacedSocket:
+    """A non-blocking stream socket. One task may read it while another writes."""
+
+    def __init__(self, stream: socket.socket, account: Account) -> None:
+        self._stream, self._account = stream, account
+        self._loop = asyncio.get_running_loop()
+
+    async def receive(self) -> bytes:
+        """Read at most 64 KiB; empty at the end. Raises: OSError."""
+        while True:
+            await self._account.pace()
+            try:
+                return self._stream.recv(_PIECE)
+            except BlockingIOError:
+                await self._ready(self._loop.add_reader, self._loop.remove_reader)
+
+    async def send(self, data: bytes) -> None:
+        """Send all of the data. Raises: OSError."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._stream.send(rest) :]
+            except BlockingIOError:
+                await self._ready(self._loop.add_writer, self._loop.remove_writer)
+                await self._account.pace()
+
+    def shut(self) -> None:
+        """Shut down the sending side. Raises: OSError."""
+        self._stream.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close the socket. May be called twice."""
+        self._stream.close()
+
+    async def _ready(self, watch: Callable[..., object], stop: Callable[[int], object]) -> None:
+        descriptor, ready = self._stream.fileno(), self._loop.create_future()
+        watch(descriptor, _settle, ready)
+        try:
+            await ready
+        finally:
+            stop(descriptor)
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -18,11 +18,10 @@ from collections.abc import Awaitable, Callable
 import h11
 
 from agentgym.sandbox.allow_list import Address, AllowList, Destination
-from agentgym.sandbox.network.account import Account, Entry, Refusal, Work
+from agentgym.sandbox.network.account import Account, Entry, PacedSocket, Refusal, Work
 from agentgym.sandbox.network.addresses import is_own, why_not_public
 from agentgym.sandbox.network.client_hello import ALERT_UNRECOGNISED_NAME, read_client_hello
 from agentgym.sandbox.network.forwarding import FRAMING, end_to_end, next_event
-from agentgym.sandbox.network.paced_socket import PacedSocket
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 Dial = Callable[[Address, int], Awaitable[socket.socket]]

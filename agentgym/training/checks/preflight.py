@@ -18,7 +18,7 @@ from agentgym.training.model.models import FINAL, check_model
 from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.samplers.sources import sampler_of
+from agentgym.training.samplers import sampler_of
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.plan import planned_stages

@@ -1,7 +1,4 @@
-"""Gather the groups of a training step; `train.gather` names wrappers of the registered kind `gatherers`.
-
-contract.py: gatherers and wrappers. step.py: what a step requests. groups.py: what a gatherer returns.
-"""
+"""Gather the groups of a training step; `train.gather` names wrappers of the registered kind `gatherers`."""
 
 from agentgym.moved import moved_names
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, make_gatherer, play_groups

@@ -230,11 +230,16 @@ def credit_metrics(
     """Return the share of turns whose advantage is exactly 0, and the standard deviation of the advantages.
 
     Args:
-        signals: the signals of the trained policy's pass over the batch; their `log_ratios` give further metrics.
+        signals: the signals of the trained policy's pass over the batch; with `log_ratios`, the effective sample size
+            of the turns is returned too.
     """
     advantages = np.concatenate([a for t, a in zip(trajectories, credit, strict=True) if t.valid] or [np.zeros(1)])
     metrics = {"credit/zero_fraction": float(np.mean(advantages == 0.0)), "credit/std": float(np.std(advantages))}
-    return metrics | correction_metrics(signals)
+    turns = [turn for trajectory in signals.get("log_ratios", ()) for turn in trajectory if len(turn)]
+    if turns:
+        share = effective_share(np.array([float(np.mean(turn)) for turn in turns]))
+        metrics["off_policy/effective_sample_size"] = share
+    return metrics
 
 
 def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int) -> dict[str, float]:
@@ -257,14 +262,6 @@ def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int)
     if len(ages):
         metrics |= {"async/age_mean": float(ages.mean()), "async/age_max": float(ages.max())}
     return metrics
-
-
-def correction_metrics(signals: Mapping[str, Any]) -> dict[str, float]:
-    """Return the turns' effective sample size if there are `log_ratios`; see `effective_share`."""
-    rows = [turn for trajectory in signals.get("log_ratios", ()) for turn in trajectory if len(turn)]
-    if not rows:
-        return {}
-    return {"off_policy/effective_sample_size": effective_share(np.array([float(np.mean(turn)) for turn in rows]))}
 
 
 def effective_share(log_weights: np.ndarray) -> float:

@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from agentgym.options import Count, Section
 from agentgym.policy.formats.choice import AUTO, FALLBACK
-from agentgym.policy.load_options import LoadOptions
-from agentgym.policy.lora_options import LoraOptions
+from agentgym.policy.load_options import LoadOptions, LoraOptions
 
 
 class TinySection(Section):

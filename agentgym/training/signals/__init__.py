@@ -3,10 +3,6 @@
 A provider computes one or more signals of `agentgym.credit.Group` for the trajectories of a batch, and may learn from
 the batch afterwards. The policy never sees a provider's knowledge, such as gold answers or other endings. Providers are
 registered under the kind `signal_providers` by the names of their signals; the bundled ones are in methods/signals.
-
-provider.py     the base of providers, and what they are made of
-selection.py    checks of the signals that an estimator requires
-policy_pass.py  log_ratios, score_norms, entropies and certainties: one or two forward passes of the trainer
 """
 
 from __future__ import annotations

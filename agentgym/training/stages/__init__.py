@@ -1,20 +1,6 @@
 """The stages of a training run; `agentgym.training.run` puts them in order.
 
 `define_stage` makes a stage of a function of a RunContext and a Learner, for the kind `stages`.
-
-context.py      shared by all stages: the recipe, the run folder, the tasks, the rollouts, the progress bars
-contract.py     the definitions of a stage
-plan.py         the stages of a recipe, in order
-starting_model.py  the model that training starts from
-warm_start.py   supervised imitation of demonstrations or stored episodes
-reinforce.py    reinforcement learning with turn-level credit
-collect.py      plays training tasks; the ledger stores the episodes for later stages
-row_groups.py   trains on groups of rows that are compared with each other
-stored_episodes.py  the episodes that a stage learns from, and the record of its choice
-selection.py    selects the stored episodes to imitate, and the successes of experts
-update_parts.py the parts of the update: the reference, the learning rate, the order of roles
-streaming.py    playing in the background
-measure.py      validation while training, held-out evaluation before and after, the closing report
 """
 
 from __future__ import annotations

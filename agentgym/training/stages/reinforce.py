@@ -24,7 +24,7 @@ from agentgym.training.monitoring.callbacks import (
 from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
 from agentgym.training.parts import Adaptation, TrainingPart, TrainingRun, make_parts
 from agentgym.training.rollouts.trained_policy import TrlPolicy
-from agentgym.training.samplers.sources import sampler_of
+from agentgym.training.samplers import sampler_of
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.reinforce_parts import (

@@ -20,8 +20,7 @@ from agentgym.training.monitoring.credit_audit import CreditLog
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.samplers import Sampler
-from agentgym.training.samplers.contract import restore_sampler, save_sampler
+from agentgym.training.samplers import Sampler, restore_sampler, save_sampler
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
@@ -95,11 +94,10 @@ def parts_around(
         named: the gatherer and the parts of [train.parts].
     """
     recipe, section = context.recipe, context.recipe.train
+    publishing = [] if stream is None else [stream.callback]
     parts: list[TrainingPart] = []
-    if stream is not None:
-        parts.append(StreamedPlay(stream))
     parts += [
-        TrainingProgress(context, STREAM_METRICS if stream is not None else {}),
+        Watching(*publishing, _progress_callback(context, {} if stream is None else STREAM_METRICS)),
         Validation(context, learner, parts),
         Reference(section, learner.model, learner.processing_class, context.processes),
     ]
@@ -116,32 +114,26 @@ def parts_around(
     ]
 
 
-class StreamedPlay(TrainingPart):
-    """Publishes the weights to the background player."""
+class Watching(TrainingPart):
+    """Only callbacks: to publish the weights to a background player, or to log every step."""
 
-    def __init__(self, stream: Streaming) -> None:
-        self._stream = stream
-
-    @override
-    def callbacks(self) -> Sequence[Any]:
-        return [self._stream.callback]
-
-
-class TrainingProgress(TrainingPart):
-    """Logs every step, and shows some of its metrics beside a progress bar."""
-
-    def __init__(self, context: RunContext, further_metrics: Mapping[str, str]) -> None:
-        section, phase = context.recipe.train, context.folder.phase("train")
-        title = "reinforcement" if phase == "train" else phase
-        bar = context.progress.add_task(title, total=section.steps * section.passes, line_a_note=True)
-        metrics = {**SHOWN_METRICS, **further_metrics}
-        if isinstance(context.rollouts.config.engine, ReportingEngine):
-            metrics |= {"cluster/nodes": "nodes"}
-        self._callback = LoggingCallback(context.folder, "train", context.progress, bar, metrics)
+    def __init__(self, *callbacks: Any) -> None:
+        self._callbacks = callbacks
 
     @override
     def callbacks(self) -> Sequence[Any]:
-        return [self._callback]
+        return self._callbacks
+
+
+def _progress_callback(context: RunContext, further_metrics: Mapping[str, str]) -> LoggingCallback:
+    """Return the callback that logs every step, and shows some of its metrics beside a progress bar."""
+    section, phase = context.recipe.train, context.folder.phase("train")
+    title = "reinforcement" if phase == "train" else phase
+    bar = context.progress.add_task(title, total=section.steps * section.passes, line_a_note=True)
+    metrics = {**SHOWN_METRICS, **further_metrics}
+    if isinstance(context.rollouts.config.engine, ReportingEngine):
+        metrics |= {"cluster/nodes": "nodes"}
+    return LoggingCallback(context.folder, "train", context.progress, bar, metrics)
 
 
 class Validation(TrainingPart):

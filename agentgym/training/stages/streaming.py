@@ -96,8 +96,11 @@ class StreamCallback(TrainerCallback):
             file.write_text(json.dumps(self._stream.state()), encoding="utf-8")
 
 
-class StreamedSampler:
-    """Wrap a recipe's sampler for a trainer with a stream; the stream draws the tasks ahead of the trainer."""
+class StreamedSampler(Sampler):
+    """Wrap a recipe's sampler for a trainer with a stream, which draws the tasks ahead of the trainer.
+
+    The state that a checkpoint saves is that of the recipe's own sampler.
+    """
 
     def __init__(self, sampler: Sampler, tasks: Sequence[Task]) -> None:
         self._sampler, self._tasks = sampler, tasks
@@ -108,12 +111,6 @@ class StreamedSampler:
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
         return self._sampler.update(groups)
-
-    def state(self) -> dict[str, Any]:
-        return self._sampler.state()
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        self._sampler.load(state)
 
 
 def _progress(state: Any) -> float:

@@ -16,7 +16,7 @@ from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.methods.supply.curriculum import Curriculum
 from agentgym.training import Recipe
-from agentgym.training.samplers.contract import FILE, make_sampler, restore_sampler
+from agentgym.training.samplers import FILE, make_sampler, restore_sampler
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
 

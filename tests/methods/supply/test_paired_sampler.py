@@ -18,7 +18,7 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.majority_vote import CoReward
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.samplers.contract import make_sampler
+from agentgym.training.samplers import make_sampler
 
 
 def paired_set() -> TaskSet:

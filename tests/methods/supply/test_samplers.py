@@ -17,8 +17,7 @@ from agentgym.registry import names
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.mixture import SOURCE
-from agentgym.training.samplers.contract import make_sampler, restore_sampler, save_sampler
-from agentgym.training.samplers.sources import Sources
+from agentgym.training.samplers import Sources, make_sampler, restore_sampler, save_sampler
 
 TASKS = [
     Task(f"t{index}", "test/none-v1", "?", truth={"pair": index // 2}, tags=("all",), difficulty=index % 3)

@@ -6,7 +6,7 @@ import pytest
 
 from agentgym import Task
 from agentgym.errors import CreditError, TaskError
-from agentgym.training.samplers.contract import make_sampler
+from agentgym.training.samplers import make_sampler
 
 TASKS = [Task(f"t{n}", "agentgym/sql-v1", "?", tags=("even" if n % 2 == 0 else "odd", "all")) for n in range(10)]
 

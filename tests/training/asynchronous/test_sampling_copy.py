@@ -8,7 +8,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.policy import Hermes, TemplateRenderer, TransformersPolicy, make_model, make_tokenizer
 from agentgym.policy.adapters import new_adapter
-from agentgym.policy.lora_options import LoraOptions
+from agentgym.policy.load_options import LoraOptions
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.stages.streaming import sampling_copy
 
