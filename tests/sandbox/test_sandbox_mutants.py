@@ -66,8 +66,8 @@ MUTANTS = [
     ),
     Mutant(
         LINK,
-        "if not call.future.done():  # else its",
-        "if True:  # else its",
+        "if not call.future.done():  # if done",
+        "if True:  # if done",
         f"{HOSTILE}::test_a_late_answer_to_a_cancelled_call_is_dropped",
     ),
     Mutant(

@@ -13,8 +13,6 @@ from agentgym.registry import load
 from agentgym.trajectory import TokenMask
 
 if TYPE_CHECKING:
-    import torch
-
     from agentgym.policy.rendering import TemplateRenderer
 
 
@@ -98,6 +96,6 @@ class LogitTilt(Protocol):
         """Return None, since no token is masked."""
         ...
 
-    def tilt(self, tokens: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-        """Return [V] the next token's logits, from the model's own [V] and the tokens sampled so far in this turn."""
+    def tilt(self, tokens: Sequence[int], logits: Any) -> Any:
+        """Return a tensor [V], the next token's logits, from the model's own [V] and the tokens sampled so far in this turn."""
         ...
