@@ -97,5 +97,5 @@ class LogitTilt(Protocol):
         ...
 
     def tilt(self, tokens: Sequence[int], logits: Any) -> Any:
-        """Return a tensor [V], the next token's logits, from the model's own [V] and the tokens sampled so far in this turn."""
+        """Return the next token's logits, a tensor [V], from the model's own and the tokens of this turn so far."""
         ...
