@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from agentgym.cli.console import out, progress_bar, run
 from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.user_code import Import
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.credit_audit import Audit
 from agentgym.text import percent
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from rich.console import RenderableType
 
+    from agentgym.evaluation.credit_audit import Audit
     from agentgym.storage.run_folder import RunFolder
     from agentgym.trajectory.record import Trajectory
 
@@ -65,7 +63,6 @@ def audit(
 
     Example: agentgym credit audit runs/quickstart --estimators return_to_go,grpo
     """
-    from agentgym.cli.credit import audit_table
     from agentgym.cli.policies import load_policy
     from agentgym.credit import estimator
     from agentgym.evaluation.credit_audit import audit as measure
@@ -152,6 +149,10 @@ def estimator_names(text: str | None) -> list[str]:
 
 def audit_table(audit: Audit) -> RenderableType:
     """Return a table of each estimator's agreement with counterfactual credit, and its advantages' statistics."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Estimator", no_wrap=True)
     for head in ("Same sign", "Rank", "No gradient", "Singletons"):

@@ -42,9 +42,8 @@ from agentgym.training.loss.grpo_batches import (
     trl_rows,
 )
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
-from agentgym.training.loss.role_metrics import role_metrics
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass
-from agentgym.training.loss.step_batch import StepBatch
+from agentgym.training.loss.step_batch import StepBatch, role_metrics
 from agentgym.training.monitoring.diagnostics import Pace, credit_metrics, diagnose, engine_metrics, summarise
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts

@@ -148,7 +148,6 @@ HEAVY_MODULES = {
     "agentgym.methods.signals.contributions": "train",
     "agentgym.methods.signals.token_critic": "train",
     "agentgym.methods.role_order": "train",
-    "agentgym.training.loss.role_metrics": "train",
     "agentgym.training.loss.row_data": "train",
     "agentgym.training.loss.step_batch": "train",
     "agentgym.training.loss.separate_rows": "train",

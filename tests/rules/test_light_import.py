@@ -30,6 +30,11 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
+def test_the_help_of_the_command_line_needs_no_numpy():
+    done = run("import sys\nimport agentgym.cli.app\nsys.stdout.write(str('numpy' in sys.modules))")
+    assert (done.returncode, done.stdout) == (0, "False"), done.stderr
+
+
 def test_importing_agentgym_loads_the_standard_library_at_most():
     """Not even pydantic and httpx: they are loaded when a tool is built, or a server is asked."""
     done = run(WATCH)

@@ -40,7 +40,7 @@ def unfiltered(tmp_path, monkeypatch) -> Iterator[NamespacesBackend]:
     """A backend whose filter lets sockets join groups: one thing by which a sandbox's end takes long."""
     guest = Path(spawner.__file__).parents[1] / "guest"
     shutil.copytree(guest, tmp_path / "guest", ignore=shutil.ignore_patterns("__pycache__"))
-    for name, change in (("socket_options.py", "ALLOWED = {}"), ("teardown.py", "PATIENCE_S = 0.3")):
+    for name, change in (("seccomp.py", "SOCKET_OPTIONS = {}"), ("teardown.py", "PATIENCE_S = 0.3")):
         changed = tmp_path / "guest" / name
         changed.write_text(f"{changed.read_text()}\n{change}\n")
     monkeypatch.setattr(spawner, "__file__", str(tmp_path / "namespaces" / "spawner.py"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.sandbox.guest.toolchains import configured_entries
+from agentgym.sandbox.guest.root import configured_entries
 
 
 def test_the_links_of_a_toolchain_into_etc_are_followed_and_no_others(tmp_path: Path) -> None:

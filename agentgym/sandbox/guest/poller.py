@@ -1,9 +1,12 @@
-"""A small event loop over epoll: descriptors, and a handler for each that is called when it is ready."""
+"""A small event loop over epoll: descriptors, a handler for each that is called when it is ready, and children."""
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Callable
+
+from . import kernel
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
@@ -37,3 +40,31 @@ class Poller:
             # an earlier handler may have closed this descriptor and opened another one with the same number
             if handler is not None and self._handlers.get(descriptor) is handler:
                 handler()
+
+
+def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
+    """Run `work` in a fork of this process. Raises: OSError if no process can be started."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.die_with_parent()
+            work()
+        finally:
+            os._exit(0)
+    reap_later(poller, pid)
+
+
+def reap_later(poller: Poller, pid: int) -> None:
+    """Register a child that is to be waited for once it has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:  # there is no descriptor left, so wait here
+        os.waitpid(pid, 0)
+        return
+
+    def reap() -> None:
+        poller.remove(handle)
+        os.close(handle)
+        os.waitpid(pid, 0)
+
+    poller.add(handle, reap)

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, packing, python
+from . import archive, files, frames, identity, jobs, packing, python
+from .frames import PROXY_ADDRESS
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -286,7 +287,7 @@ class Guest:
         )
 
     def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        network.hand_over_listener(descriptors[0])
+        hand_over_listener(descriptors[0])
         self._reply(request["id"])
 
     def _memory_kills(self) -> int:
@@ -321,3 +322,18 @@ def _read_whole(descriptor: int) -> bytes:
     os.lseek(descriptor, 0, os.SEEK_SET)
     with open(descriptor, "rb", closefd=False) as file:
         return file.read()
+
+
+_PROXY_BACKLOG = 64
+
+
+def hand_over_listener(stream: int) -> None:
+    """Listen where programs expect their proxy, send the socket to the host, and keep no copy.
+
+    The address stays in use while the host holds the socket: no program in the sandbox can pose as the proxy.
+    """
+    with socket.create_server(PROXY_ADDRESS, backlog=_PROXY_BACKLOG) as listener, socket.socket(fileno=stream) as host:
+        try:
+            socket.send_fds(host, [b"l"], [listener.fileno()])
+        finally:
+            host.detach()  # the caller owns the descriptor

@@ -23,10 +23,9 @@ from typing import Any
 
 from . import boot, image, kernel, oom_score, root, server, spawner_setup, zygote
 from .cgroups import Limits
-from .children import run_in_child
 from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
 from .layers import LayerStore
-from .poller import Poller
+from .poller import Poller, run_in_child
 from .priority import prefer
 from .spawner_setup import SpawnerState
 
