@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import takewhile
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -191,11 +192,12 @@ class Batcher(Collector[J, R]):
     """Collects jobs, runs them as one batch, and returns all results at its end.
 
     Args:
-        run: maps jobs to their results, in order; called in the worker thread, never concurrently.
+        run: maps jobs to their results, in order; called in the worker thread, never concurrently. Results that it
+            yields one by one are no longer taken once all requests of the batch were cancelled.
         worker, options: as for Collector.
     """
 
-    def __init__(self, run: Callable[[Sequence[J]], Sequence[R]], worker: ThreadPoolExecutor, **options: Any) -> None:
+    def __init__(self, run: Callable[[Sequence[J]], Iterable[R]], worker: ThreadPoolExecutor, **options: Any) -> None:
         super().__init__(worker, **options)
         self._run = run
 
@@ -205,14 +207,18 @@ class Batcher(Collector[J, R]):
             await self._run_batch(loop, begun[first : first + self.max_batch])
 
     async def _run_batch(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting[J, R]]) -> None:
+        def run() -> list[R]:
+            results = self._run([waiting.job for waiting in batch])
+            return list(takewhile(lambda _: not all(waiting.future.done() for waiting in batch), results))
+
         try:
-            results = await loop.run_in_executor(self._worker, self._run, [waiting.job for waiting in batch])
+            results = await loop.run_in_executor(self._worker, run)
         except Exception as error:  # noqa: BLE001  whatever the model raised belongs to those who asked
             for waiting in batch:
                 if not waiting.future.done():
                     waiting.future.set_exception(_as_policy_error(error))
             return
-        for waiting, result in zip(batch, results, strict=True):
+        for waiting, result in zip(batch, results, strict=False):  # fewer results if nobody waits
             if not waiting.future.done():
                 waiting.future.set_result(result)
 
@@ -254,6 +260,10 @@ class JobStream(Generic[J]):
             self._loop.call_soon_threadsafe(_return_job, self._last)
             self._last = None
         return waiting.job
+
+    def is_awaited(self, job: J) -> bool:
+        """Return whether the request of a job that was taken still waits for it."""
+        return not self._taken[id(job)].future.done()
 
     def finish(self, job: J) -> None:
         """Return a finished job to its submitter."""

@@ -1,8 +1,8 @@
 """The batched sampling loop: many conversations, one local model, token in and token out.
 
 Rows join and leave the batch at any token (continuous batching: Yu et al. 2022, Orca, OSDI). A prefix shared by rows
-that join together is computed once, and so is a prompt shared by several of them. Keys and values of earlier turns are
-reused.
+that join together is computed once, and so is a prompt shared by several of them, in parts of few tokens. Keys and
+values of earlier turns are reused. A row whose request was cancelled leaves at the next token.
 
 Hand-written instead of transformers' own continuous batching, because each row samples with its own seed and reuses
 the keys and values of its earlier turns.
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache, DynamicCache
 
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
@@ -26,15 +26,17 @@ from agentgym.policy.key_values import (
     PlainRows,
     RowSlots,
     RunningRows,
+    block_of,
     can_share,
-    parts_of,
     uniform,
 )
 from agentgym.policy.logit_hooks.contract import note_mask
+from agentgym.policy.prefill import columns_in_parts, part_tokens, rows_in_parts
 from agentgym.policy.sampling import draw, restrict, uniforms
 from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
 
+NOT_AWAITED = "The sampling was stopped: no request waits for it any longer."
 SHARE_FROM = 8  # shortest common prefix of the prompts that is computed separately
 
 
@@ -104,6 +106,10 @@ class RowSource(Protocol):
         """Return rows that join the running ones now; may be empty."""
         ...
 
+    def is_awaited(self, row: DecodeRequest) -> bool:
+        """Return whether a row that was taken is still wanted. Called between two forward passes."""
+        ...
+
     def finish(self, row: DecodeRequest) -> None:
         """Receive a row that has ended."""
         ...
@@ -141,11 +147,14 @@ class Decoder:
         self.shares = can_share(model.config)
 
     def run(self, source: RowSource) -> None:
-        """Sample every row to its end. The caller has put the model into eval mode."""
+        """Sample every row to its end. The caller has put the model into eval mode.
+
+        Raises: PolicyError if no row is awaited any longer while prefixes are computed.
+        """
         # Quantised layers may replace their own tensors, which training could not use if made in inference mode.
         quantised = getattr(self.model, "is_quantized", False)
         with torch.no_grad() if quantised else torch.inference_mode():
-            batch = _Batch(self)
+            batch = _Batch(self, source)
             while True:
                 if (batch.is_open or not batch.rows) and (new := source.take(batch.rows)):
                     batch.join(new)
@@ -173,8 +182,8 @@ class Decoder:
 class _Batch:
     """The running rows, and the tensors of their forward pass."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder = decoder
+    def __init__(self, decoder: Decoder, source: RowSource) -> None:
+        self.decoder, self.source = decoder, source
         self.device = decoder.model.device
         self.rows: list[DecodeRequest] = []
         self.values: RunningRows = RowSlots(decoder.max_tokens)
@@ -192,11 +201,14 @@ class _Batch:
 
     def join(self, rows: Sequence[DecodeRequest]) -> None:
         """Add rows, and compute the logits after each prefix. Equal prefixes are computed once."""
-        places: dict[tuple[int, ...], int] = {}
-        source = [places.setdefault(tuple(row.prefix), len(places)) for row in rows]
-        first = dict(zip(reversed(source), reversed(rows), strict=True))
-        logits = self._prefill([first[index] for index in range(len(places))], source, rows)
-        logits = logits[torch.tensor(source, device=self.device)]
+        alike: dict[tuple[int, ...], list[DecodeRequest]] = {}
+        for row in rows:
+            alike.setdefault(tuple(row.prefix), []).append(row)
+        if not self.decoder.shares or not self._join_in_parts(list(alike.values())):
+            self._join_plainly(list(alike.values()))
+
+    def _add(self, rows: Sequence[DecodeRequest], logits: torch.Tensor) -> None:
+        """Add rows whose keys and values are stored. `logits`: [rows, V]."""
         self.logits = torch.cat([self.logits, logits]) if self.rows else logits
         self.rows += rows
         self.versions += [self.decoder.version] * len(rows)
@@ -208,48 +220,72 @@ class _Batch:
         self.temperature = self._column([row.sampling.temperature for row in self.rows])
         self.top_p = self._column([row.sampling.top_p for row in self.rows])
 
-    def _prefill(self, unique: Sequence[DecodeRequest], source: Sequence[int], rows: Sequence[DecodeRequest]) -> Any:
-        """Compute the keys and values of prefixes, and store them for the rows that have them.
+    def _join_in_parts(self, alike: Sequence[Sequence[DecodeRequest]]) -> bool:
+        """Add rows, computing few tokens at a time, and store keys and values apart for each row.
 
         Args:
-            unique: a row for each different prefix. source: the index of each row's prefix.
-        Returns: [prefixes, V] the logits after each.
+            alike: for each different prefix, the rows that have it.
+        Returns: False, with nothing added, if no block can hold the layers' keys and values.
         """
-        pasts = self._pasts(unique) if self.decoder.shares else [None] * len(unique)
-        done = [0 if past is None else len(past.ids) for past in pasts]
-        fresh = [row.prefix[start:] for row, start in zip(unique, done, strict=True)]
-        before, width = max(done), max(map(len, fresh))
-        ids = np.full((len(unique), width), self.decoder.pad_token_id)
-        mask = np.zeros((len(unique), before + width), np.int64)
-        positions = np.zeros((len(unique), width), np.int64)
-        for index, (start, new) in enumerate(zip(done, fresh, strict=True)):
-            ids[index, width - len(new) :] = new
-            mask[index, before - start : before] = 1
-            mask[index, before + width - len(new) :] = 1
-            positions[index, width - len(new) :] = np.arange(start, start + len(new))
-        tokens, seen, places = (torch.from_numpy(array).to(self.device) for array in (ids, mask, positions))
-        like = next((past.block for past in pasts if past is not None), None)
-        block = None if like is None else Block(len(like), like[0], len(unique), before + width)
-        if block is not None:
-            for index, (past, start) in enumerate(zip(pasts, done, strict=True)):
-                if past is not None:
-                    block.data[:, index, :, before - start : before] = past.block
-            block.used = before
-        cache = DynamicCache(config=self.decoder.model.config) if block is None else block.cache
-        logits = self.decoder.forward(tokens, seen, places, cache)
-        if block is None and not (self.decoder.shares and uniform(cache)):
-            self.decoder.shares = False
-            cache.batch_select_indices(torch.tensor(source, device=self.device))
-            self.values = PlainRows(cache, [len(row.prefix) for row in rows], self.device)
-            return logits
-        computed = torch.stack(parts_of(cache)) if block is None else block.data
-        columns = [row.nonzero()[:, 0] for row in seen]
-        own = (computed[:, index].index_select(2, columns[index]) for index in source)
         assert isinstance(self.values, RowSlots)
-        self.values.join(own, [len(row.prefix) for row in rows], [row.longest for row in rows])
-        return logits
+        all_rows = [row for rows in alike for row in rows]
+        pasts = self._pasts([rows[0] for rows in alike], all_rows)
+        self.values.reserve(len(all_rows), max(row.longest for row in all_rows))
+        fresh = [len(rows[0].prefix) - _size(past) for rows, past in zip(alike, pasts, strict=True)]
+        for part in rows_in_parts(fresh, part_tokens(self.device)) if self.decoder.shares else []:
+            prefixes = [alike[index][0].prefix for index in part]
+            logits, cache, seen = self._compute(prefixes, [pasts[index] for index in part], all_rows)
+            if not uniform(cache):
+                self.decoder.shares = False
+                break
+            computed = block_of(cache)
+            columns = [row.nonzero()[:, 0] for row in seen]
+            joining = [(place, row) for place, index in enumerate(part) for row in alike[index]]
+            own = (computed[:, place].index_select(2, columns[place]) for place, _ in joining)
+            rows = [row for _, row in joining]
+            self.values.join(own, [len(row.prefix) for row in rows], [row.longest for row in rows])
+            self._add(rows, logits[[place for place, _ in joining]])
+        return self.decoder.shares
 
-    def _pasts(self, rows: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
+    def _join_plainly(self, alike: Sequence[Sequence[DecodeRequest]]) -> None:
+        """Add rows to an empty batch with the model's own cache. `alike`: as for `_join_in_parts`."""
+        rows = [row for rows in alike for row in rows]
+        source = torch.tensor([index for index, same in enumerate(alike) for _ in same], device=self.device)
+        logits, cache, _ = self._compute([same[0].prefix for same in alike], [None] * len(alike), rows)
+        cache.batch_select_indices(source)
+        self.values = PlainRows(cache, [len(row.prefix) for row in rows], self.device)
+        self._add(rows, logits[source])
+
+    def _compute(
+        self, prefixes: Sequence[list[int]], pasts: Sequence[KVPrefix | None], awaited: Sequence[DecodeRequest]
+    ) -> tuple[torch.Tensor, Cache, torch.Tensor]:
+        """Compute prefixes together, padded on the left, some columns at a time.
+
+        Args:
+            pasts: what is known of each. awaited: the rows for which this is done.
+        Returns: [prefixes, V] the logits after each, the filled cache, and [prefixes, columns] 1 on its tokens.
+        """
+        done = list(map(_size, pasts))
+        before, width = max(done), max(len(ids) - start for ids, start in zip(prefixes, done, strict=True))
+        ids = np.full((len(prefixes), width), self.decoder.pad_token_id)
+        mask = np.zeros((len(prefixes), before + width), np.int64)
+        positions = np.zeros((len(prefixes), width), np.int64)
+        for index, (start, prefix) in enumerate(zip(done, prefixes, strict=True)):
+            first = width - len(prefix) + start
+            ids[index, first:] = prefix[start:]
+            mask[index, before - start : before] = 1
+            mask[index, before + first :] = 1
+            positions[index, first:] = np.arange(start, len(prefix))
+        tokens, seen, places = (torch.from_numpy(array).to(self.device) for array in (ids, mask, positions))
+        cache = Block(pasts, before + width) if before else DynamicCache(config=self.decoder.model.config)
+        for begin, end in columns_in_parts(len(tokens), width, part_tokens(self.device), cache):
+            if not any(map(self.source.is_awaited, [*self.rows, *awaited])):
+                raise PolicyError(NOT_AWAITED)
+            own = slice(begin, end)
+            logits = self.decoder.forward(tokens[:, own], seen[:, : before + end], places[:, own], cache)
+        return logits, cache, seen
+
+    def _pasts(self, rows: Sequence[DecodeRequest], awaited: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
         """Return the keys and values that each row already has, from earlier turns or from the shared prefix."""
         pasts = [row.past for row in rows]
         fresh = [row.prefix for row in rows if row.past is None]
@@ -258,26 +294,24 @@ class _Batch:
         begin = _beginning(min(fresh), max(fresh))[: min(map(len, fresh)) - 1]
         if len(begin) < SHARE_FROM or len(fresh) == 1:
             return pasts
-        shared = self._compute_past(begin)
-        return [shared if past is None else past for past in pasts]
-
-    def _compute_past(self, ids: list[int]) -> KVPrefix | None:
-        cache = DynamicCache(config=self.decoder.model.config)
-        row = torch.tensor([ids], device=self.device)
-        self.decoder.forward(row, torch.ones_like(row), torch.arange(len(ids), device=self.device)[None], cache)
+        _, cache, _ = self._compute([begin], [None], awaited)
         if not uniform(cache):
             self.decoder.shares = False
-            return None
-        return KVPrefix(ids, torch.stack(parts_of(cache))[:, 0])
+            return pasts
+        shared = KVPrefix(begin, block_of(cache)[:, 0])
+        return [shared if past is None else past for past in pasts]
 
     def step(self) -> list[DecodeRequest]:
-        """Draw one token for every row, and run the model on the rows that continue. Returns: those that ended."""
+        """Draw one token for every row, and run the model on the rows that continue.
+
+        Returns: the rows that ended, or that nobody awaits.
+        """
         if self.is_hooked:
             self._mask_logits()
         chances = [chance[len(row.tokens)] for chance, row in zip(self.chances, self.rows, strict=True)]
         tokens, logprobs = draw(self.logits, self._column(chances), self.temperature, self.top_p)
         drawn = zip(self.rows, tokens.tolist(), logprobs.tolist(), self.versions, strict=True)
-        continues = [self._record(*each) for each in drawn]
+        continues = [self._record(*each) and self.source.is_awaited(each[0]) for each in drawn]
         ended = [row for row, goes_on in zip(self.rows, continues, strict=True) if not goes_on]
         if ended:
             self._retire(continues)
@@ -345,6 +379,10 @@ class _Batch:
 
     def _column(self, values: Sequence[float]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.float64, device=self.device)
+
+
+def _size(past: KVPrefix | None) -> int:
+    return 0 if past is None else len(past.ids)
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:

@@ -46,48 +46,58 @@ def uniform(cache: Cache) -> bool:
     return len(shapes) == 1
 
 
-def parts_of(cache: Cache) -> list[torch.Tensor]:
-    """Return [2 * layers] the keys and values of each layer of a filled cache in turn: [B, heads, L, head_dim]."""
-    return [part for layer in cache.layers for part in (layer.keys, layer.values)]
+def block_of(cache: Cache) -> torch.Tensor:
+    """Return [2 * layers, B, heads, L, head_dim] the keys and values of each layer of a filled, uniform cache."""
+    if isinstance(cache, Block):
+        return cache.data
+    return torch.stack([part for layer in cache.layers for part in (layer.keys, layer.values)])
 
 
 class BlockLayer(DynamicLayer):
-    """One layer's view of the block."""
+    """One layer's view of a block.
 
-    def __init__(self, owner: Block, layer_index: int) -> None:
+    Args:
+        keys, values: [rows, heads, columns, head_dim]. filled: the number of columns that are filled.
+    """
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, filled: int) -> None:
         super().__init__()
-        self._owner, self._layer_index = owner, layer_index
+        self.keys, self.values, self._filled = keys, values, filled
         self.is_initialized = True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
-        """Append new keys and values to the existing ones; return all of them."""
-        data, begin = self._owner.data, self._owner.used
-        end = begin + key_states.shape[-2]
-        keys, values = data[2 * self._layer_index], data[2 * self._layer_index + 1]
-        keys[:, :, begin:end] = key_states
-        values[:, :, begin:end] = value_states
-        return keys[:, :, :end], values[:, :, :end]
+        """Write new keys and values behind the existing ones; return all of them."""
+        begin, end = self._filled, self._filled + key_states.shape[-2]
+        self.keys[:, :, begin:end] = key_states
+        self.values[:, :, begin:end] = value_states
+        self._filled = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_seq_length(self) -> int:
-        """Return the number of columns in use before this forward pass."""
-        return self._owner.used
+        """Return the number of columns that are filled."""
+        return self._filled
 
 
-class Block:
-    """[2 * layers, rows, heads, columns, head_dim] keys and values, written in place.
+class Block(Cache):
+    """Keys and values that are written in place.
+
+    Args:
+        pasts: the keys and values that each row begins with; at least one row has some. They end in the same column.
+        columns: the columns of the block.
 
     Attributes:
-        data: the tensor.
-        used: the number of columns that are filled before a forward pass, the same for all rows.
-        cache: the cache to pass to the model.
+        data: [2 * layers, rows, heads, columns, head_dim].
     """
 
-    def __init__(self, parts: int, like: torch.Tensor, rows: int, columns: int) -> None:
-        """`parts`: 2 * layers. `like`: [..., heads, any, head_dim], an example of a layer's keys or values."""
-        heads, head_dim = like.shape[-3], like.shape[-1]
-        self.data = torch.zeros(parts, rows, heads, columns, head_dim, dtype=like.dtype, device=like.device)
-        self.used = 0
-        self.cache = Cache(layers=[BlockLayer(self, layer_index) for layer_index in range(parts // 2)])
+    def __init__(self, pasts: Sequence[KVPrefix | None], columns: int) -> None:
+        known = [(row, past.block) for row, past in enumerate(pasts) if past is not None]
+        (parts, heads, _, head_dim), first = known[0][1].shape, known[0][1]
+        filled = max(block.shape[2] for _, block in known)
+        self.data = torch.zeros(parts, len(pasts), heads, columns, head_dim, dtype=first.dtype, device=first.device)
+        for row, block in known:
+            self.data[:, row, :, filled - block.shape[2] : filled] = block
+        pairs = (self.data[part : part + 2] for part in range(0, parts, 2))
+        super().__init__(layers=[BlockLayer(keys, values, filled) for keys, values in pairs])
 
 
 class RunningRows(ABC):
@@ -160,6 +170,7 @@ class RowSlots(RunningRows):
         super().__init__()
         self._max_tokens = max_tokens
         self._most: list[int] = []  # how many tokens each row can have at its end
+        self._reserved = (0, 0)  # rows, and tokens of the longest
         self._cache: Cache | None = None
         self.data = torch.empty(0)
         self.places: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
@@ -168,6 +179,10 @@ class RowSlots(RunningRows):
         self.places = torch.arange(len(lengths), device=lengths.device), lengths
         columns = torch.arange(max(self.lengths) + 1, device=lengths.device)
         return (columns <= lengths[:, None]).long(), self._cache
+
+    def reserve(self, rows: int, most: int) -> None:
+        """Let the next block have room for further rows, which join next. `most`: the most tokens that one can have."""
+        self._reserved = len(self.lengths) + rows, most
 
     def join(self, rows: Iterable[torch.Tensor], lengths: Sequence[int], most: Sequence[int]) -> None:
         """Add rows.
@@ -203,12 +218,13 @@ class RowSlots(RunningRows):
         """
         parts, heads, _, head_dim = like.shape
         slots, columns = self.data.shape[1:4:2] if self._cache is not None else (0, 0)
-        if len(self.lengths) <= slots and max(self._most) <= columns:
+        rows, most = max(len(self.lengths), self._reserved[0]), max(*self._most, self._reserved[1])
+        if rows <= slots and most <= columns:
             return
-        columns = max(columns, -(-max(self._most) // self.STEP) * self.STEP)
-        if len(self.lengths) > slots:  # some more, if rows join one by one
-            more = len(self.lengths) // 4 if filled else 0
-            slots = max(len(self.lengths), min(len(self.lengths) + more, self._max_tokens // columns))
+        columns = max(columns, -(-most // self.STEP) * self.STEP)
+        if rows > slots:  # some more, if rows join one by one
+            more = rows // 4 if filled else 0
+            slots = max(rows, min(rows + more, self._max_tokens // columns))
         before, width = self.data, max(self.lengths[:filled], default=0)
         self.data = torch.zeros(parts, slots, heads, columns, head_dim, dtype=like.dtype, device=like.device)
         if filled:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -248,15 +249,11 @@ class TransformersPolicy(Policy):
             read_version=lambda: self.version,
         ).run(rows)
 
-    def _score(self, jobs: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> list[list[float]]:
-        values: dict[int, list[float]] = {}
+    def _score(self, jobs: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> Iterator[list[float]]:
         with self._swap_lock.computing(), evaluating(self.model, self.autocast):
-            for top in sorted({top for _, _, top in jobs}):
-                rows = [row for row, job in enumerate(jobs) if job[2] == top]
-                pairs = [jobs[row][:2] for row in rows]
+            for top, alike in groupby(jobs, key=lambda job: job[2]):
                 read = of_chosen if top == _SCORED else partial(entropy_of_top, top=top)
-                values |= zip(rows, score(self.model, self.pad_token_id, pairs, read), strict=True)
-        return [values[row] for row in range(len(jobs))]
+                yield from score(self.model, self.pad_token_id, [job[:2] for job in alike], read)
 
     def _room(self, used: int) -> int | None:
         """Return how many more tokens fit; None if unknown. Raises: ContextFull if none fits."""
@@ -319,6 +316,9 @@ class _RowsOfRole:
     def _has_room(self, row: DecodeRequest, others: Sequence[DecodeRequest]) -> bool:
         policy = self._policy
         return row.role == self._role and len(others) < policy.max_batch and fits(row, others, policy.max_batch_tokens)
+
+    def is_awaited(self, row: DecodeRequest) -> bool:
+        return self._jobs.is_awaited(row)
 
     def finish(self, row: DecodeRequest) -> None:
         self._jobs.finish(row)

@@ -16,7 +16,7 @@ from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Reply, Request, Sampling
-from agentgym.policy.decoding import DecodeRequest, RowSource
+from agentgym.policy.decoding import NOT_AWAITED, DecodeRequest, RowSource
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
@@ -119,7 +119,8 @@ class VisionPolicy(TransformersPolicy):
 
     def _decode(self, source: RowSource) -> None:
         rows = source.take([])
-        with self._swap_lock.computing(), _plain_generation(self.model), torch.no_grad():
+        stops = _stopped_between_layers(self.model, source, rows)
+        with self._swap_lock.computing(), _plain_generation(self.model), stops, torch.no_grad():
             for row in rows:
                 row.version = self.version
             chooser = _Chooser(rows, self.images.reserved_ids, self.eos_token_ids, self.pad_token_id)
@@ -134,7 +135,7 @@ class VisionPolicy(TransformersPolicy):
         for row in rows:
             source.finish(row)
 
-    def _score(self, pairs: Sequence[Any]) -> list[list[float]]:
+    def _score(self, pairs: Sequence[Any]) -> Iterator[list[float]]:
         rows = [row for row, _ in pairs]
         texts = [[*row.prefix, *rest] for row, rest in pairs]
         longest = max(len(rest) for _, rest in pairs)
@@ -143,7 +144,7 @@ class VisionPolicy(TransformersPolicy):
             logits = self.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1].to(torch.float64)
         logits[..., list(self.images.reserved_ids)] = -torch.inf
         chosen = torch.log_softmax(logits, -1).gather(2, inputs["input_ids"][:, -longest:, None])[..., 0].tolist()
-        return [line[longest - len(rest) :] for line, (_, rest) in zip(chosen, pairs, strict=True)]
+        yield from (line[longest - len(rest) :] for line, (_, rest) in zip(chosen, pairs, strict=True))
 
     def _inputs(self, rows: Sequence[Any], texts: Sequence[list[int]]) -> dict[str, Any]:
         """Return the left-padded tokens and the image features, as the model takes them."""
@@ -215,6 +216,26 @@ class _AllDone(StoppingCriteria):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
         done = not any(self._chooser.running)
         return torch.full((len(input_ids),), done, dtype=torch.bool, device=input_ids.device)
+
+
+@contextmanager
+def _stopped_between_layers(model: Any, source: RowSource, rows: Sequence[DecodeRequest]) -> Iterator[None]:
+    """End the forward passes inside the block before their next layer, with PolicyError, once no row is awaited.
+
+    A prompt with images cannot be computed in parts.
+    """
+
+    def check(*_: Any) -> None:
+        if not any(map(source.is_awaited, rows)):
+            raise PolicyError(NOT_AWAITED)
+
+    layers = [layer for module in model.modules() if isinstance(module, torch.nn.ModuleList) for layer in module]
+    handles = [layer.register_forward_pre_hook(check) for layer in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager

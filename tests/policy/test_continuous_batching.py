@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from row_sources import decode
+from row_sources import ListedRows, decode
 
 from agentgym.errors import PolicyError
 from agentgym.policy import Request, Sampling, TransformersPolicy, decoding
@@ -19,7 +19,7 @@ from agentgym.policy.decoding import Decoder, DecodeRequest
 from agentgym.policy.key_values import RowSlots
 
 
-class Arriving:
+class Arriving(ListedRows):
     """A source whose rows come after so many tokens each."""
 
     def __init__(self, rows: list[tuple[int, DecodeRequest]]) -> None:

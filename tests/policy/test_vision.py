@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -169,3 +170,19 @@ async def test_a_saved_checkpoint_is_loaded_by_name_and_answers_alike(tmp_path):
     assert first_score.token_ids == second_score.token_ids
     await first.close()
     await loaded.close()
+
+
+async def test_a_forward_pass_ends_before_its_next_layer_once_its_requests_are_cancelled(policy, parts):
+    model, renderer = parts
+    layers = [layer for module in model.modules() if isinstance(module, torch.nn.ModuleList) for layer in module]
+    passed: list[int] = []
+    cancelled = asyncio.get_running_loop().create_future()
+    handle = layers[0].register_forward_hook(
+        lambda *_: passed.append(1) or cancelled.get_loop().call_soon_threadsafe(asked.cancel)
+    )
+    later = layers[-1].register_forward_pre_hook(lambda *_: time.sleep(0.2))
+    asked = asyncio.create_task(policy.generate(request_for(renderer, conversation(RED), 0, 200)))
+    await asyncio.gather(asked, return_exceptions=True)
+    await asyncio.get_running_loop().run_in_executor(policy._worker, lambda: None)
+    assert len(passed) <= 2
+    handle.remove(), later.remove()

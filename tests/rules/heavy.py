@@ -42,6 +42,7 @@ HEAVY_MODULES = {
     "agentgym.policy.rendering": "train",
     "agentgym.policy.role_adapters": "train",
     "agentgym.policy.sampling": "train",
+    "agentgym.policy.prefill": "train",
     "agentgym.policy.scoring": "train",
     "agentgym.policy.gguf": "train",
     "agentgym.policy.template_check": "train",

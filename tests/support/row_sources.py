@@ -18,6 +18,10 @@ class ListedRows:
         taken, self._rows = self._rows, []
         return taken
 
+    def is_awaited(self, row: DecodeRequest) -> bool:
+        """Every row is."""
+        return True
+
     def finish(self, row: DecodeRequest) -> None:
         """The caller has the rows."""
 

@@ -67,7 +67,7 @@ class BaseModelCheck:
     def _own_logprobs(self, ids: list[int]) -> list[float]:
         """Return [L - 1] log-probabilities of the tokens after the first, in nats."""
         with self.model.disable_adapter(), evaluating(self.model, self.autocast):
-            logprobs: list[float] = score(self.model, ids[0], [(ids[:1], ids[1:])])[0]
+            (logprobs,) = score(self.model, ids[0], [(ids[:1], ids[1:])])
         return logprobs
 
 

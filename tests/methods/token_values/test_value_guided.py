@@ -96,7 +96,7 @@ def test_with_scale_zero_nothing_changes_but_that_only_the_candidates_are_sample
     rows = sample(model, 40, lambda: GuidedTurn(Scaled(network, 0.0), PREFIX, 4))
     assert {row.tokens[0] for row in rows} <= set(likeliest[len(PREFIX)])
     rows = sample(model, 10, lambda: GuidedTurn(Scaled(network, 0.0), PREFIX))
-    given = score(model, 0, [(PREFIX, row.tokens) for row in rows])
+    given = list(score(model, 0, [(PREFIX, row.tokens) for row in rows]))
     np.testing.assert_allclose([row.logprobs for row in rows], given, atol=1e-6)
 
 
