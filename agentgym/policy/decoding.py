@@ -33,10 +33,10 @@ from agentgym.policy.key_values import (
 from agentgym.policy.logit_hooks.contract import note_mask
 from agentgym.policy.prefill import columns_in_parts, part_tokens, rows_in_parts
 from agentgym.policy.sampling import draw, restrict, uniforms
+from agentgym.policy.stopping import stopped_between_layers
 from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
 
-NOT_AWAITED = "The sampling was stopped: no request waits for it any longer."
 SHARE_FROM = 8  # shortest common prefix of the prompts that is computed separately
 
 
@@ -107,7 +107,7 @@ class RowSource(Protocol):
         ...
 
     def is_awaited(self, row: DecodeRequest) -> bool:
-        """Return whether a row that was taken is still wanted. Called between two forward passes."""
+        """Return whether the request of a row that was taken still waits for it."""
         ...
 
     def finish(self, row: DecodeRequest) -> None:
@@ -149,12 +149,13 @@ class Decoder:
     def run(self, source: RowSource) -> None:
         """Sample every row to its end. The caller has put the model into eval mode.
 
-        Raises: PolicyError if no row is awaited any longer while prefixes are computed.
+        Raises: PolicyError if no row is awaited any longer.
         """
         # Quantised layers may replace their own tensors, which training could not use if made in inference mode.
         quantised = getattr(self.model, "is_quantized", False)
-        with torch.no_grad() if quantised else torch.inference_mode():
-            batch = _Batch(self, source)
+        batch = _Batch(self, source)
+        stops = stopped_between_layers(self.model, lambda: any(map(source.is_awaited, [*batch.rows, *batch.joining])))
+        with torch.no_grad() if quantised else torch.inference_mode(), stops:
             while True:
                 if (batch.is_open or not batch.rows) and (new := source.take(batch.rows)):
                     batch.join(new)
@@ -186,6 +187,7 @@ class _Batch:
         self.decoder, self.source = decoder, source
         self.device = decoder.model.device
         self.rows: list[DecodeRequest] = []
+        self.joining: Sequence[DecodeRequest] = ()
         self.values: RunningRows = RowSlots(decoder.max_tokens)
         self.logits = torch.empty(0)  # [B, V] for each row's next token
         self.versions: list[int] = []  # the version that computed each row's logits
@@ -201,11 +203,12 @@ class _Batch:
 
     def join(self, rows: Sequence[DecodeRequest]) -> None:
         """Add rows, and compute the logits after each prefix. Equal prefixes are computed once."""
-        alike: dict[tuple[int, ...], list[DecodeRequest]] = {}
+        self.joining, alike = rows, dict[tuple[int, ...], list[DecodeRequest]]()
         for row in rows:
             alike.setdefault(tuple(row.prefix), []).append(row)
         if not self.decoder.shares or not self._join_in_parts(list(alike.values())):
             self._join_plainly(list(alike.values()))
+        self.joining = ()
 
     def _add(self, rows: Sequence[DecodeRequest], logits: torch.Tensor) -> None:
         """Add rows whose keys and values are stored. `logits`: [rows, V]."""
@@ -228,41 +231,40 @@ class _Batch:
         Returns: False, with nothing added, if no block can hold the layers' keys and values.
         """
         assert isinstance(self.values, RowSlots)
-        all_rows = [row for rows in alike for row in rows]
-        pasts = self._pasts([rows[0] for rows in alike], all_rows)
-        self.values.reserve(len(all_rows), max(row.longest for row in all_rows))
+        pasts = self._pasts([rows[0] for rows in alike])
+        self.values.reserve(len(self.joining), max(row.longest for row in self.joining))
         fresh = [len(rows[0].prefix) - _size(past) for rows, past in zip(alike, pasts, strict=True)]
         for part in rows_in_parts(fresh, part_tokens(self.device)) if self.decoder.shares else []:
             prefixes = [alike[index][0].prefix for index in part]
-            logits, cache, seen = self._compute(prefixes, [pasts[index] for index in part], all_rows)
+            logits, cache, seen = self._compute(prefixes, [pasts[index] for index in part])
             if not uniform(cache):
                 self.decoder.shares = False
                 break
             computed = block_of(cache)
             columns = [row.nonzero()[:, 0] for row in seen]
-            joining = [(place, row) for place, index in enumerate(part) for row in alike[index]]
-            own = (computed[:, place].index_select(2, columns[place]) for place, _ in joining)
+            joining = [(position, row) for position, index in enumerate(part) for row in alike[index]]
+            own = (computed[:, position].index_select(2, columns[position]) for position, _ in joining)
             rows = [row for _, row in joining]
             self.values.join(own, [len(row.prefix) for row in rows], [row.longest for row in rows])
-            self._add(rows, logits[[place for place, _ in joining]])
+            self._add(rows, logits[[position for position, _ in joining]])
         return self.decoder.shares
 
     def _join_plainly(self, alike: Sequence[Sequence[DecodeRequest]]) -> None:
         """Add rows to an empty batch with the model's own cache. `alike`: as for `_join_in_parts`."""
         rows = [row for rows in alike for row in rows]
         source = torch.tensor([index for index, same in enumerate(alike) for _ in same], device=self.device)
-        logits, cache, _ = self._compute([same[0].prefix for same in alike], [None] * len(alike), rows)
+        logits, cache, _ = self._compute([same[0].prefix for same in alike], [None] * len(alike))
         cache.batch_select_indices(source)
         self.values = PlainRows(cache, [len(row.prefix) for row in rows], self.device)
         self._add(rows, logits[source])
 
     def _compute(
-        self, prefixes: Sequence[list[int]], pasts: Sequence[KVPrefix | None], awaited: Sequence[DecodeRequest]
+        self, prefixes: Sequence[list[int]], pasts: Sequence[KVPrefix | None]
     ) -> tuple[torch.Tensor, Cache, torch.Tensor]:
         """Compute prefixes together, padded on the left, some columns at a time.
 
         Args:
-            pasts: what is known of each. awaited: the rows for which this is done.
+            pasts: the known keys and values of each.
         Returns: [prefixes, V] the logits after each, the filled cache, and [prefixes, columns] 1 on its tokens.
         """
         done = list(map(_size, pasts))
@@ -279,13 +281,11 @@ class _Batch:
         tokens, seen, places = (torch.from_numpy(array).to(self.device) for array in (ids, mask, positions))
         cache = Block(pasts, before + width) if before else DynamicCache(config=self.decoder.model.config)
         for begin, end in columns_in_parts(len(tokens), width, part_tokens(self.device), cache):
-            if not any(map(self.source.is_awaited, [*self.rows, *awaited])):
-                raise PolicyError(NOT_AWAITED)
             own = slice(begin, end)
             logits = self.decoder.forward(tokens[:, own], seen[:, : before + end], places[:, own], cache)
         return logits, cache, seen
 
-    def _pasts(self, rows: Sequence[DecodeRequest], awaited: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
+    def _pasts(self, rows: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
         """Return the keys and values that each row already has, from earlier turns or from the shared prefix."""
         pasts = [row.past for row in rows]
         fresh = [row.prefix for row in rows if row.past is None]
@@ -294,7 +294,7 @@ class _Batch:
         begin = _beginning(min(fresh), max(fresh))[: min(map(len, fresh)) - 1]
         if len(begin) < SHARE_FROM or len(fresh) == 1:
             return pasts
-        _, cache, _ = self._compute([begin], [None], awaited)
+        _, cache, _ = self._compute([begin], [None])
         if not uniform(cache):
             self.decoder.shares = False
             return pasts
@@ -304,7 +304,7 @@ class _Batch:
     def step(self) -> list[DecodeRequest]:
         """Draw one token for every row, and run the model on the rows that continue.
 
-        Returns: the rows that ended, or that nobody awaits.
+        Returns: the rows that ended, or whose request was cancelled.
         """
         if self.is_hooked:
             self._mask_logits()

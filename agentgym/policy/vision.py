@@ -16,10 +16,11 @@ from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Reply, Request, Sampling
-from agentgym.policy.decoding import NOT_AWAITED, DecodeRequest, RowSource
+from agentgym.policy.decoding import DecodeRequest, RowSource
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
+from agentgym.policy.stopping import stopped_between_layers
 from agentgym.policy.transformers import TransformersPolicy, evaluating
 from agentgym.text import counted
 
@@ -119,7 +120,7 @@ class VisionPolicy(TransformersPolicy):
 
     def _decode(self, source: RowSource) -> None:
         rows = source.take([])
-        stops = _stopped_between_layers(self.model, source, rows)
+        stops = stopped_between_layers(self.model, lambda: any(map(source.is_awaited, rows)))
         with self._swap_lock.computing(), _plain_generation(self.model), stops, torch.no_grad():
             for row in rows:
                 row.version = self.version
@@ -216,26 +217,6 @@ class _AllDone(StoppingCriteria):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
         done = not any(self._chooser.running)
         return torch.full((len(input_ids),), done, dtype=torch.bool, device=input_ids.device)
-
-
-@contextmanager
-def _stopped_between_layers(model: Any, source: RowSource, rows: Sequence[DecodeRequest]) -> Iterator[None]:
-    """End the forward passes inside the block before their next layer, with PolicyError, once no row is awaited.
-
-    A prompt with images cannot be computed in parts.
-    """
-
-    def check(*_: Any) -> None:
-        if not any(map(source.is_awaited, rows)):
-            raise PolicyError(NOT_AWAITED)
-
-    layers = [layer for module in model.modules() if isinstance(module, torch.nn.ModuleList) for layer in module]
-    handles = [layer.register_forward_pre_hook(check) for layer in layers]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

@@ -53,23 +53,23 @@ def rows_of(seed: int, beginning: int) -> list[DecodeRequest]:
 @pytest.mark.parametrize("at_once", [1, 7, 64, 512])
 def test_the_parts_of_prefixes_change_no_token(model, monkeypatch, at_once, beginning):
     """Also in a second turn, which begins with the keys and values of the first."""
-    whole, parts = rows_of(0, beginning), rows_of(0, beginning)
-    decode(Decoder(model, 0, (7,)), whole)
+    expected_rows, parts = rows_of(0, beginning), rows_of(0, beginning)
+    decode(Decoder(model, 0, (7,)), expected_rows)
     monkeypatch.setattr(prefill, "PART_TOKENS", at_once)
     with forward_passes(model) as sizes:
         decode(Decoder(model, 0, (7,)), parts)
     assert max(sizes) <= max(at_once, len(parts))  # each row's next token is computed together
-    for row, expected in zip(parts, whole, strict=True):
+    for row, expected in zip(parts, expected_rows, strict=True):
         assert row.tokens == expected.tokens
         assert row.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
         torch.testing.assert_close(row.left.block, expected.left.block, atol=1e-4, rtol=1e-3)
-    again = [DecodeRequest([*row.prefix, *row.tokens, 5, 6], row.sampling, 8, past=row.left) for row in parts[1:]]
-    again.append(DecodeRequest([9, 8, 7], Sampling(temperature=1.0, seed=3), 8))
-    fresh = [DecodeRequest(row.prefix, row.sampling, 8) for row in again]
-    decode(Decoder(model, 0, (7,)), again)
+    second_turn = [DecodeRequest([*row.prefix, *row.tokens, 5, 6], row.sampling, 8, past=row.left) for row in parts[1:]]
+    second_turn.append(DecodeRequest([9, 8, 7], Sampling(temperature=1.0, seed=3), 8))
+    fresh = [DecodeRequest(row.prefix, row.sampling, 8) for row in second_turn]
+    decode(Decoder(model, 0, (7,)), second_turn)
     monkeypatch.undo()
     decode(Decoder(model, 0, (7,)), fresh)
-    assert [row.tokens for row in again] == [row.tokens for row in fresh]
+    assert [row.tokens for row in second_turn] == [row.tokens for row in fresh]
 
 
 @pytest.mark.parametrize("at_once", [1, 40])
@@ -78,46 +78,46 @@ def test_the_parts_of_prefixes_change_no_token_where_layers_see_a_window(monkeyp
     torch.manual_seed(0)
     shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = MistralForCausalLM(MistralConfig(vocab_size=97, intermediate_size=64, sliding_window=16, **shape)).eval()
-    whole, parts = rows_of(1, 0), rows_of(1, 0)
-    decode(Decoder(model, 0, (7,)), whole)
+    expected_rows, parts = rows_of(1, 0), rows_of(1, 0)
+    decode(Decoder(model, 0, (7,)), expected_rows)
     monkeypatch.setattr(prefill, "PART_TOKENS", at_once)
     with forward_passes(model) as sizes:
         decode(Decoder(model, 0, (7,)), parts)
     assert max(sizes) <= max(at_once, len(parts))
-    for row, expected in zip(parts, whole, strict=True):
+    for row, expected in zip(parts, expected_rows, strict=True):
         assert row.tokens == expected.tokens
         assert row.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
 
 
 def test_rows_that_join_in_parts_are_given_room_once(model, monkeypatch):
-    made: list[int] = []
+    moved: list[int] = []
     make_room = RowSlots._make_room
 
     def noted(self, like, filled):
         before = self.data
         make_room(self, like, filled)
-        made.append(self.data is not before)
+        moved.append(self.data is not before)
 
     monkeypatch.setattr(RowSlots, "_make_room", noted)
     monkeypatch.setattr(prefill, "PART_TOKENS", 16)
     decode(Decoder(model, 0, (7,)), rows_of(0, 0))
-    assert len(made) > 4
-    assert sum(made) == 1
+    assert len(moved) > 4
+    assert sum(moved) == 1
 
 
 def test_a_score_in_parts_is_the_same(model, monkeypatch):
     pairs = [(prefix, prefix[:9]) for prefix in prefixes(2, 9)]
-    whole = list(score(model, 0, pairs))
+    expected_rows = list(score(model, 0, pairs))
     monkeypatch.setattr(prefill, "PART_TOKENS", 16)
     with forward_passes(model) as sizes:
         parts = list(score(model, 0, pairs))
     assert max(sizes) <= 16
-    for row, expected in zip(parts, whole, strict=True):
+    for row, expected in zip(parts, expected_rows, strict=True):
         assert row == pytest.approx(expected, abs=1e-5)
 
 
 class Abandoned(ListedRows):
-    """Rows that nobody awaits after some forward passes."""
+    """Rows whose requests are cancelled during a forward pass."""
 
     def __init__(self, rows, sizes: list[int], passes: int) -> None:
         super().__init__(rows)
@@ -127,11 +127,11 @@ class Abandoned(ListedRows):
         return len(self._sizes) < self._passes
 
 
-def test_prefixes_that_nobody_awaits_are_computed_no_further(model, monkeypatch):
+def test_prefixes_whose_requests_were_cancelled_are_computed_no_further(model, monkeypatch):
     monkeypatch.setattr(prefill, "PART_TOKENS", 16)
     with forward_passes(model) as sizes, pytest.raises(PolicyError, match="no request waits"):
         Decoder(model, 0, (7,)).run(Abandoned(rows_of(0, 0), sizes, 3))
-    assert len(sizes) == 3
+    assert len(sizes) == 3  # the last ends before its first layer
 
 
 async def test_a_row_whose_request_was_cancelled_leaves_the_batch(model, renderer, tools):
@@ -146,13 +146,13 @@ async def test_a_row_whose_request_was_cancelled_leaves_the_batch(model, rendere
             loop.call_soon_threadsafe(is_running.set)
 
     handle = model.register_forward_pre_hook(note, with_kwargs=True)
-    asked = [
+    tasks = [
         asyncio.create_task(policy.generate(Request([], tools, prompt, Sampling(max_tokens=2000, seed=n), f"e{n}")))
         for n in range(2)
     ]
     await is_running.wait()
-    asked[0].cancel()
-    reply = await asked[1]
+    tasks[0].cancel()
+    reply = await tasks[1]
     assert len(reply.token_ids) == 2000
     assert widths.count(2) < 1000
     alone = await policy.generate(Request([], tools, prompt, Sampling(max_tokens=20, seed=1), "alone"))
@@ -166,14 +166,14 @@ async def test_a_worker_is_free_soon_after_all_requests_were_cancelled(model, re
     policy = TransformersPolicy(model, renderer, eos_token_ids=[10**9])
     handle = model.register_forward_pre_hook(lambda *_: time.sleep(0.05))
     prompt = renderer.prompt([], tools)
-    asked = [
+    tasks = [
         asyncio.create_task(policy.generate(Request([], tools, prompt, Sampling(max_tokens=2000, seed=n), f"e{n}")))
         for n in range(2)
     ]
     await asyncio.sleep(0.3)
-    for task in asked:
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*asked, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     began = time.monotonic()
     await asyncio.get_running_loop().run_in_executor(policy._worker, lambda: None)
     assert time.monotonic() - began < 20  # of 100

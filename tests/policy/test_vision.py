@@ -178,11 +178,11 @@ async def test_a_forward_pass_ends_before_its_next_layer_once_its_requests_are_c
     passed: list[int] = []
     cancelled = asyncio.get_running_loop().create_future()
     handle = layers[0].register_forward_hook(
-        lambda *_: passed.append(1) or cancelled.get_loop().call_soon_threadsafe(asked.cancel)
+        lambda *_: passed.append(1) or cancelled.get_loop().call_soon_threadsafe(task.cancel)
     )
     later = layers[-1].register_forward_pre_hook(lambda *_: time.sleep(0.2))
-    asked = asyncio.create_task(policy.generate(request_for(renderer, conversation(RED), 0, 200)))
-    await asyncio.gather(asked, return_exceptions=True)
+    task = asyncio.create_task(policy.generate(request_for(renderer, conversation(RED), 0, 200)))
+    await asyncio.gather(task, return_exceptions=True)
     await asyncio.get_running_loop().run_in_executor(policy._worker, lambda: None)
     assert len(passed) <= 2
     handle.remove(), later.remove()

@@ -44,6 +44,7 @@ HEAVY_MODULES = {
     "agentgym.policy.sampling": "train",
     "agentgym.policy.prefill": "train",
     "agentgym.policy.scoring": "train",
+    "agentgym.policy.stopping": "train",
     "agentgym.policy.gguf": "train",
     "agentgym.policy.template_check": "train",
     "agentgym.policy.training_template": "train",
