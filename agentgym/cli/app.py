@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated, Any
 
@@ -79,6 +80,7 @@ class Commands(OpenGroup):
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")
             err().print(f"\nStopped{stop.cause}. {hint}".rstrip(), markup=False, soft_wrap=True)
+            gc.freeze()  # at exit Python would look through all objects once more, which takes torch seconds
             raise typer.Exit(stop.exit_code) from error
 
 
